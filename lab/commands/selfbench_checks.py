@@ -104,6 +104,8 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
 
 def check_effects(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import injected
+    from lab.report.tables.known_costs import page
+    from lab.report.terminal import show
 
     folder = _into(options.into, "selfbench-effects")
     names = injected.variants()
@@ -113,14 +115,15 @@ def check_effects(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     run = injected.measure(folder, names, blocks, options.seed)
-    found = injected.read(run)
-    kept, text = injected.verdict(found)
+    known, found = injected.read(run)
+    told = injected.report(run.record.id, known, found)
     if options.json:
-        told = injected.InjectedReport(run=run.record.id, effects=tuple(found), kept=kept, verdict=text)
         _answer([told.model_dump_json(indent=1)])
     else:
-        _answer([*map(injected.line, found), f"\n{text}", str(run.folder)])
-    return 0 if kept else 1
+        with answer() as out:
+            show(out, page(known))
+        _answer([*map(injected.line, found), f"\n{told.verdict}", str(run.folder)])
+    return 0 if told.kept else 1
 
 
 def _answer(lines: Sequence[str]) -> None:

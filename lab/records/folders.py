@@ -29,9 +29,10 @@ from lab.base.errors import UsageError
 from lab.base.files import json_bytes, read_record, replace, whole_folder, write_frame, write_synced, writing
 from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
+from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.records import tables
-from lab.records.forms import EVENTS, HISTOGRAMS, READBACK, USAGE, unreadable
+from lab.records.forms import EVENTS, HISTOGRAMS, READBACK, USAGE, roundtrip_of, unreadable
 from lab.records.tables import Place
 from lab.stats.histogram import Histogram
 
@@ -123,6 +124,10 @@ class Folders:
             return json.loads(self.brought_up_path(kind, stem).read_bytes())
         except ValueError as error:
             raise tables.FrameError(str(error)) from None
+
+    def roundtrip(self) -> RoundTrip | None:
+        """The bare network's; None as long as it was not tried."""
+        return roundtrip_of(self.folder)
 
     def path(self, part: str, sample: str) -> Path:
         """The file that has this part (USAGE, EVENTS, HISTOGRAMS) of a sample."""

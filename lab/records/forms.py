@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from pydantic import ValidationError
 
-RUN, ROUNDTRIP, KNEE = "run.json", "roundtrip.json", "knee.json"
+from lab.base.errors import UsageError
+from lab.model.run import RoundTrip
+from lab.records.tables import FrameError
+
+RUN, KNEE = "run.json", "knee.json"
 """The same in both forms."""
+ROUNDTRIP = "roundtrip.json"
+"""Of a packed run a line of its bring-ups; earlier labs left the file."""
 USAGE, EVENTS, HISTOGRAMS = "usage.parquet", "events.parquet", "hist.parquet"
 """Of a sample, beside its sample.json; in a packed run of all samples, the last one a cache."""
 READBACK, DEPLOYED = "readback", "deployed"
@@ -17,6 +23,16 @@ READBACK, DEPLOYED = "readback", "deployed"
 def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
     """A file or folder that the system does not let us read."""
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
+
+
+def roundtrip_of(folder: Path) -> RoundTrip | None:
+    """None as long as it was not tried. OSError; FrameError when it is damaged."""
+    try:
+        return RoundTrip.model_validate_json((folder / ROUNDTRIP).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise FrameError(error.errors()[0]["msg"]) from None
 
 
 def has(folder: Path, name: str) -> bool:

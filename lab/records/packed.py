@@ -1,12 +1,12 @@
 """A run in few files, as `just pack` leaves a finished one. It is read, never written.
 
-    run.json, roundtrip.json, knee.json   as they were
+    run.json, knee.json     as they were
     samples.ndjson.zst      a sample's record a line, in plan order; that it is there makes the folder a packed run
     raw.zip                 <sample>/raw.xz or raw.log.xz, stored; its comment is the digest of what it unpacks to
                             <sample>/k6-summary.json …: k6's own, where they were asked for
     usage.parquet           every sample's, with a column `sample` in front
     events.parquet          likewise, where something was done to the system
-    bringups.ndjson.zst     a bring-up a line: kind (readback, deployed), name, found
+    bringups.ndjson.zst     a bring-up a line: kind (readback, deployed), name, found; likewise the bare network's roundtrip.json
     manifests.yaml.xz       one stream, a document per object; `# variant: NAME` where a variant's begin
     hist.parquet            a cache (`cache`)
 
@@ -33,15 +33,18 @@ from lab import disturbances
 from lab.base.errors import UsageError
 from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
+from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
 from lab.records.cache import HistogramCache
-from lab.records.forms import EVENTS, HISTOGRAMS, USAGE, unreadable
+from lab.records.forms import EVENTS, HISTOGRAMS, USAGE, has, roundtrip_of, unreadable
 from lab.records.tables import FrameError, Place
 from lab.stats.histogram import Histogram
 
 SAMPLES, RAW, BRINGUPS, MANIFESTS = "samples.ndjson.zst", "raw.zip", "bringups.ndjson.zst", "manifests.yaml.xz"
+NETWORK = ("roundtrip", "network")
+"""Kind and name of its line."""
 RESTORE = "restore it from a copy (git restore brings a committed one back)"
 _VARIANT = re.compile(r"^---\n# variant: (.+)\n", re.MULTILINE)
 
@@ -204,6 +207,19 @@ class Packed:
         if (kind, stem) not in self._bringups:
             raise FrameError(f"it has no {kind} of {stem}")
         return self._bringups[kind, stem]
+
+    @property
+    def holds_roundtrip(self) -> bool:
+        """Of a run that an earlier lab packed it lies beside."""
+        return has(self.folder, BRINGUPS) and NETWORK in self._bringups
+
+    def roundtrip(self) -> RoundTrip | None:
+        if not self.holds_roundtrip:
+            return roundtrip_of(self.folder)
+        try:
+            return RoundTrip.model_validate(self._bringups[NETWORK])
+        except ValidationError as error:
+            raise FrameError(error.errors()[0]["msg"]) from None
 
     # -- where it lies ----------------------------------------------------------------------------------
 

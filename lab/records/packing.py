@@ -29,7 +29,7 @@ from lab.model.samples import Sample, cell, planned_cells, settled
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import folders, packed, tables
 from lab.records.folders import Folders
-from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, USAGE
+from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, USAGE, has, roundtrip_of
 from lab.records.request_log import as_differences
 from lab.records.store import RunStore, Series
 from lab.stats.histogram import Histogram
@@ -74,7 +74,7 @@ def pack(run: RunStore) -> tuple[Size, Size]:
             _pack(run)
         try:
             for path in _old(run.folder):
-                shutil.rmtree(path)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             sync(run.folder)
         except OSError as error:
             fault = f"is packed, and what it replaces cannot be removed: {error.strerror}"
@@ -83,7 +83,11 @@ def pack(run: RunStore) -> tuple[Size, Size]:
 
 
 def _old(folder: Path) -> list[Path]:
-    return [path for name in OLD if (path := folder / name).is_dir()]
+    found = [path for name in OLD if (path := folder / name).is_dir()]
+    if has(folder, ROUNDTRIP):
+        with _readable(folder / packed.BRINGUPS):
+            found += [folder / ROUNDTRIP] if packed.Packed(folder).holds_roundtrip else []
+    return found
 
 
 def _pack(run: RunStore) -> None:
@@ -196,6 +200,10 @@ def _bringups(folder: Path) -> Iterator[dict[str, Any]]:
             with _readable(path):
                 found = json.loads(path.read_bytes())
             yield {"kind": kind, "name": path.stem, "found": found}
+    with _readable(folder / ROUNDTRIP):
+        network = roundtrip_of(folder)
+    if network is not None:
+        yield dict(zip(("kind", "name"), packed.NETWORK, strict=True)) | {"found": network.model_dump(mode="json")}
 
 
 def _variants(folder: Path) -> list[str]:

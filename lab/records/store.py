@@ -2,7 +2,7 @@
 
 A run is written as a folder per sample (`folders`): a sample appears whole or not at all. A finished one may have been packed into a
 few files (`packed`, by `packing`), and reads the same. `run.json` is there in both: schema version, plan, seed, facts, versions,
-digests, git commit; as are `roundtrip.json` (of the bare network) and `knee.json` (what a search for the knee found, derived from the samples).
+digests, git commit; as is `knee.json` (what a search for the knee found, derived from the samples). `roundtrip.json` is of the bare network.
 
 Refuses to overwrite a sample, to read a damaged one as if it were whole, and to write into a packed run.
 """
@@ -42,7 +42,7 @@ from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.records.folders import Folders
 from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
-from lab.records.packed import RESTORE, Packed, is_packed
+from lab.records.packed import BRINGUPS, RESTORE, Packed, is_packed
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
@@ -398,9 +398,9 @@ class RunStore:
 
     def roundtrip(self) -> RoundTrip | None:
         """None as long as it was not tried. UsageError when it is damaged."""
-        path = self.folder / ROUNDTRIP
-        remedy = f"move it away and `--resume {self.record.id}` measures it again"
-        return read_record(path, RoundTrip, remedy) if path.is_file() else None
+        more = "" if self.packed else f", or move it away and `--resume {self.record.id}` measures it again"
+        place = self.folder / (BRINGUPS if self.packed else ROUNDTRIP)
+        return self._told(lambda form: form.roundtrip(), lambda _: place, more)
 
     def write_knee(self, found: BaseModel) -> None:
         """What a search found, for others to read: nothing in the lab does, since the samples tell."""

@@ -23,13 +23,15 @@ from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
+from lab.experiments.selfbench import injected
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
+from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.grid import texts
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import calibration, carrying, matrix, selfbench
+from lab.report.tables import calibration, carrying, known_costs, matrix, selfbench
 from lab.report.tables import ledger as claims
 
 RECIPE = re.compile(
@@ -49,6 +51,7 @@ def makers() -> Mapping[str, Maker]:
         "floors": lambda _path, _words: code.floors_picture(),
         "folder": lambda path, _words: code.folder(path.parent),
         "found": lambda _path, _words: _found(),
+        "known-costs": lambda _path, _words: _known_costs(),
         "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
         "reasons": lambda _path, _words: _reasons(),
@@ -125,6 +128,16 @@ def _calibration() -> str:
     if not (folder / "calibration.json").is_file():
         return "Not measured yet: `just calibrate` measures it on your machine.\n"
     return markdown(calibration.page(CalibrationFolder.open(str(folder)).record))
+
+
+def _known_costs() -> str:
+    """What the committed run of `selfbench --effects` shows; how to make it as long as there is none."""
+    folder = REFERENCE / injected.SWEEP
+    if not folder.is_dir():
+        return "Not measured yet: `just selfbench --effects` measures it on your machine.\n"
+    known, found = injected.read(RunStore.open(str(folder)))
+    claims = "".join(f"- {injected.line(one)}\n" for one in found)
+    return f"{markdown(known_costs.page(known))}\nOf ten blocks alone, as often as there are ten:\n\n{claims}"
 
 
 def _selfbench() -> str:

@@ -1,14 +1,14 @@
-"""Effects of known work: does the lab find them as often as it promises? One long run of the extra-work variants, read in tens.
+"""Effects of known work: do pairs show all of them, and as often as promised? One long run of the extra-work variants, read in tens.
 
 Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with a guard of its own. What was promised
-is the power that `power.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what the variant
-with the most needless lines says a line costs, since cost is linear: not what was measured of the effect. Refuses tens that are cut.
+is the power that `power.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what a line
+costs (`lab.analysis.known_costs`), not what was measured of the effect. Refuses tens that are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1, log, log1p, nan
+from math import expm1, isnan, log1p, nan
 from pathlib import Path
 
 from pydantic import Field
@@ -16,10 +16,10 @@ from pydantic import Field
 from lab.analysis.cells import HistogramOf
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
+from lab.analysis.known_costs import METRIC, PREFIX, KnownCosts, known_costs
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import writing
 from lab.base.validation import Record
 from lab.experiments.selfbench.process import measured_run
 from lab.experiments.selfbench.promise import kept, power
@@ -32,21 +32,10 @@ from lab.stats import paired as stats
 from lab.stats.power import resolvable
 from lab.stats.units import format_interval, format_percent
 
-BLOCKS, TEN = 40, 10
-PREFIX = "extra-work-"
-SWEEP = """\
-title = "Injected effects"
-question = "Is extra work in the proxy found as often as promised?"
-blocks = 40
-
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 64
-duration_s = 5
-"""
-SAMPLE_S = 7.5
-"""Of this load with its warm-up and a bring-up, about."""
+TEN = 10
+SWEEP = "known-costs"
+ALONE_S, PAIR_S = 5.0, 8.0
+"""One measurement in it, with its warm-up and a bring-up, about."""
 UNLIKELY = 0.05
 """That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 
@@ -63,7 +52,8 @@ class Injected(Record):
     blocks: int
     resolvable: float | None = Field(description="what ten blocks promise to claim with 90 %; null = no A/A interval")
     true: float | None = Field(
-        default=None, description="what its lines cost by the variant with most; null = it is that one"
+        default=None,
+        description="what its lines cost by the variant with most; null = it is that one, or none is known",
     )
     true_low: float | None = None
     true_high: float | None = None
@@ -86,10 +76,36 @@ class Injected(Record):
         return [] if self.promised is None else [self.promised] * self.tens
 
 
+class Ends(Record):
+    """A share (0.05 = 5 %) and the ends of its interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Recovered(Record):
+    """A known cost as pairs show it beside the arms alone (`lab.analysis.known_costs.KnownCost`), over so many blocks."""
+
+    variant: str
+    lines: int
+    true: Ends
+    alone: Ends
+    pair: Ends
+    apart: Ends = Field(
+        description="the pair's ratio over the arms' alone, less 1; all variants' intervals hold together with 95 %"
+    )
+    blocks: int
+
+
 class InjectedReport(Record):
     """What `selfbench --effects --json` prints."""
 
     run: str
+    recovered: tuple[Recovered, ...]
+    slope: Ends | None = Field(
+        description="what pairs show of a line, over what the arms alone show of it, less 1; null = not known"
+    )
     effects: tuple[Injected, ...]
     kept: bool = Field(
         description="whether so few claims, in all or of one variant, have a chance of 5 % or more if the promise holds; false also"
@@ -111,31 +127,32 @@ def plan_text(names: Sequence[str], blocks: int, folder: Path) -> str:
     begun = run_names(folder / "runs")
     on = f"; goes on with {begun[-1]}" if begun else ""
     hours = _takes_s(names, blocks) / 3600
-    return f"{', '.join(names)} against their baselines, {blocks} blocks read in tens: {hours:.1f} h at least{on}"
+    return f"{', '.join(names)} against their baselines, alone and as pairs, {blocks} blocks read in tens: {hours:.1f} h at least{on}"
 
 
 def _takes_s(names: Sequence[str], blocks: int) -> float:
-    return (len(names) + 2) * blocks * SAMPLE_S
+    return blocks * ((len(names) + 2) * ALONE_S + len(names) * PAIR_S)
 
 
-def verdict(found: Sequence[Injected]) -> tuple[bool, str]:
+def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, str]:
     """(whether the promise holds, in words with what to do). What was not promised or not judged shows neither."""
-    known = [one for one in found if one.chances]
-    if not known:
+    promised = [one for one in found if one.chances]
+    if not promised:
         return False, (
             "nothing is known of what `--resolve` promises: no effect was both promised and judged in a ten; the run's table says why:"
             " measure again when nothing else runs here, into another folder (--into)"
         )
-    claimed, chances = sum(one.claimed for one in known), [chance for one in known for chance in one.chances]
+    claimed, chances = sum(one.claimed for one in promised), [chance for one in promised for chance in one.chances]
     said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"
-    if silent := [one.variant for one in found if one not in known]:
+    if silent := [place(one) for one in found if one not in promised]:
         said += f"; nothing is known of {', '.join(silent)}"
-    if wrong := [one.variant for one in found if not one.agrees]:
-        return (
-            False,
-            f"{said}; measured otherwise than a line's cost has it: {', '.join(wrong)}: do not trust such effects, and report this",
-        )
-    few = [one.variant for one in known if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(known))]
+    wrong = [f"measured otherwise than a line's cost has it: {place(one)}" for one in found if not one.agrees]
+    if known is not None:
+        wrong += [f"other as a pair than alone: {one.variant}" for one in known.costs if not one.agrees]
+        wrong += [] if known.whole else ["what pairs show of a line's cost is not all of it"]
+    if wrong:
+        return False, f"{said}; {'; '.join(wrong)}: do not trust such effects, and report this"
+    few = [place(one) for one in promised if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(promised))]
     if few or not kept(claimed, chances, UNLIKELY / 2):
         return (
             False,
@@ -144,24 +161,54 @@ def verdict(found: Sequence[Injected]) -> tuple[bool, str]:
     return True, f"{said}: what `--resolve` promises on this machine holds"
 
 
+def place(one: Injected) -> str:
+    return f"{one.variant} at {one.point}"
+
+
+def report(run: str, known: KnownCosts | None, found: Sequence[Injected]) -> InjectedReport:
+    kept_, text = verdict(known, found)
+    recovered = [
+        Recovered(
+            variant=one.variant,
+            lines=one.lines,
+            true=_ends(*one.true),
+            alone=_ends_of(one.alone),
+            pair=_ends_of(one.pair),
+            apart=_ends_of(one.apart),
+            blocks=one.apart.n,
+        )
+        for one in (known.costs if known else ())
+    ]
+    slope = _ends_of(known.slope) if known and known.slope else None
+    return InjectedReport(
+        run=run, recovered=tuple(recovered), slope=slope, effects=tuple(found), kept=kept_, verdict=text
+    )
+
+
+def _ends(value: float, low: float | None = None, high: float | None = None) -> Ends:
+    """Of log-ratios."""
+    ends = [None if end is None or isnan(end) else expm1(end) for end in (low, high)]
+    return Ends(value=expm1(value), low=ends[0], high=ends[1])
+
+
+def _ends_of(estimate: stats.Estimate) -> Ends:
+    return _ends(estimate.effect, *(estimate.interval or ()))
+
+
 def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunStore:
     """The run in that folder, begun or gone on with. MeasuringError when it was not finished: then it is resumed next time."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        sweep = folder / "effects.toml"
-        sweep.write_text(SWEEP)
     runs = folder / "runs"
     begun = run_names(runs)
     if begun and RunStore.open(str(runs / begun[-1])).record.blocks != blocks:
         raise UsageError(str(folder), "holds a run of another number of blocks", "name another folder by --into")
-    new = [f"--sweep={sweep}", f"--blocks={blocks}", f"--seed={seed}", *names]
+    new = [f"--sweep={SWEEP}", f"--blocks={blocks}", f"--seed={seed}", *names]
     words = ["bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
     run, _ = measured_run("selfbench: lab bench", runs, words, _takes_s(names, blocks))
     return run
 
 
-def read(run: RunStore) -> list[Injected]:
-    """Of a stored run: the primary metric of every variant with knobs of its own. MeasuringError for fewer than ten blocks."""
+def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
+    """Of a stored run: what pairs show of known costs, and every variant's primary metric in its tens. MeasuringError for fewer blocks."""
     if run.record.blocks < TEN:
         raise MeasuringError(run.record.id, f"has {run.record.blocks} blocks, ten are needed", "name a longer run")
     samples = run.samples()
@@ -169,7 +216,9 @@ def read(run: RunStore) -> list[Injected]:
     return in_tens(run.record, samples, lambda one: histograms[one.id])
 
 
-def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf) -> list[Injected]:
+def in_tens(
+    record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf
+) -> tuple[KnownCosts | None, list[Injected]]:
     """The whole run's effects, and in how many of its tens they are claimed; what the whole run does not judge is left out."""
     whole = summarise_run(record, samples, histogram_of)
     parts = [part(record, samples, histogram_of, first) for first in range(1, record.blocks - TEN + 2, TEN)]
@@ -179,7 +228,8 @@ def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: Histogra
         if row.arm.role == "again"
         for effect in row.effects
     }
-    cost = _line_cost(record, whole)
+    known = known_costs(record, whole)
+    true = {(one.variant, METRIC): one.true for one in (known.costs[:-1] if known else ())}
     found: list[Injected] = []
     for row in whole.rows:
         for effect in row.effects if row.arm.role == "variant" else ():
@@ -189,48 +239,9 @@ def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: Histogra
                 and effect.decision not in (Decision.NOT_JUDGED, Decision.NOT_AVAILABLE)
             ):
                 again = noise.get((effect.against, row.point.name, effect.metric))
-                true = () if cost is None else _true(record, row, effect, cost)
-                found.append(_injected(row, effect, again, [_same(one, row, effect) for one in parts], true))
-    return found
-
-
-def lines(record: RunRecord, arm: str) -> int:
-    """How many needless lines an arm has: its variant's last such knob's number, as one replaces the other."""
-    variant = next(each.variant for each in record.arms if each.name == arm)
-    numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
-    counts = [int(number) for number in numbers if number.isdecimal()]
-    return counts[-1] if counts else 0
-
-
-def _line_cost(record: RunRecord, whole: Summary) -> tuple[int, tuple[float, float, float]] | None:
-    """(most lines, what one of them adds to CPU per request, as a share: estimate and 95 % interval); None without an interval."""
-    bare = [
-        row
-        for row in whole.rows
-        if row.arm.role == "variant" and row.arm.baseline and not lines(record, row.arm.baseline)
-    ]
-    most = max(bare, key=lambda row: lines(record, row.arm.name), default=None)
-    count = lines(record, most.arm.name) if most else 0
-    for effect in most.effects if most and count else ():
-        estimate = effect.estimate
-        if effect.metric == "cpu_per_request" and estimate is not None and estimate.interval is not None:
-            low, high = estimate.interval
-            return count, (expm1(estimate.effect) / count, expm1(low) / count, expm1(high) / count)
-    return None
-
-
-def _true(
-    record: RunRecord, row: Row, effect: Effect, cost: tuple[int, tuple[float, float, float]]
-) -> tuple[float, ...]:
-    """The true effect as log-ratios (estimate and the ends of its interval), empty for the one that says what a line costs.
-
-    A proxy that is the limit serves as much less as a request costs it more.
-    """
-    mine, theirs = lines(record, row.arm.name), lines(record, effect.against)
-    if mine == cost[0] or effect.metric not in ("cpu_per_request", "rate"):
-        return ()
-    costs = [log((1 + each * mine) / (1 + each * theirs)) for each in cost[1]]
-    return tuple(costs) if effect.metric == "cpu_per_request" else (-costs[0], -costs[2], -costs[1])
+                tens = [_same(one, row, effect) for one in parts]
+                found.append(_injected(row, effect, again, tens, true.get((row.arm.variant, effect.metric), ())))
+    return known, found
 
 
 def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:

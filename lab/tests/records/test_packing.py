@@ -25,11 +25,12 @@ from lab.base.errors import UsageError
 from lab.experiments import bench
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.plan import arms_for, plan
+from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import cache, packed, packing
 from lab.records.folders import Folders
-from lab.records.forms import EVENTS, HISTOGRAMS, USAGE
+from lab.records.forms import EVENTS, HISTOGRAMS, ROUNDTRIP, USAGE
 from lab.records.packing import OLD, PARTIAL, Size, pack
 from lab.records.store import RunStore
 from lab.records.tables import SMALL_LOG, FrameError, joined, read_joined
@@ -45,6 +46,7 @@ MANIFESTS = {
 }
 VARIANTS = [("kill-nds", "kill-grace-30")]
 WRK = case("wrk/slow")[1]
+NETWORK = RoundTrip(tool="sockperf", version="3.7", count=7465, p50_s=2.5e-05, p99_s=7.5e-05)
 
 
 @pytest.fixture
@@ -57,6 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
         readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
         made.write_readback(sample.block, sample.arm, sample.generation, readings, sample.point.name)
         made.write_deployed(sample.block, sample.arm, sample.generation, [{"pod": sample.arm}], sample.point.name)
+    made.write_roundtrip(NETWORK)
     return made
 
 
@@ -99,7 +102,7 @@ def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyP
     assert told(run) == before == told(RunStore.open(str(run.folder)))
     assert RunStore.open(str(run.folder)).packed
     assert {path.name for path in run.folder.iterdir()} >= {"run.json", packed.SAMPLES, packed.RAW, USAGE, EVENTS}
-    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+    assert not any((run.folder / name).exists() for name in (*OLD, ROUNDTRIP, PARTIAL))
     monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
     assert evidence.shelf().damaged == ()
 
@@ -116,6 +119,19 @@ def test_whatever_was_kept_of_a_bring_up_is_there(run: RunStore) -> None:
     form = packed.Packed(run.folder)
     assert all(form.brought_up(*key) for key in kept)
     assert form.brought_up("readback", "b01-kill-nds-delete.2") == [{"again": 1.25}]
+
+
+def test_a_round_trip_that_an_earlier_lab_left_beside_is_read_and_stays(run: RunStore) -> None:
+    """Packing once more has nothing to do, and removes nothing that is kept nowhere else."""
+    pack(run)
+    lines = packed.lines_of(run.folder / packed.BRINGUPS)
+    (run.folder / packed.BRINGUPS).write_bytes(packed.lines_packed(line for line in lines if '"roundtrip"' not in line))
+    assert RunStore.open(str(run.folder)).roundtrip() is None
+    (run.folder / ROUNDTRIP).write_text(NETWORK.model_dump_json())
+    assert RunStore.open(str(run.folder)).roundtrip() == NETWORK
+    with pytest.raises(UsageError, match="packed already"):
+        pack(RunStore.open(str(run.folder)))
+    assert (run.folder / ROUNDTRIP).is_file()
 
 
 def test_one_table_of_all_samples_is_for_anybody(run: RunStore) -> None:
@@ -398,12 +414,12 @@ class Killed(BaseException):
     """What no handler takes for an error: as if the lab had ended here."""
 
 
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(10))
 def test_ended_anywhere_it_is_a_whole_run(run: RunStore, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after each file takes its place, and while the old ones go: it says the same, and packing once more does the rest."""
     before, left = told(run), [step]
     with monkeypatch.context() as patch:
-        for owner, name in ((Path, "rename"), (packing.shutil, "rmtree")):
+        for owner, name in ((Path, "rename"), (packing.shutil, "rmtree"), (Path, "unlink")):
             real: Callable[..., Any] = getattr(owner, name)
 
             def counted(*args: Any, real: Callable[..., Any] = real, **kwargs: Any) -> Any:
@@ -421,7 +437,7 @@ def test_ended_anywhere_it_is_a_whole_run(run: RunStore, step: int, monkeypatch:
     assert told(found) == before
     pack(found)
     assert told(RunStore.open(str(run.folder))) == before
-    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+    assert not any((run.folder / name).exists() for name in (*OLD, ROUNDTRIP, PARTIAL))
 
 
 READS: Mapping[str, Callable[[RunStore, Sample], object]] = {
@@ -429,7 +445,7 @@ READS: Mapping[str, Callable[[RunStore, Sample], object]] = {
     packed.RAW: lambda run, sample: (run.samples(), run.raw(sample)),
     USAGE: lambda run, sample: (run.samples(), run.usage(sample)),
     EVENTS: lambda run, sample: (run.samples(), run.events(sample)),
-    packed.BRINGUPS: lambda run, sample: run.readings(sample),
+    packed.BRINGUPS: lambda run, sample: (run.roundtrip(), run.readings(sample)),
     packed.MANIFESTS: lambda run, _: run.manifests("kill-nds"),
 }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -23,11 +24,14 @@ def unpacked(source: Path, into: Path) -> Path:
         return Path(shutil.copytree(source, into))
     form = Folders(into, run.record.id)
     form.create({name: run.manifests(name) for name in run.record.variants})
-    for name in (RUN, ROUNDTRIP, KNEE):
+    for name in (RUN, KNEE):
         if (source / name).is_file():
             shutil.copy(source / name, into)
     for kind, name, found in packed.bringups(packed.lines_of(source / packed.BRINGUPS)):
-        form.write_brought_up(kind, name, found)
+        if (kind, name) == packed.NETWORK:
+            (into / ROUNDTRIP).write_text(json.dumps(found))
+        else:
+            form.write_brought_up(kind, name, found)
     for sample in run.samples():
         named = {series: run.histogram(sample, series) for series in ("latency", "service")}
         histograms = {series: each for series, each in named.items() if each is not None}

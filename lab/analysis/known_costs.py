@@ -1,0 +1,149 @@
+"""Known costs in one run, as pairs show them and as each system alone does, under the same load: does a pair show all of a cost?
+
+A variant adds so many lines of needless work of which each costs the same, so that what the variant with most adds, measured alone, says
+what the others truly add. Refuses to compare what was not measured both ways in six blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import expm1, log, log1p, nan
+
+from lab.analysis.cells import Cell
+from lab.analysis.costs import Interval
+from lab.analysis.summary import Summary
+from lab.model.run import RunRecord
+from lab.stats import paired as stats
+
+METRIC = "cpu_per_request"
+PREFIX = "extra-work-"
+UNSURE = 0.05
+"""How likely one of the differences between pair and alone lies outside its interval, all together (Bonferroni)."""
+WHOLE = (0.9, 1.1)
+"""The slope of what pairs show, where it is taken for 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCost:
+    """One variant of known work against its baseline; log-ratios of CPU per request.
+
+    `true`: what its lines add by what one costs, with the 95 % interval; of the variant with most lines what it adds alone. `apart`: the
+    pair's effect less that of the arms alone, block by block, with a wider interval: all variants' are right together with 95 %.
+    """
+
+    variant: str
+    lines: int
+    true: Interval
+    alone: stats.Estimate
+    pair: stats.Estimate
+    apart: stats.Estimate
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the pair may show what the arms alone do."""
+        low, high = self.apart.interval or (0.0, 0.0)
+        return low <= 0 <= high
+
+    @property
+    def doubt(self) -> float | None:
+        """Half the width of `apart`, as a share of the true cost."""
+        interval = self.apart.interval
+        return (interval[1] - interval[0]) / 2 / self.true[0] if interval and self.true[0] > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCosts:
+    """Of a run, fewest lines first. `slope`: what pairs show of a line over what the arms alone show of it, block by block; None where in
+    a block these show nothing.
+    """
+
+    costs: tuple[KnownCost, ...]
+    slope: stats.Estimate | None
+
+    @property
+    def whole(self) -> bool:
+        return self.slope is not None and WHOLE[0] <= self.slope.ratio <= WHOLE[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A variant of so many lines both ways; block → log-ratio, in blocks that have both."""
+
+    variant: str
+    lines: int
+    pair: dict[int, float]
+    alone: dict[int, float]
+
+
+def lines(record: RunRecord, arm: str) -> int:
+    """How many needless lines an arm has: its variant's last such knob's number, as one replaces the other."""
+    variant = next(each.variant for each in record.arms if each.name == arm)
+    numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
+    counts = [int(number) for number in numbers if number.isdecimal()]
+    return counts[-1] if counts else 0
+
+
+def known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
+    """None where no variant of known work was measured both ways."""
+    measured = sorted(_measured(record, summary), key=lambda one: one.lines)
+    return of_measured(measured) if measured else None
+
+
+def of_measured(measured: Sequence[Measured]) -> KnownCosts:
+    """Of one variant or more, fewest lines first."""
+    surely = 1 - UNSURE / max(1, len(measured) - 1)
+    most = _estimate(measured[-1].alone)
+    costs = (
+        KnownCost(
+            variant=one.variant,
+            lines=one.lines,
+            true=_share(most, one.lines / measured[-1].lines),
+            alone=_estimate(one.alone),
+            pair=_estimate(one.pair),
+            apart=stats.difference([*one.pair.values()], [*one.alone.values()], surely),
+        )
+        for one in measured
+    )
+    return KnownCosts(tuple(costs), _slope(measured))
+
+
+def _measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
+    """Variants of known work whose baseline has none, at a load that a pair and the arms alone had."""
+    for row in summary.rows:
+        count = lines(record, row.arm.name)
+        if not count or row.pair is None or not row.arm.baseline or lines(record, row.arm.baseline):
+            continue
+        for other in summary.rows:
+            same = other.point.model_copy(update={"alone": ""}).load == row.point.load
+            if other.arm == row.arm and other.point.alone and same and other.base is not None:
+                pair, alone = _logs(row.pair.own, row.pair.base), _logs(other.cell, other.base)
+                both = sorted(pair.keys() & alone.keys())
+                if len(both) >= stats.MIN_BLOCKS:
+                    told = ({block: each[block] for block in both} for each in (pair, alone))
+                    yield Measured(row.arm.variant, count, *told)
+
+
+def _logs(own: Cell, base: Cell) -> dict[int, float]:
+    mine, theirs = own.known(METRIC), base.known(METRIC)
+    return {block: log(mine[block] / theirs[block]) for block in mine.keys() & theirs.keys()}
+
+
+def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
+    return stats.difference([*logs.values()], [0.0] * len(logs))
+
+
+def _share(whole: stats.Estimate, share: float) -> Interval:
+    """Of an increase: of its time, not of its logarithm."""
+    value, low, high = (log1p(share * expm1(each)) for each in (whole.effect, *(whole.interval or (nan, nan))))
+    return value, low, high
+
+
+def _slope(measured: Sequence[Measured]) -> stats.Estimate | None:
+    """In each block least squares through nothing, of both ways; over blocks that have every variant."""
+    blocks = sorted(set.intersection(*(set(one.pair) for one in measured)))
+    pair, alone = (
+        [sum(one.lines * expm1(logs(one)[block]) for one in measured) for block in blocks]
+        for logs in (lambda one: one.pair, lambda one: one.alone)
+    )
+    return stats.paired(pair, alone) if blocks and min(*pair, *alone) > 0 else None
