@@ -1,17 +1,16 @@
 """Known costs in one run, as pairs show them and as each system alone does, under the same load: does a pair show all of a cost?
 
-A variant adds so many lines of needless work of which each costs the same, so that what the variant with most adds, measured alone, says
-what the others truly add. Refuses to compare what was not measured both ways in six blocks.
+A variant adds so many lines of needless work. Each costs the same, and that there are any at all may cost something once. Refuses to compare
+what was not measured both ways in six blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import expm1, log, log1p, nan
+from math import expm1, log
 
 from lab.analysis.cells import Cell
-from lab.analysis.costs import Interval
 from lab.analysis.summary import Summary
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
@@ -19,7 +18,7 @@ from lab.stats import paired as stats
 METRIC = "cpu_per_request"
 PREFIX = "extra-work-"
 UNSURE = 0.05
-"""How likely one of the differences between pair and alone lies outside its interval, all together (Bonferroni)."""
+"""How likely one of the differences between pair and alone lies outside its interval (Bonferroni)."""
 WHOLE = (0.9, 1.1)
 """The slope of what pairs show, where it is taken for 1."""
 
@@ -28,13 +27,12 @@ WHOLE = (0.9, 1.1)
 class KnownCost:
     """One variant of known work against its baseline; log-ratios of CPU per request.
 
-    `true`: what its lines add by what one costs, with the 95 % interval; of the variant with most lines what it adds alone. `apart`: the
-    pair's effect less that of the arms alone, block by block, with a wider interval: all variants' are right together with 95 %.
+    `apart`: the pair's effect less that of the arms alone, block by block, with a wider interval: all variants' but that with most lines,
+    which is there for the slope, are right together with 95 %.
     """
 
     variant: str
     lines: int
-    true: Interval
     alone: stats.Estimate
     pair: stats.Estimate
     apart: stats.Estimate
@@ -47,9 +45,9 @@ class KnownCost:
 
     @property
     def doubt(self) -> float | None:
-        """Half the width of `apart`, as a share of the true cost."""
+        """Half the width of `apart`, as a share of what the pair shows."""
         interval = self.apart.interval
-        return (interval[1] - interval[0]) / 2 / self.true[0] if interval and self.true[0] > 0 else None
+        return (interval[1] - interval[0]) / 2 / self.pair.effect if interval and self.pair.effect > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +91,10 @@ def known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
 def of_measured(measured: Sequence[Measured]) -> KnownCosts:
     """Of one variant or more, fewest lines first."""
     surely = 1 - UNSURE / max(1, len(measured) - 1)
-    most = _estimate(measured[-1].alone)
     costs = (
         KnownCost(
             variant=one.variant,
             lines=one.lines,
-            true=_share(most, one.lines / measured[-1].lines),
             alone=_estimate(one.alone),
             pair=_estimate(one.pair),
             apart=stats.difference([*one.pair.values()], [*one.alone.values()], surely),
@@ -131,12 +127,6 @@ def _logs(own: Cell, base: Cell) -> dict[int, float]:
 
 def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
     return stats.difference([*logs.values()], [0.0] * len(logs))
-
-
-def _share(whole: stats.Estimate, share: float) -> Interval:
-    """Of an increase: of its time, not of its logarithm."""
-    value, low, high = (log1p(share * expm1(each)) for each in (whole.effect, *(whole.interval or (nan, nan))))
-    return value, low, high
 
 
 def _slope(measured: Sequence[Measured]) -> stats.Estimate | None:

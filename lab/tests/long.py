@@ -47,6 +47,11 @@ SOAKS = {
         "three minutes",
         ("-m", "lab.tests.support.by_hand"),
     ),
+    "gates": Soak(
+        "ten gates of an unchanged tree and ten of one that became 5 % dearer",
+        "an hour and a half",
+        ("-m", "lab.tests.support.gates"),
+    ),
     "neighbour": Soak(
         "ten A/A runs beside a busy core",
         "half an hour, up to three times as long",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import cache
@@ -23,7 +24,7 @@ from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected
+from lab.experiments.selfbench import injected, lines, quick
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
@@ -54,6 +55,7 @@ def makers() -> Mapping[str, Maker]:
         "known-costs": lambda _path, _words: _known_costs(),
         "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
+        "promises": lambda _path, _words: _promises(),
         "reasons": lambda _path, _words: _reasons(),
         "selfbench": lambda _path, _words: _selfbench(),
         "starts": lambda _path, _words: starts(committed()),
@@ -137,7 +139,49 @@ def _known_costs() -> str:
         return "Not measured yet: `just selfbench --effects` measures it on your machine.\n"
     known, found = injected.read(RunStore.open(str(folder)))
     claims = "".join(f"- {injected.line(one)}\n" for one in found)
-    return f"{markdown(known_costs.page(known))}\nOf ten blocks alone, as often as there are ten:\n\n{claims}"
+    return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claims}"
+
+
+def _promises() -> str:
+    """What runs one after the other promised and what came out, a row for each target, variant and load."""
+    found: dict[tuple[str, str, str], list[quick.Quick]] = {}
+    for path in sorted((REFERENCE.parent / "promises").glob("*.jsonl")):
+        for one in lines.read(path, quick.Quick):
+            for place in one.effects:
+                found.setdefault((one.target, one.variant, place), []).append(one)
+    heads = (
+        "on",
+        "`just bench`",
+        "metric",
+        "runs",
+        "promised",
+        "came out",
+        "said",
+        "scattered more than planned",
+        "each took",
+    )
+    rows = (
+        (
+            target,
+            variant,
+            place.replace("_", " "),
+            str(len(runs)),
+            _range([one.promised[place] for one in runs if place in one.promised]),
+            _range([one.effects[place] for one in runs], "+"),
+            ", ".join(
+                f"{said} {count}" for said, count in Counter(str(one.decisions[place]) for one in runs).most_common()
+            ),
+            str(sum(any(place.partition(" at ")[2] in each for each in one.beyond) for one in runs)),
+            f"{min(one.wall_s for one in runs):.0f} to {max(one.wall_s for one in runs):.0f} s",
+        )
+        for (target, variant, place), runs in found.items()
+    )
+    return markdown([texts(heads, rows)])
+
+
+def _range(values: Sequence[float], sign: str = "") -> str:
+    least, most = (f"{100 * each:{sign}.1f}" for each in (min(values), max(values))) if values else ("–", "–")
+    return f"{least} to {most} %" if least != most else f"{least} %"
 
 
 def _selfbench() -> str:

@@ -1,14 +1,14 @@
 """Effects of known work: do pairs show all of them, and as often as promised? One long run of the extra-work variants, read in tens.
 
 Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with a guard of its own. What was promised
-is the power that `power.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what a line
-costs (`lab.analysis.known_costs`), not what was measured of the effect. Refuses tens that are cut.
+is the power that `power.resolvable` gives for ten blocks at the effect and the noise of the whole run; whether that effect is true,
+`lab.analysis.known_costs` says. Refuses tens that are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1, isnan, log1p, nan
+from math import expm1, log1p
 from pathlib import Path
 
 from pydantic import Field
@@ -16,7 +16,7 @@ from pydantic import Field
 from lab.analysis.cells import HistogramOf
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
-from lab.analysis.known_costs import METRIC, PREFIX, KnownCosts, known_costs
+from lab.analysis.known_costs import PREFIX, KnownCosts, known_costs
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
@@ -51,24 +51,11 @@ class Injected(Record):
     high: float | None
     blocks: int
     resolvable: float | None = Field(description="what ten blocks promise to claim with 90 %; null = no A/A interval")
-    true: float | None = Field(
-        default=None,
-        description="what its lines cost by the variant with most; null = it is that one, or none is known",
-    )
-    true_low: float | None = None
-    true_high: float | None = None
     promised: float | None = Field(
-        description="the chance that ten blocks claim the true effect; null = no A/A interval"
+        description="the chance that ten blocks claim such an effect; null = no A/A interval"
     )
     claimed: int
     tens: int = Field(description="those in which it was judged")
-
-    @property
-    def agrees(self) -> bool:
-        """Whether what was measured may be what is true: their intervals overlap, or one of them is not known."""
-        known = (self.low, self.high, self.true_low, self.true_high)
-        low, high, true_low, true_high = (nan if end is None else end for end in known)
-        return not (high < true_low or true_high < low)
 
     @property
     def chances(self) -> list[float]:
@@ -89,11 +76,10 @@ class Recovered(Record):
 
     variant: str
     lines: int
-    true: Ends
     alone: Ends
     pair: Ends
     apart: Ends = Field(
-        description="the pair's ratio over the arms' alone, less 1; all variants' intervals hold together with 95 %"
+        description="the pair's ratio over the arms' alone, less 1; its interval is wider (`KnownCost.apart`)"
     )
     blocks: int
 
@@ -146,10 +132,9 @@ def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, 
     said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"
     if silent := [place(one) for one in found if one not in promised]:
         said += f"; nothing is known of {', '.join(silent)}"
-    wrong = [f"measured otherwise than a line's cost has it: {place(one)}" for one in found if not one.agrees]
-    if known is not None:
-        wrong += [f"other as a pair than alone: {one.variant}" for one in known.costs if not one.agrees]
-        wrong += [] if known.whole else ["what pairs show of a line's cost is not all of it"]
+    costs = known.costs if known is not None else ()
+    wrong = [f"other as a pair than alone: {one.variant}" for one in costs if not one.agrees]
+    wrong += ["what pairs show of a line's cost is not all of it"] if known is not None and not known.whole else []
     if wrong:
         return False, f"{said}; {'; '.join(wrong)}: do not trust such effects, and report this"
     few = [place(one) for one in promised if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(promised))]
@@ -171,28 +156,22 @@ def report(run: str, known: KnownCosts | None, found: Sequence[Injected]) -> Inj
         Recovered(
             variant=one.variant,
             lines=one.lines,
-            true=_ends(*one.true),
-            alone=_ends_of(one.alone),
-            pair=_ends_of(one.pair),
-            apart=_ends_of(one.apart),
+            alone=_ends(one.alone),
+            pair=_ends(one.pair),
+            apart=_ends(one.apart),
             blocks=one.apart.n,
         )
         for one in (known.costs if known else ())
     ]
-    slope = _ends_of(known.slope) if known and known.slope else None
+    slope = _ends(known.slope) if known and known.slope else None
     return InjectedReport(
         run=run, recovered=tuple(recovered), slope=slope, effects=tuple(found), kept=kept_, verdict=text
     )
 
 
-def _ends(value: float, low: float | None = None, high: float | None = None) -> Ends:
-    """Of log-ratios."""
-    ends = [None if end is None or isnan(end) else expm1(end) for end in (low, high)]
-    return Ends(value=expm1(value), low=ends[0], high=ends[1])
-
-
-def _ends_of(estimate: stats.Estimate) -> Ends:
-    return _ends(estimate.effect, *(estimate.interval or ()))
+def _ends(estimate: stats.Estimate) -> Ends:
+    low, high = estimate.ratio_interval or (None, None)
+    return Ends(value=estimate.ratio - 1, low=None if low is None else low - 1, high=None if high is None else high - 1)
 
 
 def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunStore:
@@ -228,8 +207,6 @@ def in_tens(
         if row.arm.role == "again"
         for effect in row.effects
     }
-    known = known_costs(record, whole)
-    true = {(one.variant, METRIC): one.true for one in (known.costs[:-1] if known else ())}
     found: list[Injected] = []
     for row in whole.rows:
         for effect in row.effects if row.arm.role == "variant" else ():
@@ -240,8 +217,8 @@ def in_tens(
             ):
                 again = noise.get((effect.against, row.point.name, effect.metric))
                 tens = [_same(one, row, effect) for one in parts]
-                found.append(_injected(row, effect, again, tens, true.get((row.arm.variant, effect.metric), ())))
-    return known, found
+                found.append(_injected(row, effect, again, tens))
+    return known_costs(record, whole), found
 
 
 def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
@@ -255,9 +232,7 @@ def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf
     return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
 
 
-def _injected(
-    row: Row, effect: Effect, again: stats.Estimate | None, tens: Sequence[Effect | None], true: tuple[float, ...]
-) -> Injected:
+def _injected(row: Row, effect: Effect, again: stats.Estimate | None, tens: Sequence[Effect | None]) -> Injected:
     estimate = effect.estimate
     assert estimate is not None, "judged effects have one"
     judged = [one for one in tens if one is not None and one.decision.judged]
@@ -272,8 +247,7 @@ def _injected(
         high=None if high is None else expm1(high),
         blocks=estimate.n,
         resolvable=None if sd is None else resolvable(sd, TEN),
-        **dict(zip(("true", "true_low", "true_high"), map(expm1, true), strict=False)),
-        promised=None if sd is None else power(true[0] if true else estimate.effect, sd, TEN),
+        promised=None if sd is None else power(estimate.effect, sd, TEN),
         claimed=sum(one.claimed for one in judged),
         tens=len(judged),
     )
@@ -299,9 +273,4 @@ def line(one: Injected) -> str:
     if one.promised is not None and one.resolvable is not None:
         promised = f"promised {one.promised:.0%} of tens (ten blocks resolve {one.resolvable:.1%} with 90 %)"
     name = f"{one.variant} {about(one.metric).title} at {one.point}"
-    true = ""
-    if one.true is not None and one.true_low is not None and one.true_high is not None:
-        true = (
-            f", truly {format_percent(log1p(one.true))} %{format_interval(log1p(one.true_low), log1p(one.true_high))}"
-        )
-    return f"{name}: {format_percent(log1p(one.effect))} %{interval}{true} over {one.blocks} blocks; claimed in {one.claimed} of {one.tens} tens, {promised}"
+    return f"{name}: {format_percent(log1p(one.effect))} %{interval} over {one.blocks} blocks; claimed in {one.claimed} of {one.tens} tens, {promised}"

@@ -11,13 +11,16 @@ from math import sqrt
 import numpy as np
 from scipy import special
 
+SURELY = 20.0
+"""Standard errors from which on an effect is missed less than once in 1e12 times; of far more scipy's distribution is no number."""
+
 
 def power(effect: float, sd: float, blocks: int) -> float:
     """The chance that `blocks` (>= 6) claim the sign of an effect (log-ratio) at this noise, alone in its family: of the noncentral t."""
     if not sd:
         return float(effect != 0)
-    least = special.stdtrit(blocks - 1, 0.975)
-    return float(1 - special.nctdtr(blocks - 1, abs(effect) / sd * sqrt(blocks), least))
+    least, expected = special.stdtrit(blocks - 1, 0.975), abs(effect) / sd * sqrt(blocks)
+    return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), least))
 
 
 def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:

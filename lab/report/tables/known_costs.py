@@ -8,7 +8,7 @@ from lab.report.grid import Cell, Part, plain, texts
 from lab.stats import paired as stats
 
 NONE = "No cost was measured both ways, as a pair and alone, in enough blocks."
-HEADS = ("needless lines", "cost, by a line's", "each alone", "as a pair", "pair − alone", "known to ±")
+HEADS = ("needless lines", "each alone", "as a pair", "pair − alone", "known to ±")
 
 
 def page(known: KnownCosts | None) -> list[Part]:
@@ -18,18 +18,17 @@ def page(known: KnownCosts | None) -> list[Part]:
     rows = [
         (
             str(one.lines),
-            _text(one.true) if one.true != known.costs[-1].true else "– (it says what one costs)",
             _estimate(one.alone),
             Cell(_estimate(one.pair), strong=True),
             _estimate(one.apart),
-            "–" if one.doubt is None else f"{one.doubt:.2f} of the cost",
+            "–" if one.doubt is None else f"{one.doubt:.2f} of it",
         )
         for one in known.costs
     ]
     first = known.costs[0].apart
     rule = (
-        f"{about(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all are right together"
-        " with 95 %."
+        f"{about(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all but the last, which is"
+        " there for the slope, are right together with 95 %."
     )
     return [texts(HEADS, rows), plain(rule), plain(_slope(known))]
 
