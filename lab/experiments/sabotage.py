@@ -35,6 +35,8 @@ from lab.targets.common.process import scratch
 from lab.targets.readback import Reading, read_back
 
 Outcome = Literal["holds", "caught", "already so", "not measurable", "NOT CAUGHT", "FAILED"]
+SELECTED_BY_NOTHING = ("v1", "apps/v1")
+"""Objects of which only the pods' labels are."""
 BAD: frozenset[Outcome] = frozenset({"NOT CAUGHT", "FAILED"})
 
 
@@ -209,17 +211,28 @@ def told_apart(
     """(object's place, where in it, the object with that name written wrongly), less what would tell nothing more: a further one of
     the many alike that a knob adds, and a label by which nothing is selected. `below`: label → the same without a knob.
     """
-    selecting = json.dumps([{**obj, "metadata": None} for obj in objects])
+    selecting = json.dumps(_without_metadata([*objects]))
     tried: set[tuple[str, str]] = set()
     for number, obj in enumerate(objects):
         known = below.get(differences.label(obj))
         for place, wrong in misspellings(obj, known or {}):
-            _, labelled, label = place.partition("metadata.labels.")
-            if (known is None and (obj["kind"], place) in tried) or (labelled and label not in selecting):
+            above, labelled, label = place.partition("metadata.labels.")
+            selected = label in selecting and (above or obj["apiVersion"] not in SELECTED_BY_NOTHING)
+            if (known is None and (obj["kind"], place) in tried) or (labelled and not selected):
                 continue
             if known is None:
                 tried.add((obj["kind"], place))
             yield number, place, wrong
+
+
+def _without_metadata(node: Any) -> Any:
+    """Of pods' templates, too: names and labels are what is selected, and all else may say by which."""
+    if isinstance(node, list):
+        return [_without_metadata(item) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    fields = cast("dict[str, Any]", node)
+    return {key: _without_metadata(value) for key, value in fields.items() if key != "metadata"}
 
 
 def misspellings(obj: Mapping[str, Any], below: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -254,7 +267,9 @@ def _names(node: Any, below: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple
         for place, item in enumerate(node):
             if path[-1] in ("args", "command") and isinstance(item, str) and item.startswith("-") and item not in had:
                 name, equals, value = item.partition("=")
-                yield (*path, place), f"{_wrong(name)}{equals}{value}"
+                letters = not name.startswith("--")  # each an option: with one left out it may do
+                wrong = f"-Z{name[1:]}" if letters else _wrong(name)
+                yield (*path, place), f"{wrong}{equals}{value}"
             elif path[-1] == "env" and item not in had:
                 variable = cast("dict[str, Any]", item)
                 yield (*path, place), {**variable, "name": _wrong(variable["name"])}

@@ -39,13 +39,18 @@ class Deployment:
 def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
     metadata = raw["metadata"]
     with spec_of(place, raw) as spec:
-        spec.waive("selector", "revisionHistoryLimit", "progressDeadlineSeconds")
+        spec.waive("revisionHistoryLimit", "progressDeadlineSeconds")
         replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
+        with spec.inner("selector") as selector:
+            selected = selector.take("matchLabels", dict[str, str]())
         strategy = read_strategy(spec)
         with spec.inner("template") as template, template.inner("metadata") as header, template.inner("spec") as body:
             header.waive("name", "creationTimestamp")
             annotations = header.take("annotations", dict[str, str]())
             labels = header.take("labels", dict[str, str]())
+            if unlike := next((name for name, value in selected.items() if labels.get(name) != value), None):
+                fault = f"selects pods with {unlike}={selected[unlike]}, and its own have {labels.get(unlike, 'none')}"
+                raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
             namespace = str(metadata.get("namespace", "default"))
             pod = _pod(place, namespace, labels, role_label, body)
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
@@ -71,6 +76,8 @@ def _named(pod: Pod, name: str) -> Pod:
 
 SHARES_CPUS = "lab/workers-share-cpus"
 """A pod's annotation, `true`: it may have more workers than CPUs, as what they cost is the question and not how many fit."""
+NODE = {"kubernetes.io/os": "linux"}
+"""Labels of the one node that there is."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage")
 """What a container may be limited in, beside huge pages and what has a domain."""
 _REF = "\0fieldRef:"
@@ -89,7 +96,6 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
         raise UsageError(place, fault, "expected proxy, backend or balancer")
     # scheduling, identity and API access: there is one node and no API server
     body.waive(
-        "nodeSelector",
         "serviceAccountName",
         "automountServiceAccountToken",
         "affinity",
@@ -99,8 +105,15 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
         "priorityClassName",
         "enableServiceLinks",
     )
+    for name, value in body.take("nodeSelector", dict[str, str]()).items():
+        if NODE.get(name) != value:
+            fault = f"no node here has the label {name}={value}"
+            raise UsageError(
+                body.at("nodeSelector"), fault, f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
+            )
     with body.inner("securityContext") as security:
-        security.waive("seccompProfile", "fsGroup", "runAsNonRoot")
+        security.waive("fsGroup", "runAsNonRoot")
+        _waive_seccomp(security)
         sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
         uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
     if (policy := body.take("restartPolicy", "Always")) != "Always":
@@ -180,10 +193,9 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
     ):
         fields.waive("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
         # every container here runs without capabilities and cannot gain any, unless it is privileged
-        security.waive(
-            "allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "seccompProfile", "readOnlyRootFilesystem"
-        )
-        resources.waive("requests")
+        security.waive("allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "readOnlyRootFilesystem")
+        _waive_seccomp(security)
+        _resources(resources, "requests")  # there is one node, which keeps nothing free
         ports: dict[str, int] = {}
         host_ports: dict[int, int] = {}
         for item in fields.each("ports"):
@@ -203,7 +215,7 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             mounts=mounts,
             ports=ports,
             host_ports=host_ports,
-            limits=_limits(resources),
+            limits=_resources(resources, "limits"),
             privileged=security.take("privileged", False),
             uid=security.take("runAsUser", uid),
             gid=security.take("runAsGroup", gid),
@@ -214,13 +226,21 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
         )
 
 
-def _limits(resources: Fields) -> dict[str, str]:
+def _resources(resources: Fields, kind: str) -> dict[str, str]:
     """A name without a domain is one of Kubernetes' own, as its API server has it."""
-    found = {str(name): str(value) for name, value in resources.take("limits", dict[str, Any]()).items()}
+    found = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
     for name in found:
         if "/" not in name and not name.startswith("hugepages-"):
-            refuse_unknown(name, RESOURCES, f"{resources.place}.limits", f"there is no resource {name!r}")
+            refuse_unknown(name, RESOURCES, f"{resources.place}.{kind}", f"there is no resource {name!r}")
     return found
+
+
+def _waive_seccomp(security: Fields) -> None:
+    """A process here has no profile; which one it is to have must be one that there is."""
+    if security.has("seccompProfile"):
+        with security.inner("seccompProfile") as profile:
+            profile.choice("type", ("RuntimeDefault", "Unconfined", "Localhost"))
+            profile.waive("localhostProfile")
 
 
 def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from lab.base.errors import MeasuringError
+from lab.base.errors import MeasuringError, StartError
 from lab.model.events import EventLog
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
@@ -94,7 +94,7 @@ class Kubelet:
             fault: str | None = "not tried"
             while fault is not None:
                 if runner.exited:
-                    raise MeasuringError(
+                    raise StartError(
                         runner.container.place,
                         f"{runner.exited} at start",
                         runner.process.tail(3) or "it printed nothing",
@@ -168,7 +168,7 @@ class Kubelet:
             raise MeasuringError(process.container.place, fault, process.tail(3) or "it printed nothing") from None
         self._log.add(CONTAINER, "Completed", pod.name, f"exited {status}", pod.role)
         if status != 0:
-            raise MeasuringError(
+            raise StartError(
                 process.container.place,
                 f"this init container {process.ended()}",
                 process.tail(3) or "it printed nothing",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, StartError, UsageError
-from lab.experiments.sabotage import Saboteur, _bare, told_apart  # pyright: ignore[reportPrivateUsage]
+from lab.experiments.sabotage import Saboteur, _bare, misspellings, told_apart  # pyright: ignore[reportPrivateUsage]
 from lab.model.variants import diff
 from lab.model.variants.variants import load_variant, without
 
@@ -91,3 +91,11 @@ def _words(value: Any) -> set[str]:
     if isinstance(value, list):
         return {word for item in value for word in _words(item)}  # pyright: ignore[reportUnknownVariableType]
     return {value} if isinstance(value, str) else set()
+
+
+def test_an_option_is_misspelt_into_one_that_no_program_has() -> None:
+    """Of letters that are an option each, one left out may be another that does: `sh -ec` and `sh -c`."""
+    pod = {"containers": [{"name": "proxy", "command": ["sh", "-ec", "x"], "args": ["--https-port=1"]}]}
+    obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "proxy"}, "spec": pod}
+    (first, second) = (wrong["spec"]["containers"][0] for _, wrong in misspellings(obj, {}))
+    assert (first["command"], second["args"]) == (["sh", "-Zec", "x"], ["--https-pot=1"])
