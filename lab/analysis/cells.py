@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, log
 from statistics import geometric_mean, median
 
 from lab.analysis.decision import guard_of
@@ -190,6 +190,11 @@ class Pair:
     @property
     def complete(self) -> bool:
         return all(side.valid_blocks >= side.planned_blocks for side in (self.own, self.base))
+
+    def log_ratios(self, metric: str) -> dict[int, float]:
+        """Block → log of own over base, in block order, of the blocks that both have."""
+        mine, theirs = self.own.known(metric), self.base.known(metric)
+        return {block: log(value / theirs[block]) for block, value in mine.items() if block in theirs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import log
 
 from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
 from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, worth_of
@@ -234,11 +233,10 @@ def lengths_agree(pair: Pair, metric: str) -> bool:
     """
     if metric != "rate" or pair.own.point.scheme != "slices":
         return True
-    mine, theirs = pair.own.known(metric), pair.base.known(metric)
     by_length: dict[float, list[float]] = {}
-    for block in sorted(mine.keys() & theirs.keys()):
+    for block, ratio in pair.log_ratios(metric).items():
         side = pair.own.counted[block].pair
-        by_length.setdefault((side.slice_s if side else None) or 0.0, []).append(log(mine[block] / theirs[block]))
+        by_length.setdefault((side.slice_s if side else None) or 0.0, []).append(ratio)
     told = [by_length[length_s] for length_s in sorted(by_length)]
     split = [([*chain(*told[:at])], [*chain(*told[at:])]) for at in range(1, len(told))]
     shorter, longer = min(split, key=lambda each: abs(len(each[0]) - len(each[1])), default=((), ()))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import expm1, log
+from math import expm1
 
-from lab.analysis.cells import Cell
+from lab.analysis.cells import Pair
 from lab.analysis.summary import Summary
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
@@ -113,16 +113,11 @@ def _measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
         for other in summary.rows:
             same = other.point.model_copy(update={"alone": ""}).load == row.point.load
             if other.arm == row.arm and other.point.alone and same and other.base is not None:
-                pair, alone = _logs(row.pair.own, row.pair.base), _logs(other.cell, other.base)
+                pair, alone = (each.log_ratios(METRIC) for each in (row.pair, Pair(other.cell, other.base)))
                 both = sorted(pair.keys() & alone.keys())
                 if len(both) >= stats.MIN_BLOCKS:
                     told = ({block: each[block] for block in both} for each in (pair, alone))
                     yield Measured(row.arm.variant, count, *told)
-
-
-def _logs(own: Cell, base: Cell) -> dict[int, float]:
-    mine, theirs = own.known(METRIC), base.known(METRIC)
-    return {block: log(mine[block] / theirs[block]) for block in mine.keys() & theirs.keys()}
 
 
 def _estimate(logs: Mapping[int, float]) -> stats.Estimate:

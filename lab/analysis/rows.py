@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1, log
+from math import expm1
 from statistics import fmean, median
 
 from lab.analysis.cells import Cell, Pair, paired
@@ -190,8 +190,7 @@ def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
     """The left side against the right one, whatever arm was there: half and half, so that no effect has it; it is not taken out."""
     metric, found = "cpu_per_request", list[float]()
     for pair in pairs:
-        mine, theirs = pair.own.known(metric), pair.base.known(metric)
-        logs = {block: log(mine[block] / theirs[block]) for block in mine.keys() & theirs.keys()}
+        logs = pair.log_ratios(metric)
         for block, each in logs.items():
             side = pair.own.counted[block].pair
             if side is not None and len(logs) > 1:

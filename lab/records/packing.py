@@ -203,7 +203,8 @@ def _bringups(folder: Path) -> Iterator[dict[str, Any]]:
     with _readable(folder / ROUNDTRIP):
         network = roundtrip_of(folder)
     if network is not None:
-        yield dict(zip(("kind", "name"), packed.NETWORK, strict=True)) | {"found": network.model_dump(mode="json")}
+        kind, name = packed.NETWORK
+        yield {"kind": kind, "name": name, "found": network.model_dump(mode="json")}
 
 
 def _variants(folder: Path) -> list[str]:

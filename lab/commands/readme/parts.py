@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import cache
+from math import log1p
 
 from rich.console import Console
 from rich.text import Text
@@ -24,7 +25,8 @@ from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected, lines, quick
+from lab.experiments.selfbench import injected, quick
+from lab.model.metrics import about
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
@@ -34,6 +36,7 @@ from lab.report.html.rows import answered
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, carrying, known_costs, matrix, selfbench
 from lab.report.tables import ledger as claims
+from lab.stats.units import format_size
 
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
@@ -145,10 +148,9 @@ def _known_costs() -> str:
 def _promises() -> str:
     """What runs one after the other promised and what came out, a row for each target, variant and load."""
     found: dict[tuple[str, str, str], list[quick.Quick]] = {}
-    for path in sorted((REFERENCE.parent / "promises").glob("*.jsonl")):
-        for one in lines.read(path, quick.Quick):
-            for place in one.effects:
-                found.setdefault((one.target, one.variant, place), []).append(one)
+    for one in quick.committed():
+        for place in one.effects:
+            found.setdefault((one.target, one.variant, place), []).append(one)
     heads = (
         "on",
         "`just bench`",
@@ -164,24 +166,26 @@ def _promises() -> str:
         (
             target,
             variant,
-            place.replace("_", " "),
+            f"{about(metric).short} at {point}",
             str(len(runs)),
-            _range([one.promised[place] for one in runs if place in one.promised]),
-            _range([one.effects[place] for one in runs], "+"),
+            _range([one.promised[place] for one in runs if place in one.promised], format_size),
+            _range([one.effects[place] for one in runs], about(metric).change),
             ", ".join(
                 f"{said} {count}" for said, count in Counter(str(one.decisions[place]) for one in runs).most_common()
             ),
-            str(sum(any(place.partition(" at ")[2] in each for each in one.beyond) for one in runs)),
+            str(sum(any(point in each for each in one.beyond) for one in runs)),
             f"{min(one.wall_s for one in runs):.0f} to {max(one.wall_s for one in runs):.0f} s",
         )
         for (target, variant, place), runs in found.items()
+        for metric, _, point in [place.partition(" at ")]
     )
     return markdown([texts(heads, rows)])
 
 
-def _range(values: Sequence[float], sign: str = "") -> str:
-    least, most = (f"{100 * each:{sign}.1f}" for each in (min(values), max(values))) if values else ("–", "–")
-    return f"{least} to {most} %" if least != most else f"{least} %"
+def _range(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Of shares, of which `form` has the log-ratio."""
+    ends = dict.fromkeys(form(log1p(each)) for each in (min(values), max(values))) if values else {"–": None}
+    return " to ".join(ends)
 
 
 def _selfbench() -> str:

@@ -15,7 +15,7 @@ from lab.analysis import levels
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.noise import BASELINE
 from lab.analysis.summary import beyond_plan, summarise_run
-from lab.base.files import writing
+from lab.base.files import reference_folder, writing
 from lab.base.validation import Record
 from lab.experiments.selfbench import lines
 from lab.experiments.selfbench.process import measured_run
@@ -24,6 +24,7 @@ from lab.model.names import DEFAULT_TARGET
 from lab.records.store import RunStore, run_names
 
 DONE = "quick.jsonl"
+FOLDER = reference_folder().parent / "promises"
 TAKES_S, AMONG_WORKERS_S = 240.0, 360.0
 """One run, about; the second where it is known that workers scatter."""
 
@@ -55,6 +56,11 @@ class QuickReport(Record):
 def finished(folder: Path) -> list[Quick]:
     """UsageError for a damaged file."""
     return lines.read(folder / DONE, Quick)
+
+
+def committed() -> list[Quick]:
+    """Those of data/promises. UsageError for a damaged file."""
+    return [one for path in sorted(FOLDER.glob("*.jsonl")) for one in lines.read(path, Quick)]
 
 
 def takes_s(target: str) -> float:

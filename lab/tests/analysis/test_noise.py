@@ -24,9 +24,8 @@ from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
-from lab.commands.readme.picture import REFERENCE
 from lab.experiments.bench import Request, prepare, resume
-from lab.experiments.selfbench import lines, quick
+from lab.experiments.selfbench import quick
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
@@ -341,9 +340,7 @@ def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
 
 def test_of_the_committed_null_comparisons_at_most_10_in_100_have_a_sign() -> None:
     """Measured, not simulated: the pairs of the baseline with itself of every run in data/promises, each at 5 %."""
-    runs = [
-        one for path in sorted((REFERENCE.parent / "promises").glob("*.jsonl")) for one in lines.read(path, quick.Quick)
-    ]
+    runs = quick.committed()
     assert len(runs) >= 30
     assert sum(one.null_signs for one in runs) <= 0.1 * sum(one.nulls for one in runs)
 

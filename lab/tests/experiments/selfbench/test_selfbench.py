@@ -471,11 +471,11 @@ LINES = {"extra-work-few": 8, "extra-work-half": 40, "extra-work-most": 80}
 COSTS = {"extra-work-few": 1.1, "extra-work-half": 1.5, "extra-work-most": 2.0}
 
 
-def both_ways(costs: Mapping[str, float], shown: float = 1.0, noise: float = 0.02, blocks: int = 40) -> MadeStore:
+def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
     """Variants of known work as pairs and alone; `shown`: what a pair has of what they truly add."""
     points = load_sweep(injected.SWEEP)[1].expanded()
     arms = arms_for([(name, "baseline") for name in LINES], None)
-    planned = plan(arms, points, blocks, 1, shape_of(arms, points, blocks, SIDES))
+    planned = plan(arms, points, 40, 1, shape_of(arms, points, 40, SIDES))
 
     def change(slot: Slot, one: Sample) -> Sample:
         true = costs.get(slot.arm.variant, 1.0)
@@ -488,7 +488,7 @@ def both_ways(costs: Mapping[str, float], shown: float = 1.0, noise: float = 0.0
         }
         return one.model_copy(update={"usage": usage})
 
-    run = made("both-ways", costs, planned, noise=noise, change=change)
+    run = made("both-ways", costs, planned, noise=0.02, change=change)
     variants = {
         name: one.model_copy(
             update={
