@@ -1,11 +1,16 @@
-"""The lines of k6's log of requests as differences, and back, byte for byte: some 10 bytes a request packed become 6.
+"""The lines of a log of requests as differences, and back, byte for byte: k6's becomes six tenths as large once packed, hey's six to nine tenths.
 
     request 3975 1795350073906 1795350113657 39750.782 39755.634 4.755 200 - backend-0 9000 18
     request 3976 1795350073906 1795350113667 39760.871 39762.745 1.765 200 - backend-0 9000 18
         →  the second is "=0 0 1 10089 109 1765 200 - backend-0 9000 18"
 
 Most of such a line follows from the others and from the line before: what is left are microseconds (the words of a line:
-`lab.generators._k6_log`). Every other line stays as it is, but that one which begins as a difference does gets another sign in front.
+`lab.generators._k6_log`). Of hey there is a latency a line, in seconds, and the next one's is mostly near to it:
+
+    0.077903
+    0.077900  →  the second is "=-3"
+
+Every other line stays as it is, but that one which begins as a difference does gets another sign in front.
 """
 
 from __future__ import annotations
@@ -17,47 +22,62 @@ Numbers = tuple[int, int, int, int, int, int]
 
 _NUMBER, _TIME = rb"(\d{1,18})", rb"(\d{1,18}\.\d{3})"
 _LINE = re.compile(rb" ".join([b"request", *[_NUMBER] * 3, *[_TIME] * 3, b"(.*)"]), re.DOTALL)
+_LATENCY = re.compile(rb"(?:0|[1-9]\d{0,8})\.\d{6}")
 _SIGN = b"="
 _BEFORE_ALL: Numbers = (-1, 0, 0, 0, 0, 0)
 
 
 def as_differences(log: bytes) -> bytes:
     """The whole log; `restored` makes the same of it again."""
-    last, lines = _BEFORE_ALL, log.split(b"\n")
+    last, lines = Last(), log.split(b"\n")
     for at, line in enumerate(lines):
-        found = _LINE.fullmatch(line)
-        if found:
-            *words, rest = found.groups()
-            told: Numbers = tuple(int(word.replace(b".", b"")) for word in words)  # type: ignore[assignment]
-            if _line(told, rest) == line:
-                lines[at] = b"%b%b %b" % (_SIGN, b" ".join(b"%d" % each for each in _difference(told, last)), rest)
-                last = told
-                continue
-        if line.startswith(_SIGN):
-            lines[at] = _SIGN + line
+        lines[at] = last.difference_to(line)
     return b"\n".join(lines)
 
 
 def restored(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The log in about the same pieces. ValueError for a difference that is none."""
-    last, rest = _BEFORE_ALL, b""
+    last, rest = Last(), b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
-        for at, line in enumerate(lines):
-            lines[at], last = _restored(line, last)
-        yield b"".join(line + b"\n" for line in lines)
-    yield _restored(rest, last)[0]
+        yield b"".join(last.line(line) + b"\n" for line in lines)
+    yield last.line(rest)
 
 
-def _restored(line: bytes, last: Numbers) -> tuple[bytes, Numbers]:
-    if not line.startswith(_SIGN):
-        return line, last
-    told = line.removeprefix(_SIGN)
-    if told.startswith(_SIGN):
-        return told, last
-    number, start_ms, wall_ms, sent_us, answered_us, service_us, rest = told.split(b" ", 6)
-    numbers = _sum((int(number), int(start_ms), int(wall_ms), int(sent_us), int(answered_us), int(service_us)), last)
-    return _line(numbers, rest), numbers
+class Last:
+    """What the next line differs from: the last request of k6's, and the last latency of hey's."""
+
+    def __init__(self) -> None:
+        self.request = _BEFORE_ALL
+        self.latency_us = 0
+
+    def difference_to(self, line: bytes) -> bytes:
+        """As it is where it is of neither kind."""
+        if _LATENCY.fullmatch(line):
+            before_us, self.latency_us = self.latency_us, int(line.replace(b".", b""))
+            return b"%b%d" % (_SIGN, self.latency_us - before_us)
+        if found := _LINE.fullmatch(line):
+            *words, rest = found.groups()
+            told: Numbers = tuple(int(word.replace(b".", b"")) for word in words)  # type: ignore[assignment]
+            if _line(told, rest) == line:
+                before, self.request = self.request, told
+                return b"%b%b %b" % (_SIGN, b" ".join(b"%d" % each for each in _difference(told, before)), rest)
+        return _SIGN + line if line.startswith(_SIGN) else line
+
+    def line(self, told: bytes) -> bytes:
+        """The one whose difference is told. ValueError."""
+        if not told.startswith(_SIGN):
+            return told
+        told = told.removeprefix(_SIGN)
+        if told.startswith(_SIGN):
+            return told
+        if b" " not in told:
+            self.latency_us += int(told)
+            return b"%d.%06d" % divmod(self.latency_us, 1_000_000)
+        number, start_ms, wall_ms, sent_us, answered_us, service_us, rest = told.split(b" ", 6)
+        difference = int(number), int(start_ms), int(wall_ms), int(sent_us), int(answered_us), int(service_us)
+        self.request = _sum(difference, self.request)
+        return _line(self.request, rest)
 
 
 def _difference(told: Numbers, last: Numbers) -> Numbers:

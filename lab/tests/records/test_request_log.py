@@ -1,4 +1,4 @@
-"""k6's log of requests as differences: the same bytes come back, whatever they were and however they are cut."""
+"""A log of requests as differences: the same bytes come back, whatever they were and however they are cut."""
 
 from __future__ import annotations
 
@@ -25,9 +25,24 @@ ms = st.tuples(whole, st.sampled_from(["0", "000", "007", "52", "1234", "999"]))
 rest = st.text(st.characters(codec="utf-8"), max_size=12)
 requests = st.tuples(st.just("request"), whole, whole, whole, ms, ms, ms, rest).map(" ".join)
 others = (
-    st.sampled_from(["", "=", "==", "=0 0 1 2 3 4 x", "request", "request 01 2 3 4.000 5.000 6.000 x", "\r"]) | rest
+    st.sampled_from(
+        [
+            "",
+            "=",
+            "==",
+            "=3",
+            "0.077903",
+            "07.077903",
+            "=0 0 1 2 3 4 x",
+            "request",
+            "request 01 2 3 4.000 5.000 6.000 x",
+            "\r",
+        ]
+    )
+    | rest
 )
-logs = st.lists(requests | others, max_size=12).map("\n".join)
+latencies = st.tuples(whole, st.sampled_from(["000000", "077903", "5", "1234567"])).map(".".join)
+logs = st.lists(requests | latencies | others, max_size=12).map("\n".join)
 
 
 @given(log=logs, cut=st.integers(1, 90))
@@ -45,6 +60,14 @@ def test_only_what_does_not_follow_is_left() -> None:
     ]
 
 
+def test_a_latency_is_told_by_the_one_before() -> None:
+    """In µs; a line that only looks like one stays."""
+    log = b"LAB latency 3\n0.077903\n0.077900\n1.000000\n01.000000\n1.0\nLAB end\n"
+    told = b"LAB latency 3\n=77903\n=-3\n=922100\n01.000000\n1.0\nLAB end\n"
+    assert as_differences(log) == told
+    assert b"".join(restored([told])) == log
+
+
 def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
     """stdout and stderr, whole and in pieces; smaller than as text."""
     path, (stdout, stderr) = tmp_path / SMALL_LOG, LOG.split("\n#lab stderr\n")
@@ -57,7 +80,7 @@ def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
     assert len(pack_log(longer)) < 0.7 * len(pack_small(longer))
 
 
-@pytest.mark.parametrize("line", ["=0 0 1 2 3 x", "=0 0 1 2 3 4", "=0 0 x 2 3 4 200"])
+@pytest.mark.parametrize("line", ["=0 0 1 2 3 x", "=0 0 1 2 3 4", "=0 0 x 2 3 4 200", "=1.5", "="])
 def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
     path = tmp_path / SMALL_LOG
     path.write_bytes(pack_small(f"{LOG}{line}\n"))
