@@ -120,16 +120,16 @@ def test_gains_are_shown_beside_what_was_claimed() -> None:
 @pytest.mark.committed
 def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
-    store = RunStore.open("data/reference/successors-quick")
+    store = RunStore.open("data/reference/keepalive-pairs")
     samples = tuple(store.samples())
-    run = Evidence("successors-quick", store, samples, counted_alone(samples))
-    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("haproxy", "baseline")])
-    pair = run.as_pair("haproxy", "baseline", "ceiling", "cpu_per_request")
+    run = Evidence("keepalive-pairs", store, samples, counted_alone(samples))
+    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("keepalive", "baseline")])
+    pair = run.as_pair("keepalive", "baseline", "ceiling", "cpu_per_request")
     assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
     low, high = pair.estimate.ratio_interval
     assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
     assert not told.blocks
-    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("baseline", "haproxy")])
+    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("baseline", "keepalive")])
     assert back.low is None and len(back.blocks) == 2
 
 
