@@ -29,7 +29,7 @@ _BEFORE_ALL: Numbers = (-1, 0, 0, 0, 0, 0)
 
 def as_differences(log: bytes) -> bytes:
     """The whole log; `restored` makes the same of it again."""
-    last, lines = Last(), log.split(b"\n")
+    last, lines = _Last(), log.split(b"\n")
     for at, line in enumerate(lines):
         lines[at] = last.difference_to(line)
     return b"\n".join(lines)
@@ -37,14 +37,14 @@ def as_differences(log: bytes) -> bytes:
 
 def restored(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The log in about the same pieces. ValueError for a difference that is none."""
-    last, rest = Last(), b""
+    last, rest = _Last(), b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         yield b"".join(last.line(line) + b"\n" for line in lines)
     yield last.line(rest)
 
 
-class Last:
+class _Last:
     """What the next line differs from: the last request of k6's, and the last latency of hey's."""
 
     def __init__(self) -> None:
