@@ -120,6 +120,8 @@ class Routing:
         self._first, self._moved = wanted.role("backend"), False
         self._followers: list[Follower] = []
         """Also of proxies that are no more: their faults stay."""
+        self._following, self._over = threading.Lock(), False
+        """A pod may still be starting when all are stopped: none is followed from then on."""
         self._proxies: list[Process] = []
         """Those that can be renewed."""
         self._accepting = threading.Lock()
@@ -176,8 +178,10 @@ class Routing:
             return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
 
         follower = Follower(pod.name, process, image.control(process), wanted, self.log, once=not self._changing)
-        self._followers.append(follower)
-        follower.start()
+        with self._following:
+            if not self._over:
+                follower.start()
+                self._followers.append(follower)
 
     def leave(self, pod: Pod) -> None:
         """It was told to end."""
@@ -187,6 +191,8 @@ class Routing:
 
     def stop(self) -> None:
         """Before the proxies' processes are ended. Idempotent."""
+        with self._following:
+            self._over = True
         for follower in self._followers:
             follower.end()
             follower.join()

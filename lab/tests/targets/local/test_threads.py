@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.targets.local import bringup, control, images, objects
+from lab.targets.local import routing as routing_module
 from lab.targets.local.control import Control
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Loading
@@ -108,6 +110,37 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeyp
         assert faulty(routing)
     finally:
         routing.stop()
+
+
+def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = objects.read(load_variant("baseline").manifests)
+    (pod,) = wanted.role("proxy")
+    monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
+    monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
+    started, go_on = threading.Event(), threading.Event()
+
+    class Slow(Follower):
+        def start(self) -> None:
+            started.set()
+            go_on.wait(10)
+            super().start()
+
+    monkeypatch.setattr(routing_module, "Follower", Slow)
+    process = cast("Any", Held(tmp_path))
+    process.setting.place, process.container = None, pod.containers[0]
+    routing = Routing(wanted, {}, {}, EventLog(), changing=True)
+    with ThreadPoolExecutor() as threads:
+        following = threads.submit(routing.follow, pod, process)
+        assert started.wait(10)
+        stopping = threads.submit(routing.stop)
+        time.sleep(0.1)
+        go_on.set()
+        following.result(10)
+        stopping.result(10)
+        routing.follow(pod, process)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")]
 
 
 def faulty(routing: Routing) -> bool:
