@@ -192,7 +192,7 @@ def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, t
     ledger.settled([found])
 
 
-LIMITS = {"okd-routes-1000": "proxy", "okd-routes-1": "proxy"}
+LIMITS = {"okd-routes-1000-150m": "proxy", "okd-routes-1-150m": "proxy"}
 """Arm → its `limited_by`, where a test says nothing else."""
 Retold = Callable[..., Evidence]
 
@@ -206,7 +206,7 @@ def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
             return dict.fromkeys(own.blocks(arm, point), values.get(arm, 1.0))
 
         monkeypatch.setattr(Evidence, "values", same)
-        (found,) = (each for each in evidence.references()[0] if each.name == "route-scale")
+        (found,) = (each for each in evidence.references()[0] if each.name == "route-scale-150m")
         counted = {
             key: sample.model_copy(
                 update={
@@ -222,9 +222,9 @@ def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
 
 
 def of_routes(metric: str, alone: bool = False, **bound: Any) -> Rule:
-    other = {} if alone else {"ratio_to": {"variant": "okd-routes-1"}}
+    other = {} if alone else {"ratio_to": {"variant": "okd-routes-1-150m"}}
     asked = Test.model_validate({"metric": metric, "points": "keep-alive", **other, **bound})
-    return Rule(rule="r", sweeps=["route-scale"], variant="okd-routes-1000", tests=[asked])
+    return Rule(rule="r", sweeps=["route-scale"], variant="okd-routes-1000-150m", tests=[asked])
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,10 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     mine: str, theirs: str, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """0.7 times the other side's, which could be more on a side whose limit was the generator; so is a latency, the other way."""
-    names, limits = ("okd-routes-1000", "okd-routes-1"), {"okd-routes-1000": mine, "okd-routes-1": theirs}
+    names, limits = (
+        ("okd-routes-1000-150m", "okd-routes-1-150m"),
+        {"okd-routes-1000-150m": mine, "okd-routes-1-150m": theirs},
+    )
     run = retold(dict(zip(names, (700.0, 1000.0), strict=True)), limits)
     found = judged(CLAIM, [of_routes("rate", **bound)], [run])
     assert found.answer == answer
@@ -273,7 +276,7 @@ def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
     ratio: float, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
-    run = retold({"okd-routes-1000": ratio, "okd-again": 1.25}, LIMITS)
+    run = retold({"okd-routes-1000-150m": ratio, "okd-150m-again": 1.25}, LIMITS)
     assert judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run]).answer == answer
 
 
@@ -294,15 +297,15 @@ def test_a_level_that_the_generator_limited_is_a_bound(
     metric: str, bound: dict[str, float], answer: str, retold: Retold
 ) -> None:
     """0.7 of something: a rate, or the share of a link or a CPU, could be more; a time less."""
-    run = retold({"okd-routes-1000": 0.7}, LIMITS | {"okd-routes-1000": "generator"})
+    run = retold({"okd-routes-1000-150m": 0.7}, LIMITS | {"okd-routes-1000-150m": "generator"})
     assert judged(CLAIM, [of_routes(metric, alone=True, **bound)], [run]).answer == answer
 
 
 @pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
 def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
-    values, limits = {"okd-routes-1000": 0.1, "okd-routes-1": 2.0}, dict.fromkeys(LIMITS, "generator")
-    run = retold(values, limits, **{"okd-routes-1": dropped})
+    values, limits = {"okd-routes-1000-150m": 0.1, "okd-routes-1-150m": 2.0}, dict.fromkeys(LIMITS, "generator")
+    run = retold(values, limits, **{"okd-routes-1-150m": dropped})
     assert judged(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
 
 
@@ -376,7 +379,7 @@ def test_claims_about_the_real_controller_are_judged_on_kind() -> None:
     """The local target's stand-in has no Lua; its runs of the same sweep say nothing of it."""
     known = claims.rules()
     about = {"QN-08", "QN-09", "QN-10", "QN-15", "QN-16", "QN-17"}
-    assert {name for name, every in known.items() for each in every if each.target == "kind"} == about
+    assert {name for name, every in known.items() if {each.target for each in every} == {"kind"}} == about
     runs, _ = evidence.references()
     for claim in (claim for claim in claims.claims() if claim.id in about):
         found = judged(claim, known[claim.id], [run for run in runs if run.run.record.target != "kind"])
