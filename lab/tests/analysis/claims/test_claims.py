@@ -192,7 +192,8 @@ def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, t
     ledger.settled([found])
 
 
-LIMITS = {"okd-routes-1000-150m": "proxy", "okd-routes-1-150m": "proxy"}
+MANY, ONE = "okd-routes-1000-150m", "okd-routes-1-150m"
+LIMITS = {MANY: "proxy", ONE: "proxy"}
 """Arm → its `limited_by`, where a test says nothing else."""
 Retold = Callable[..., Evidence]
 
@@ -222,9 +223,9 @@ def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
 
 
 def of_routes(metric: str, alone: bool = False, **bound: Any) -> Rule:
-    other = {} if alone else {"ratio_to": {"variant": "okd-routes-1-150m"}}
+    other = {} if alone else {"ratio_to": {"variant": ONE}}
     asked = Test.model_validate({"metric": metric, "points": "keep-alive", **other, **bound})
-    return Rule(rule="r", sweeps=["route-scale"], variant="okd-routes-1000-150m", tests=[asked])
+    return Rule(rule="r", sweeps=["route-scale"], variant=MANY, tests=[asked])
 
 
 @pytest.mark.parametrize(
@@ -246,16 +247,11 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     mine: str, theirs: str, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """0.7 times the other side's, which could be more on a side whose limit was the generator; so is a latency, the other way."""
-    names, limits = (
-        ("okd-routes-1000-150m", "okd-routes-1-150m"),
-        {"okd-routes-1000-150m": mine, "okd-routes-1-150m": theirs},
-    )
-    run = retold(dict(zip(names, (700.0, 1000.0), strict=True)), limits)
+    run = retold({MANY: 700.0, ONE: 1000.0}, {MANY: mine, ONE: theirs})
     found = judged(CLAIM, [of_routes("rate", **bound)], [run])
     assert found.answer == answer
     assert ("generator-limited: rate" in found.why) == ("generator" in (mine, theirs))
-    swapped = dict(zip(names, (theirs, mine), strict=True))
-    run = retold(dict(zip(names, (0.007, 0.01), strict=True)), swapped)
+    run = retold({MANY: 0.007, ONE: 0.01}, {MANY: theirs, ONE: mine})
     assert judged(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
     costs = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
     assert costs.answer in ("reproduced", "contradicted"), "what a request costs is no matter of who was the limit"
@@ -276,7 +272,7 @@ def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
     ratio: float, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
-    run = retold({"okd-routes-1000-150m": ratio, "okd-150m-again": 1.25}, LIMITS)
+    run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
     assert judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run]).answer == answer
 
 
@@ -297,15 +293,15 @@ def test_a_level_that_the_generator_limited_is_a_bound(
     metric: str, bound: dict[str, float], answer: str, retold: Retold
 ) -> None:
     """0.7 of something: a rate, or the share of a link or a CPU, could be more; a time less."""
-    run = retold({"okd-routes-1000-150m": 0.7}, LIMITS | {"okd-routes-1000-150m": "generator"})
+    run = retold({MANY: 0.7}, LIMITS | {MANY: "generator"})
     assert judged(CLAIM, [of_routes(metric, alone=True, **bound)], [run]).answer == answer
 
 
 @pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
 def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
-    values, limits = {"okd-routes-1000-150m": 0.1, "okd-routes-1-150m": 2.0}, dict.fromkeys(LIMITS, "generator")
-    run = retold(values, limits, **{"okd-routes-1-150m": dropped})
+    values, limits = {MANY: 0.1, ONE: 2.0}, dict.fromkeys(LIMITS, "generator")
+    run = retold(values, limits, **{ONE: dropped})
     assert judged(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
 
 
@@ -378,8 +374,10 @@ def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
 def test_claims_about_the_real_controller_are_judged_on_kind() -> None:
     """The local target's stand-in has no Lua; its runs of the same sweep say nothing of it."""
     known = claims.rules()
-    about = {"QN-08", "QN-09", "QN-10", "QN-15", "QN-16", "QN-17"}
-    assert {name for name, every in known.items() if {each.target for each in every} == {"kind"}} == about
+    about, first = {"QN-08", "QN-09", "QN-10", "QN-15", "QN-16", "QN-17"}, {"ND-11", "ND-12"}
+    on_kind = {name: every for name, every in known.items() if any(each.target == "kind" for each in every)}
+    assert on_kind.keys() == about | first
+    assert all([each.target for each in on_kind[name]] == ["kind", "local"] for name in first)
     runs, _ = evidence.references()
     for claim in (claim for claim in claims.claims() if claim.id in about):
         found = judged(claim, known[claim.id], [run for run in runs if run.run.record.target != "kind"])

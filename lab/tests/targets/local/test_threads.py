@@ -16,12 +16,13 @@ from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.targets.local import bringup, control, images, objects
-from lab.targets.local import routing as routing_module
+from lab.targets.local.containers import Process
 from lab.targets.local.control import Control
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Loading
 from lab.targets.local.kubelet import RunningPod
 from lab.targets.local.nginx_control import NginxControl
+from lab.targets.local.pods import Pod
 from lab.targets.local.reloads import Follower
 from lab.targets.local.routing import Routing
 from lab.targets.local.runner import Runner
@@ -94,53 +95,56 @@ def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) 
     assert follower.fault is not None and follower.fault.fault == "its routes: KeyError('upstream')"
 
 
-def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod, Process]:
+    """A proxy pod, its process and who is to follow it, by a broken control."""
     wanted = objects.read(load_variant("baseline").manifests)
     (pod,) = wanted.role("proxy")
     monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = cast("Any", Held(tmp_path))
     process.setting.place, process.container = None, pod.containers[0]
-    routing = Routing(wanted, {}, {}, EventLog(), changing=True)
+    return Routing(wanted, {}, {}, EventLog(), changing=True), pod, process
+
+
+def followed() -> bool:
+    return any(thread.name.startswith("reloads-") for thread in threading.enumerate())
+
+
+def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, Pod, Process]) -> None:
+    routing, pod, process = proxy
     routing.follow(pod, process)
     try:
         until(lambda: faulty(routing))
         routing.leave(pod)
-        until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")])
+        until(lambda: not followed())
         assert faulty(routing)
     finally:
         routing.stop()
 
 
 def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxy: tuple[Routing, Pod, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = objects.read(load_variant("baseline").manifests)
-    (pod,) = wanted.role("proxy")
-    monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
-    monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
-    started, go_on = threading.Event(), threading.Event()
+    routing, pod, process = proxy
+    starting, go_on, start = threading.Event(), threading.Event(), Follower.start
 
-    class Slow(Follower):
-        def start(self) -> None:
-            started.set()
-            go_on.wait(10)
-            super().start()
+    def slow(follower: Follower) -> None:
+        starting.set()
+        go_on.wait(10)
+        start(follower)
 
-    monkeypatch.setattr(routing_module, "Follower", Slow)
-    process = cast("Any", Held(tmp_path))
-    process.setting.place, process.container = None, pod.containers[0]
-    routing = Routing(wanted, {}, {}, EventLog(), changing=True)
+    monkeypatch.setattr(Follower, "start", slow)
     with ThreadPoolExecutor() as threads:
         following = threads.submit(routing.follow, pod, process)
-        assert started.wait(10)
+        assert starting.wait(10)
         stopping = threads.submit(routing.stop)
         time.sleep(0.1)
         go_on.set()
         following.result(10)
         stopping.result(10)
         routing.follow(pod, process)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")]
+    assert not followed()
 
 
 def faulty(routing: Routing) -> bool:
