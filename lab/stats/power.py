@@ -7,7 +7,7 @@ would be too short. So plans use an upper confidence limit of it (`planned_sd`).
 
 from __future__ import annotations
 
-from math import expm1, isfinite, sqrt
+from math import expm1, isfinite, log1p, sqrt
 
 from scipy import special
 
@@ -41,8 +41,13 @@ def resolvable(sd: float, blocks: int, level: float = 0.05, power: float = 0.9) 
         raise ValueError("resolvable: expected sd >= 0, 0 < level < 1 and 0 < power < 1")
     if blocks < stats.MIN_BLOCKS:
         return None
+    return expm1(_resolved(sd, blocks, level, power))
+
+
+def _resolved(sd: float, blocks: int, level: float, power: float) -> float:
+    """In the unit of `sd`."""
     least = float(special.stdtrit(blocks - 1, 1 - level / 2))
-    return expm1(float(special.nctdtrinc(blocks - 1, 1 - power, least)) * sd / sqrt(blocks))
+    return float(special.nctdtrinc(blocks - 1, 1 - power, least)) * sd / sqrt(blocks)
 
 
 def resolvable_now(sd: float, pilot_blocks: int, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
@@ -63,11 +68,14 @@ def blocks_for(
     """
     if not effect > 0:
         raise ValueError(f"effect: expected a fraction > 0, got {effect}")
-    planned = planned_sd(sd_log_ratio, pilot_blocks)
+    return _fewest(planned_sd(sd_log_ratio, pilot_blocks), log1p(effect), level, power)
+
+
+def _fewest(planned: float, distance: float, level: float, power: float) -> int | None:
+    """Blocks that resolve `distance`, in the unit of `planned`."""
 
     def enough(blocks: int) -> bool:
-        found = resolvable(planned, blocks, level, power)
-        return found is not None and found <= effect
+        return _resolved(planned, blocks, level, power) <= distance
 
     low, high = stats.MIN_BLOCKS, MAX_BLOCKS
     if not enough(high):
@@ -76,3 +84,18 @@ def blocks_for(
         half = (low + high) // 2
         low, high = (low, half) if enough(half) else (half + 1, high)
     return low
+
+
+def blocks_to_leave_out(
+    half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
+) -> int | None:
+    """The fewest blocks whose interval leaves out, with probability `power`, a bound that lies `distance` > 0 from the truth; None beyond
+    `MAX_BLOCKS`.
+
+    `half_width` ≥ 0 is that of the interval which `blocks` ≥ 2 gave, in the unit of `distance` (of ratios: logarithms). An interval that
+    leaves a bound out is a t-test of it (`blocks_for`); of a median, whose interval is wider, this is about right.
+    """
+    if not distance > 0:
+        raise ValueError(f"distance: expected one > 0, got {distance}")
+    sd = half_width * sqrt(blocks) / float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
+    return _fewest(planned_sd(sd, blocks), distance, 1 - confidence, power)

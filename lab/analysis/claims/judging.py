@@ -19,6 +19,7 @@ from lab.analysis.claims.measuring import Measured, measured
 from lab.analysis.claims.publications import Own
 from lab.base.errors import LabError
 from lab.stats.paired import MIN_BLOCKS
+from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_blocks
 
 NO_RULE = "no rule is written yet"
@@ -143,14 +144,26 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
         if found.holds is False or found.gap:
             return replace(blank, why=f"the load was not what the claim is about: {found.text}")
         if found.holds is None:
-            why = "; ".join(filter(None, [found.text, _why([found])]))
+            why = "; ".join(filter(None, [found.text, _why([found]), _takes([found])]))
             return replace(blank, why=f"whether the load was what the claim is about is open: {why}")
     against = [found for found in tested if found.holds is False]
     if against or all(found.holds for found in tested):
         why = "; ".join(filter(None, [_why(tested), _rests(against or tested)]))
         return replace(blank, answer="contradicted" if against else "reproduced", why=why)
     known = any(found.holds is None and found.value is not None for found in tested)
-    return replace(blank, why=_why(tested) or ("the interval leaves both open" if known else ""))
+    why = _why(tested) or ("the interval leaves both open" if known else "")
+    return replace(blank, why="; ".join(filter(None, [why, _takes(tested)])))
+
+
+def _takes(tested: Sequence[Measured]) -> str:
+    """What it would take to tell; empty where `why` says it: too few blocks for an interval, or none that counts."""
+    left = [found for found in tested if found.holds is None]
+    if remedies := dict.fromkeys(found.remedy for found in left if found.remedy):
+        return "; ".join(remedies)
+    most = max((found.more for found in left), default=0)
+    if most > MAX_BLOCKS:
+        return f"not even {MAX_BLOCKS} blocks would tell"
+    return f"about {format_blocks(most)} would tell" if most else ""
 
 
 def _rests(deciding: Sequence[Measured]) -> str:

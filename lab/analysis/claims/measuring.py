@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, expm1, inf
+from math import exp, expm1, inf, log
 
 from lab.analysis.cells import resolution_s
 from lab.analysis.claims import Other, Test, fits, holds
@@ -22,6 +22,7 @@ from lab.analysis.judging import resent
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
+from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
 from lab.stats.units import format_blocks
 
 MORE = ("rate", "link_share", "busiest_second")
@@ -29,6 +30,10 @@ LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and me
 """Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
 BARE = tuple(name for name, metric in METRICS.items() if metric.histogram)
 """What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
+
+GENERATOR = "a generator that is not the limit would tell"
+DIRECT = "a run with the load's own samples without a proxy would tell"
+BESIDE = "a machine that serves that load faster without a proxy would tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,11 @@ class Measured:
     """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
     other: str = ""
     """What it is compared with: a variant, or the point that the test's pattern names."""
+    more: int = 0
+    """Blocks that would tell nine times in ten, were the value what it is here: beyond MAX_BLOCKS where so many would not; 0 = it is told, or
+    they are not what it takes."""
+    remedy: str = ""
+    """What it would take instead."""
 
     @property
     def text(self) -> str:
@@ -187,7 +197,30 @@ def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
         return found
     low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
     held = holds(low, high, test.within, test.above, test.below, partial(_moved, test, guard))
-    return replace(found, holds=held, why=_bound(test.metric, hidden))
+    found = replace(found, holds=held, why=_bound(test.metric, hidden))
+    return found if held is not None else _open(found, guard, hidden)
+
+
+def _open(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
+    """With what it would take to decide it."""
+    test = found.test
+    assert found.value is not None and found.low is not None and found.high is not None
+    low, high = -inf if hidden[0] else found.value, inf if hidden[1] else found.value
+    if any(hidden) and holds(low, high, test.within, test.above, test.below, partial(_moved, test, guard)) is None:
+        return replace(found, remedy=GENERATOR)
+    ratio = test.ratio_to is not None
+    one_sided = [_moved(test, guard, bound) for bound in (test.above, test.below) if bound is not None]
+    edges = [*(test.within or ()), *(edge for moved in one_sided for edge in moved)]
+    if any(moved[0] <= found.value <= moved[1] for moved in one_sided) or (ratio and min(found.low, *edges) <= 0):
+        return replace(found, more=MAX_BLOCKS + 1)
+    value, ends, edges = (
+        (log(found.value), (log(found.low), log(found.high)), [log(edge) for edge in edges])
+        if ratio
+        else (found.value, (found.low, found.high), edges)
+    )
+    distance, half = min(abs(value - edge) for edge in edges), (ends[1] - ends[0]) / 2
+    needed = blocks_to_leave_out(half, found.blocks, distance) if distance else None
+    return replace(found, more=needed or MAX_BLOCKS + 1)
 
 
 def _moved(test: Test, guard: float, bound: float) -> tuple[float, float]:
@@ -213,11 +246,11 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
         theirs = run.direct(other, test.metric)
         bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
     if bare is None:
-        return replace(found, holds=None, why="nothing tells what the same load takes without a proxy")
+        return replace(found, holds=None, why="nothing tells what the same load takes without a proxy", remedy=DIRECT)
     if not _as_far(found, bare):
         return found
     alone = replace(found, value=bare, low=None, high=None)
-    return replace(found, holds=None, why=f"the same without a proxy: {alone.text}")
+    return replace(found, holds=None, why=f"the same without a proxy: {alone.text}", remedy=BESIDE)
 
 
 def _as_far(found: Measured, bare: float) -> bool:

@@ -45,14 +45,8 @@ def entrypoint(
 
     UsageError when no Service selects the role's pods; MeasuringError when the cluster does not show what it should.
     """
-    workload = _workload(objects, role, by)
-    labels = {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
-    service = _service(objects, workload)
-    if service is None:
-        fault = f"no Service selects the pods of the role {role}"
-        raise UsageError(_place(workload), fault, "add one, as in manifests/base")
-    ports = service["spec"]["ports"]
-    wanted = next((item for item in ports if item.get("name") == port), ports[0])
+    workload, labels = _meant(objects, role, by)
+    service, wanted = _served(objects, workload, role, port)
     namespace, spec = workload["metadata"]["namespace"], pod_spec(workload)
     if spec.get("hostNetwork") and not lasting:
         node = _pod(api, namespace, labels)["status"]["hostIP"]
@@ -75,6 +69,32 @@ def entrypoint(
         if (nodes := sum(_may_run(node, spec) for node in api.list("v1", "Node"))) > 1:
             words += f": a replacement may start at once on another of the {nodes} nodes that can take one"
     return Entrypoint(address, wanted["port"], words)
+
+
+def each_pod(
+    api: Api, objects: Sequence[Object], role: Role, port: str = "http", by: str | None = None
+) -> list[tuple[str, int]]:
+    """(address, port) of every ready pod that `entrypoint` may lead to, for a client that passes by the Service. UsageError as there."""
+    workload, labels = _meant(objects, role, by)
+    _, wanted = _served(objects, workload, role, port)
+    pods = api.list("v1", "Pod", workload["metadata"]["namespace"], _chosen(labels))
+    return [(pod["status"]["podIP"], _container_port(workload, wanted)) for pod in pods if ready(pod)]
+
+
+def _meant(objects: Sequence[Object], role: Role, by: str | None) -> tuple[Object, dict[str, str]]:
+    """The workload, and the labels of the pods that stand for it."""
+    workload = _workload(objects, role, by)
+    return workload, {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
+
+
+def _served(objects: Sequence[Object], workload: Object, role: Role, port: str) -> tuple[Object, Object]:
+    """The workload's Service, and the port of that name or its first."""
+    service = _service(objects, workload)
+    if service is None:
+        fault = f"no Service selects the pods of the role {role}"
+        raise UsageError(_place(workload), fault, "add one, as in manifests/base")
+    ports = service["spec"]["ports"]
+    return service, next((item for item in ports if item.get("name") == port), ports[0])
 
 
 def _may_run(node: Object, spec: Object) -> bool:
@@ -150,12 +170,15 @@ def _container_port(workload: Object, wanted: Object) -> int:
 
 def _pod(api: Api, namespace: str, labels: Mapping[str, str]) -> Object:
     """A running, ready pod with these labels, its role among them: always the same one of several."""
-    chosen = ",".join(f"{name}={value}" for name, value in labels.items())
-    pods = [pod for pod in api.list("v1", "Pod", namespace, chosen) if ready(pod)]
+    pods = [pod for pod in api.list("v1", "Pod", namespace, _chosen(labels)) if ready(pod)]
     if not pods:
         fault = f"no pod is ready in {namespace}"
         raise MeasuringError(f"role {labels[ROLE_LABEL]}", fault, "`kubectl describe pod` there says why")
     return min(pods, key=lambda pod: pod["metadata"]["name"])
+
+
+def _chosen(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _place(obj: Object) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -28,7 +29,7 @@ from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
 from lab.targets.cluster.container_sampler import CONTROL, Place
-from lab.targets.cluster.entrypoint import Entrypoint, entrypoint
+from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
@@ -44,8 +45,8 @@ from lab.targets.common import envoy, fetching, haproxy, inside, nginx, renewing
 T = TypeVar("T")
 
 PROBED_PAGE = "1kB.bin"
-NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
-"""Programs that look at a pod's network only: where its image has none, another container of the pod can run them."""
+TOOLS = frozenset({"curl", "lsattr", "ss", "sockperf"})
+"""Programs that look at a pod's network or volumes only: where its image has none, another container of the pod can run them."""
 NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
@@ -354,7 +355,7 @@ class ClusterSystem:
             return self._node_shell().run(argv)
         pod = self._first(role)
         done = self._shell(pod).run(argv)
-        if done.returncode == NOT_FOUND and argv[0] in NETWORK_TOOLS:
+        if done.returncode == NOT_FOUND and argv[0] in TOOLS:
             return self._tools(pod).run(argv)
         return done
 
@@ -475,10 +476,11 @@ class ClusterSystem:
                 raise
 
     def wait(self, deadline: float, still_until: float) -> None:
-        """Until the entry and the last route serve the probed page whole, and the proxy's processes are settled.
+        """Until the entry, the last route and, of several pods, each by itself serve the probed page whole, and the proxy's processes are
+        settled.
 
         A ready pod is not yet in every node's rules, nor its last configuration loaded: before `still_until` (monotonic)
-        it may load another. MeasuringError at the deadline.
+        it may load another; and the one that a Service picks says nothing of the others. MeasuringError at the deadline.
         """
         last, settled_at = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
@@ -486,7 +488,7 @@ class ClusterSystem:
         while True:
             closed = closed and self._closed(self.entry())  # once open, not asked again
             ways = self.entry(), self._entry((last,), self._routed[last])  # anew: a pod may be replaced meanwhile
-            fault = closed or next(filter(None, map(self._fault, ways)), "")
+            fault = closed or next(filter(None, chain(map(self._fault, ways), self._faults_by_pod(ways[0]))), "")
             now = sorted(self.processes(self._way_in))
             if now != running:
                 running, settled_at = now, time.monotonic()
@@ -522,13 +524,22 @@ class ClusterSystem:
         done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
-    def _fault(self, endpoint: Endpoint) -> str:
+    def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
+        """`place`: an address and port other than the endpoint's."""
         try:
-            response = self.fetch(endpoint, f"/{PROBED_PAGE}", 2.0)
+            connection = tunnel.connect(self._api, place or fetching.place(endpoint), 2.0)
+            response = fetching.fetch(connection, endpoint, f"/{PROBED_PAGE}", None, 2.0)
         except OSError as error:
             return str(error)
         whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
-        return "" if whole else f"{endpoint.host}: status {response.status}, {len(response.body)} bytes"
+        where = f" at {place[0]}" if place else ""
+        return "" if whole else f"{endpoint.host}{where}: status {response.status}, {len(response.body)} bytes"
+
+    def _faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
+        port, by = "http" if endpoint.tls == "none" else "https", self._routers.get(endpoint.host)
+        places = each_pod(self._api, self._manifests, self._way_in, port, by)
+        if len(places) > 1:
+            yield from (self._fault(endpoint, place) for place in places)
 
     def _again(self, ask: Callable[[], T]) -> T:
         """Once more where a pod was deleted after it had been listed: in a system that changes that is meant to happen."""

@@ -166,10 +166,10 @@ PYTHON
   [[ $stderr == *"caught"* ]] || fail "$stderr"
 }
 
-@test "knobs of the pod, its address, the kernel, the controller's snippets and the node read back on the real controller" {
-  lab sabotage --intact --target kind pod-workers-1 digitalocean digitalocean-node proxy-cache qinng-tuned nginx
+@test "knobs of the pod, its address, its disk, the kernel, the controller's snippets and the node read back on the real controller" {
+  lab sabotage --intact --target kind pod-workers-1 log-slow-disk digitalocean digitalocean-node proxy-cache qinng-tuned nginx
   assert_success
-  [[ $output == *"6 holds"* ]] || fail "$output"
+  [[ $output == *"7 holds"* ]] || fail "$output"
 }
 
 held() { # SHORT…: does Docker hold the images of these short names?

@@ -3,6 +3,7 @@
 import re
 import time
 from itertools import pairwise
+from math import log1p
 
 import numpy as np
 import pytest
@@ -104,6 +105,17 @@ def test_every_further_block_resolves_less_and_planning_is_quick() -> None:
 def test_plans_without_a_pilot_or_an_effect_are_refused(bad: tuple[float, int, float]) -> None:
     with pytest.raises(ValueError, match=r"planned_sd|effect"):
         power.blocks_for(*bad)
+
+
+def test_as_many_blocks_leave_a_bound_out_as_claim_an_effect_of_its_distance() -> None:
+    for sd, pilot, effect in ((0.03, 6, 0.05), (0.08, 10, 0.1), (0.05, 40, 0.02)):
+        half = sd * float(reference.t.ppf(0.975, pilot - 1)) / pilot**0.5
+        assert power.blocks_to_leave_out(half, pilot, log1p(effect)) == power.blocks_for(sd, pilot, effect)
+        assert power.blocks_to_leave_out(50 * half, pilot, 50 * log1p(effect)) == power.blocks_for(sd, pilot, effect)
+    assert power.blocks_to_leave_out(0.0, 6, 0.1) == stats.MIN_BLOCKS
+    assert power.blocks_to_leave_out(1.0, 6, 1e-3) is None
+    with pytest.raises(ValueError, match="distance: expected one > 0"):
+        power.blocks_to_leave_out(1.0, 6, 0.0)
 
 
 @pytest.mark.parametrize("knob", WORK)

@@ -96,7 +96,20 @@ def test_an_interval_outside_contradicts(judge: Judge) -> None:
 def test_an_interval_across_the_bound_leaves_it_open(judge: Judge) -> None:
     """Some blocks inside, some not."""
     found = judge(rule(ABOUT), gone(lambda _, block: 12 + block))
-    assert (found.answer, found.why) == ("not resolved", "the interval leaves both open")
+    assert found.answer == "not resolved" and found.why.startswith("the interval leaves both open; ")
+
+
+def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The farther from the bound of 15 s the fewer; at it no number would."""
+    needed: list[str] = []
+    for number, middle in enumerate((15.0, 15.2, 16.0)):
+        place = tmp_path / str(number)
+        out = gone(lambda _, block, middle=middle: middle + (block - 3.5) / 2)
+        run_of(place, monkeypatch, "kill-quick", [("kill-nds", "kill-grace-30")], out, 6, "a")
+        monkeypatch.setenv("LAB_REFERENCE", str(place))
+        found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+        needed += found.why.removeprefix("the interval leaves both open; ").split()[-4:-3]
+    assert needed[0] == "1000" and int(needed[1]) > 2 * int(needed[2]) > 12
 
 
 def test_fewer_than_six_blocks_decide_nothing(judge: Judge) -> None:
@@ -251,6 +264,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     found = judged(CLAIM, [of_routes("rate", **bound)], [run])
     assert found.answer == answer
     assert ("generator-limited: rate" in found.why) == ("generator" in (mine, theirs))
+    assert ("a generator that is not the limit would tell" in found.why) == (answer == "not resolved")
     run = retold({MANY: 0.007, ONE: 0.01}, {MANY: theirs, ONE: mine})
     assert judged(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
     costs = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
@@ -273,7 +287,9 @@ def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
 ) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
     run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
-    assert judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run]).answer == answer
+    found = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
+    assert found.answer == answer
+    assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +370,8 @@ def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
     assert ("without a proxy" in verdict.why) == (answer == "not resolved")
     if bare == 2.5:
         assert verdict.why.endswith(
-            f"a proxy: p99 as a multiple of p50 2.5 ×{' against k6-c100' * compared} at k6-c1000"
+            f"a proxy: p99 as a multiple of p50 2.5 ×{' against k6-c100' * compared} at k6-c1000;"
+            " a machine that serves that load faster without a proxy would tell"
         )
     assert found("cpu_per_request").answer != "not resolved", "no generator's CPU is in it"
 

@@ -186,13 +186,13 @@ def test_every_key_that_is_a_text_is_tried() -> None:
 
 
 @pytest.fixture(scope="module")
-def brotli() -> None:
-    if told := modules.bring(["brotli"]):
+def controllers_modules() -> None:
+    if told := modules.bring(["brotli", "stream"]):
         pytest.skip(told)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("brotli")
+@pytest.mark.usefixtures("controllers_modules")
 @SLOWLY
 @given(st.sampled_from(sorted(LINES)), st.one_of(SIZES, TIMES, LISTS, QUOTES, BLOCKS, NETWORKS))
 def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> None:
@@ -207,7 +207,7 @@ def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("brotli")
+@pytest.mark.usefixtures("controllers_modules")
 @SLOWLY
 @given(st.sampled_from(sorted(INTEGERS)), WHOLE)
 def test_a_number_is_what_go_makes_of_it_or_the_default_stays_and_is_told(key: str, value: str) -> None:

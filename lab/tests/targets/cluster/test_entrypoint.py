@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.variants.variants import load_variant
 from lab.targets.cluster import reloads
-from lab.targets.cluster.entrypoint import Entrypoint, entrypoint
+from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 
 Object = dict[str, Any]
 
@@ -69,6 +69,18 @@ def test_a_load_balancer_is_entered_by_a_node_port_of_a_node_with_a_ready_pod() 
         " (NAT of a Service of type LoadBalancer, no balancer in front, the client's address kept)"
     )
     assert "masquerade" in way(shown(objects, externalTrafficPolicy="Cluster"), objects, "proxy").words
+
+
+def test_every_ready_pod_is_a_place_of_its_own() -> None:
+    objects = manifests("baseline")
+    pods = [pod("proxy-a"), pod("proxy-b"), pod("proxy-c", ready="False"), pod("proxy-d", deletionTimestamp="now")]
+    for number, one in enumerate(pods):
+        one["status"]["podIP"] = f"10.244.0.{number}"
+    api: Any = shown(objects, *pods)
+    assert each_pod(api, objects, "proxy") == [("10.244.0.0", 80), ("10.244.0.1", 80)]
+    assert each_pod(api, objects, "proxy", "https") == [("10.244.0.0", 443), ("10.244.0.1", 443)]
+    with pytest.raises(UsageError, match="no Service selects the pods of the role proxy"):
+        each_pod(api, [obj for obj in objects if obj["kind"] != "Service"], "proxy")
 
 
 def test_the_node_port_is_the_one_of_the_port_that_was_asked_for() -> None:

@@ -21,6 +21,7 @@ from lab.model.endpoint import Endpoint
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import requirements
+from lab.targets.cluster import system as cluster_system
 from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
@@ -422,11 +423,24 @@ class Dialling(Inside):
         return subprocess.CompletedProcess([text], 124 if len(self.tried) <= self.refused else 0, "", "")
 
 
-def coming_up(inside: Dialling, fetched: list[int], monkeypatch: pytest.MonkeyPatch) -> ClusterSystem:
-    def answers(_: object) -> str:
-        fetched.append(len(inside.tried))
-        return ""
+def coming_up(
+    inside: Dialling,
+    fetched: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    pods: Sequence[tuple[str, int]] = (("10.244.0.7", 80),),
+    late: Sequence[str] = (),
+) -> ClusterSystem:
+    """`late`: pods that answer right when they are asked for the third time."""
+    asked: list[tuple[str, int]] = []
 
+    def answers(_: object, place: tuple[str, int] | None = None) -> str:
+        fetched.append(len(inside.tried))
+        if place is None:
+            return ""
+        asked.append(place)
+        return "h: status 503, 190 bytes" if place[0] in late and asked.count(place) < 3 else ""
+
+    monkeypatch.setattr(cluster_system, "each_pod", lambda *_: list(pods))
     made, at = system(Held(), inside, monkeypatch), Endpoint("http://10.96.0.7:80", "h", ("h",))
     monkeypatch.setattr(made, "_fault", answers)
     monkeypatch.setattr(made, "entry", lambda: at)
@@ -442,6 +456,18 @@ def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.Mon
     coming_up(inside, fetched, monkeypatch).wait(time.monotonic() + 60, 0)
     assert set(fetched) == {3}
     assert inside.tried[0] == "timeout 0.25 bash -c '</dev/tcp/10.96.0.7/80'"
+
+
+def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Service led to the one that knows its backends; the other is ready, too, and answers 503."""
+    pods = [("10.244.0.7", 80), ("10.244.0.8", 80)]
+    monkeypatch.setattr(cluster_system, "SETTLED_S", 0.0)
+    for late, asked in (((), 4), (("10.244.0.8",), 12)):
+        fetched = list[int]()
+        coming_up(Dialling(), fetched, monkeypatch, pods, late).wait(time.monotonic() + 60, 0)
+        assert len(fetched) == asked, "two ways in and two pods, once or three times"
+    with pytest.raises(MeasuringError, match="/1kB.bin: h: status 503, 190 bytes"):
+        coming_up(Dialling(), list[int](), monkeypatch, pods, ("10.244.0.8",)).wait(time.monotonic(), 0)
 
 
 def test_a_way_that_takes_no_connection_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,19 +115,20 @@ def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory(volume: Volume, expec
 
 
 class Answers:
-    """A container's answers, by the first word of the command."""
+    """A container's answers, by the command's first word; to `stat -f` and `stat` without it."""
 
     def __init__(self, changed: Mapping[str, str | None]) -> None:
         good = {
             "readlink": "/var/log/lab/access.log\n",
-            "stat": "ext2/ext3\n",
+            "stat -f": "ext2/ext3\n",
+            "stat": "regular file\n",
             "cat": MOUNTS,
-            "sh": "--------------e---- /var/log/lab/access.log\n",
+            "lsattr": "--------------e---- /var/log/lab/access.log\n",
         }
         self.answers: dict[str, str | None] = {**good, **changed}
 
     def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        answer = self.answers[argv[0]]
+        answer = self.answers["stat -f" if argv[:2] == ["stat", "-f"] else argv[0]]
         return subprocess.CompletedProcess(list(argv), 1 if answer is None else 0, answer or "", "no such file")
 
 
@@ -135,13 +136,16 @@ class Answers:
     ("changed", "observed"),
     [
         ({}, "buffered"),
-        ({"stat": "tmpfs\n"}, "memory"),
-        ({"sh": "--S-----------e---- /var/log/lab/access.log\n"}, "sync"),
+        ({"stat -f": "tmpfs\n"}, "memory"),
+        ({"lsattr": "--S-----------e---- /var/log/lab/access.log\n"}, "sync"),
         ({"cat": MOUNTS.replace("/dev/sda1 rw", "/dev/sda1 rw,sync")}, "sync"),
         ({"cat": MOUNTS.replace("/dev/vda rw", "/dev/vda rw,sync")}, "buffered"),  # another mount's
         ({"readlink": None}, "unreadable"),
-        ({"sh": None}, "unreadable"),
-        ({"sh": ""}, "unreadable"),
+        # A folder only passes it on.
+        ({"stat": "directory\n", "lsattr": "--S-----------e---- /var/log/lab\n"}, "buffered"),
+        ({"stat": None}, "unreadable"),
+        ({"lsattr": None}, "unreadable"),
+        ({"lsattr": ""}, "unreadable"),
         ({"cat": "garbage\n"}, "unreadable"),
         ({"cat": ""}, "unreadable"),
     ],
