@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
@@ -15,7 +14,7 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
 from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats
-from lab.stats.power import MAX_BLOCKS, blocks_for
+from lab.stats.power import MAX_BLOCKS, blocks_to_resolve
 from lab.stats.units import format_blocks
 
 NEEDS = "needs "
@@ -232,8 +231,7 @@ def more_text(effect: Effect, family: int) -> str:
     estimate, worth = effect.estimate, effect.size.worth
     if estimate is None or not estimate.sd or not worth or not estimate.has_interval or bound(estimate) <= worth:
         return ""
-    sd, share = (estimate.sd, expm1(worth)) if about(effect.metric).ratio else (estimate.sd / worth, expm1(1.0))
-    blocks = blocks_for(sd, estimate.n, share, SURE_P / family)
+    blocks = blocks_to_resolve(estimate.sd, estimate.n, worth, SURE_P / family)
     if blocks is None:
         return f"not even {MAX_BLOCKS} blocks would tell {about(effect.metric).size(worth)}"
     return f"--blocks {blocks} would tell {about(effect.metric).size(worth)}" if blocks > estimate.n else ""

@@ -68,11 +68,16 @@ def blocks_for(
     """
     if not effect > 0:
         raise ValueError(f"effect: expected a fraction > 0, got {effect}")
-    return _fewest(planned_sd(sd_log_ratio, pilot_blocks), log1p(effect), level, power)
+    return blocks_to_resolve(sd_log_ratio, pilot_blocks, log1p(effect), level, power)
 
 
-def _fewest(planned: float, distance: float, level: float, power: float) -> int | None:
-    """Blocks that resolve `distance`, in the unit of `planned`."""
+def blocks_to_resolve(
+    sd: float, pilot_blocks: int, distance: float, level: float = 0.05, power: float = 0.9
+) -> int | None:
+    """As `blocks_for`, of what lies `distance` > 0 from 0 in the unit of `sd`: a log-ratio, or a difference."""
+    if not distance > 0:
+        raise ValueError(f"distance: expected one > 0, got {distance}")
+    planned = planned_sd(sd, pilot_blocks)
 
     def enough(blocks: int) -> bool:
         return _resolved(planned, blocks, level, power) <= distance
@@ -93,9 +98,7 @@ def blocks_to_leave_out(
     `MAX_BLOCKS`.
 
     `half_width` ≥ 0 is that of the interval which `blocks` ≥ 2 gave, in the unit of `distance` (of ratios: logarithms). An interval that
-    leaves a bound out is a t-test of it (`blocks_for`); of a median, whose interval is wider, this is about right.
+    leaves a bound out is a t-test of it (`blocks_to_resolve`); of a median, whose interval is wider, this is about right.
     """
-    if not distance > 0:
-        raise ValueError(f"distance: expected one > 0, got {distance}")
     sd = half_width * sqrt(blocks) / float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
-    return _fewest(planned_sd(sd, blocks), distance, 1 - confidence, power)
+    return blocks_to_resolve(sd, blocks, distance, 1 - confidence, power)

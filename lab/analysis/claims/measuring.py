@@ -195,31 +195,33 @@ def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     test = found.test
     if not test.bounded:
         return found
-    low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
-    held = holds(low, high, test.within, test.above, test.below, partial(_moved, test, guard))
-    found = replace(found, holds=held, why=_bound(test.metric, hidden))
-    return found if held is not None else _open(found, guard, hidden)
+    found = replace(found, holds=_lies(found, guard, hidden, found.low, found.high), why=_bound(test.metric, hidden))
+    return found if found.holds is not None else _open(found, guard, hidden)
+
+
+def _lies(found: Measured, guard: float, hidden: tuple[bool, bool], low: float, high: float) -> bool | None:
+    """Whether all from `low` to `high` lies where the test wants it; without an end where the truth may lie beyond it."""
+    test = found.test
+    ends = -inf if hidden[0] else low, inf if hidden[1] else high
+    return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
 
 
 def _open(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     """With what it would take to decide it."""
     test = found.test
     assert found.value is not None and found.low is not None and found.high is not None
-    low, high = -inf if hidden[0] else found.value, inf if hidden[1] else found.value
-    if any(hidden) and holds(low, high, test.within, test.above, test.below, partial(_moved, test, guard)) is None:
-        return replace(found, remedy=GENERATOR)
-    ratio = test.ratio_to is not None
-    one_sided = [_moved(test, guard, bound) for bound in (test.above, test.below) if bound is not None]
-    edges = [*(test.within or ()), *(edge for moved in one_sided for edge in moved)]
-    if any(moved[0] <= found.value <= moved[1] for moved in one_sided) or (ratio and min(found.low, *edges) <= 0):
-        return replace(found, more=MAX_BLOCKS + 1)
-    value, ends, edges = (
-        (log(found.value), (log(found.low), log(found.high)), [log(edge) for edge in edges])
-        if ratio
-        else (found.value, (found.low, found.high), edges)
-    )
-    distance, half = min(abs(value - edge) for edge in edges), (ends[1] - ends[0]) / 2
-    needed = blocks_to_leave_out(half, found.blocks, distance) if distance else None
+    if _lies(found, guard, hidden, found.value, found.value) is None:  # however narrow the interval
+        return replace(found, remedy=GENERATOR) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
+    bounds = [bound for bound in (test.above, test.below) if bound is not None]
+    edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
+    numbers = [found.value, found.low, found.high, *edges]
+    if test.ratio_to is not None:
+        if min(numbers) <= 0:
+            return replace(found, more=MAX_BLOCKS + 1)
+        numbers = [log(number) for number in numbers]
+    value, low, high, *edges = numbers
+    distance = min(abs(value - edge) for edge in edges)
+    needed = blocks_to_leave_out((high - low) / 2, found.blocks, distance) if distance else None
     return replace(found, more=needed or MAX_BLOCKS + 1)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import ceil, expm1
+from math import ceil, log1p
 
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison, blocks_wanted
 from lab.analysis.comparison.rows import LONELY, Compared, size_text
 from lab.analysis.comparison.verdicts import TOO_SELDOM, after_unserved
 from lab.analysis.rerun import resume
 from lab.stats import paired as stats
-from lab.stats.power import blocks_for
+from lab.stats.power import blocks_to_resolve
 from lab.stats.units import format_blocks
 
 REMEASURE = "measure both again in one job, the candidate's run right after the baseline's"
@@ -67,7 +67,7 @@ def after_nothing(comparison: Comparison, row: Compared) -> str:
 def after_open(comparison: Comparison, row: Compared, bound: float, text: str, beyond: bool) -> str:
     """What would tell a row whose interval reaches beyond its bound (`beyond`: all of it does, and yet it is not resolved).
 
-    How many blocks resolve an effect as large as the bound. What is no ratio is planned in units of the bound.
+    How many blocks resolve an effect as large as the bound.
     """
     estimate = row.estimate
     assert estimate is not None and estimate.sd is not None, "what has an interval has a standard deviation"
@@ -88,8 +88,7 @@ def after_open(comparison: Comparison, row: Compared, bound: float, text: str, b
         return few
     if not bound:
         return f"what varies is never shown to be no more at all: allow some, as --max-more {row.metric}=N"
-    size, sd = (bound, estimate.sd) if row.relative else (expm1(1.0), estimate.sd / bound)
-    needed = blocks_for(sd, estimate.n, size)
+    needed = blocks_to_resolve(estimate.sd, estimate.n, log1p(bound) if row.relative else bound)
     if needed is None:
         return f"too noisy to resolve {text} in any number of blocks that is planned: allow more, or measure on a quieter machine"
     if needed > estimate.n:

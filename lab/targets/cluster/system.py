@@ -176,9 +176,15 @@ class ClusterSystem:
         return self._first(role)["status"]["podIP"]
 
     def fetch(
-        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+        self,
+        endpoint: Endpoint,
+        path: str,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+        place: tuple[str, int] | None = None,
     ) -> Response:
-        connection = tunnel.connect(self._api, fetching.place(endpoint), timeout_s)
+        """`place`: an address and port other than the endpoint's."""
+        connection = tunnel.connect(self._api, place or fetching.place(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -525,10 +531,8 @@ class ClusterSystem:
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
-        """`place`: an address and port other than the endpoint's."""
         try:
-            connection = tunnel.connect(self._api, place or fetching.place(endpoint), 2.0)
-            response = fetching.fetch(connection, endpoint, f"/{PROBED_PAGE}", None, 2.0)
+            response = self.fetch(endpoint, f"/{PROBED_PAGE}", 2.0, place=place)
         except OSError as error:
             return str(error)
         whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
