@@ -43,6 +43,10 @@ class StartError(MeasuringError):
     """A container's program ends whenever it is started, or a controller makes nothing of its objects: it refuses what it is told."""
 
 
+class NodeRefusesError(StartError):
+    """A node does not take a setting: what it cannot show, whatever runs on it."""
+
+
 class LostError(MeasuringError):
     """What the run goes on with is gone (the cluster, the generator's pod, the right to measure there): it stops here.
 

@@ -35,7 +35,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--record",
         action="store_true",
-        help="with --intact: try every overlay and every study's sweep, and keep what came of it in data/trials for the matrix",
+        help="with --intact: try every overlay and every study's sweep, or these variants again, and keep what came of it in data/trials for the matrix",
     )
 
 
@@ -44,10 +44,8 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     from lab.base.errors import UsageError
     from lab.model.variants.variants import chain
 
-    if options.record and (options.variants or options.json or not options.intact):
-        raise UsageError(
-            "--record", "goes with --intact and nothing else", "leave variants and --json out, and add --intact"
-        )
+    if options.record and (options.json or not options.intact):
+        raise UsageError("--record", "goes with --intact, and not with --json", "leave --json out, and add --intact")
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
     return inside(options, options.target, partial(_here, options, talk))
@@ -59,7 +57,7 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
     target.check()
     if options.record:
-        return _recorded(talk, target)
+        return _recorded(options.variants, talk, target)
     found: list[Finding] = []
     for finding in findings(target, options.variants or variant_names(), options.intact):
         found.append(finding)
@@ -74,17 +72,20 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     return 1 if any(finding.outcome in BAD for finding in found) else 0
 
 
-def _recorded(talk: Console, target: Target) -> int:
+def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
     """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
-    from lab.experiments.trial import tried
+    from lab.experiments.trial import tried, tried_again
     from lab.records import trials
 
-    trial = tried(
-        target,
-        lambda name, found: talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False),
-    )
+    outcomes: set[str] = set()
+
+    def told(name: str, found: trials.Tried) -> None:
+        outcomes.add(found.outcome)
+        talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False)
+
+    trial = tried_again(target, names, told) if names else tried(target, told)
     talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
-    return 1 if any(found.outcome == "FAILED" for found in [*trial.variants.values(), *trial.sweeps.values()]) else 0
+    return 1 if "FAILED" in outcomes else 0
 
 
 def _print(found: Sequence[Finding]) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lab.analysis import matrix
-from lab.base.errors import LabError, NotMeasurableError
+from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.experiments import sabotage
 from lab.experiments.bench.measurable import checked, facts_of
 from lab.model import facts
 from lab.model.run import now
 from lab.model.variants.variants import load_variant, variant_names
+from lab.records import trials
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
@@ -24,9 +25,7 @@ def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
     variants: dict[str, Tried] = {}
     for names in (variant_names, lambda: matrix.alone(variants)):
         for name in names():
-            finding = sabotage.intact(target, name)
-            variants[name] = Tried(outcome=finding.outcome, detail=finding.detail)
-            told(name, variants[name])
+            variants[name] = _intact(target, name, told)
     sweeps: dict[str, Tried] = {}
     for name, on in matrix.study_sweeps().items():
         sweeps[name] = _accepted(target, name, on)
@@ -35,10 +34,35 @@ def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
         target=target.name,
         tried_at=now(),
         git_commit=facts.git_commit(),
-        facts=_facts(facts_of(target)),
+        facts=telling_facts(facts_of(target)),
         variants=variants,
         sweeps=sweeps,
     )
+
+
+def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried], None]) -> Trial:
+    """The committed trial with these variants tried anew. UsageError where there is none, or it was made on another machine."""
+    committed = trials.committed().get(target.name)
+    if committed is None:
+        fault = f"{trials.TOP} has no trial of {target.name} yet"
+        raise UsageError("--record", fault, "leave the variants out: it tries every one")
+    here = telling_facts(facts_of(target))
+    for name in (committed.facts.keys() | here.keys()) - {"cluster"}:
+        if (was := committed.facts.get(name)) != here.get(name):
+            fault = f"{committed.place} was made with {name} {was}, here it is {here.get(name)}"
+            raise UsageError("--record", fault, "leave the variants out: it tries every one")
+    found = {name: _intact(target, name, told) for name in dict.fromkeys(names)}
+    again = dict.fromkeys(found, facts.git_commit())
+    return committed.model_copy(
+        update={"variants": {**committed.variants, **found}, "again": {**committed.again, **again}}
+    )
+
+
+def _intact(target: Target, name: str, told: Callable[[str, Tried], None]) -> Tried:
+    finding = sabotage.intact(target, name)
+    found = Tried(outcome=finding.outcome, detail=finding.detail)
+    told(name, found)
+    return found
 
 
 def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
@@ -57,7 +81,7 @@ def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
     return found
 
 
-def _facts(known: Mapping[str, str]) -> dict[str, str]:
+def telling_facts(known: Mapping[str, str]) -> dict[str, str]:
     """Those that say why something is not possible there."""
     wanted = (
         "cpus",

@@ -1,6 +1,6 @@
 """What came of every variant and every study's sweep on a target, tried without measuring: data/trials, a file a target.
 
-`just sabotage --intact --record` writes one. It says that a variant came up with every knob read back, that a target takes a sweep's
+`just sabotage --intact --record` writes one, and with variants tries these again in it. It says that a variant came up with every knob read back, that a target takes a sweep's
 points, or why not there; nothing of how fast anything was.
 """
 
@@ -37,6 +37,9 @@ class Trial(Record):
     facts: dict[str, str]
     variants: dict[str, Tried]
     sweeps: dict[str, Tried] = Field(description="of the studies")
+    again: dict[str, str | None] = Field(
+        default_factory=dict, description="variant → the commit at which it was tried again, later than the rest"
+    )
 
     @property
     def place(self) -> str:

@@ -43,10 +43,9 @@ def _counted(target: str, lines: Sequence[Line]) -> str:
     kinds = Counter(line.cells[target].kind for line in lines)
     told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     trial = trials.committed().get(target)
-    by = (
-        f"; tried {trial.tried_at[:10]} on {trial.facts.get('cpus', '?')} CPUs at {(trial.git_commit or 'an unknown commit')[:8]}"
-        if trial
-        else ""
-    )
+    by = again = ""
+    if trial:
+        by = f"; tried {trial.tried_at[:10]} on {trial.facts.get('cpus', '?')} CPUs at {(trial.git_commit or 'an unknown commit')[:8]}"
+        again = f", {len(trial.again)} of the variants again later" if trial.again else ""
     how = "" if trial else f"; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
-    return f"{target}: {told}{by}{how}"
+    return f"{target}: {told}{by}{again}{how}"

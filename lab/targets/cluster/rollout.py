@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.base.errors import LostError, MeasuringError, StartError
+from lab.base.errors import LostError, MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster import failure_report
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.names import RUN_LABEL
@@ -24,6 +24,8 @@ PATIENCE_S = 10.0
 MAKING_S = 20.0
 """For a controller that is up to make a workload: 1 to 3 s are usual."""
 CRASHES = 3
+NODE_REFUSES = "refused by the node"
+"""What manifests/clusters/node-tuning/tune.sh says at last of a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
 SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
 FATAL: Mapping[str, str] = {
@@ -87,10 +89,13 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Faul
 
 def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     """LostError for an image that cannot be had: that says nothing about a variant, and the next one lacks it, too. StartError for a program
-    that does not take what it is told.
+    that does not take what it is told, NodeRefusesError where that is the node itself.
     """
     said = failure_report.lines(api, fault.about) if fault.about else []
     remedy = "\n  ".join(filter(None, (fault.remedy, *said)))
+    if fault.refused and any(line.endswith(NODE_REFUSES) for line in said):
+        words = "; ".join(line.removeprefix(failure_report.LOG) for line in said if line.startswith(failure_report.LOG))
+        return NodeRefusesError(f"{api.place}: {fault.place}", words, remedy)
     kind = LostError if fault.remedy == IMAGES else StartError if fault.refused else MeasuringError
     last = next((f"; {line}" for line in reversed(said) if fault.refused and line.startswith(failure_report.LOG)), "")
     return kind(f"{api.place}: {fault.place}", prefix + fault.words + last, remedy or "nothing else is known of it")

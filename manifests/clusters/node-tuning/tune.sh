@@ -45,8 +45,14 @@ spread() { # NAME VALUE
 put() { # NAME VALUE
   case $1 in
   irqbalance) if [ "$2" = on ]; then on_node systemctl start irqbalance; elif [ "$(get irqbalance)" = on ]; then on_node systemctl stop irqbalance; fi ;;
-  irq-affinity) for pair in $(spread "$1" "$2"); do echo "${pair#*=}" >"/proc/irq/${pair%%=*}/smp_affinity_list"; done ;;
-  *) echo "$2" >"/proc/sys/$(echo "$1" | tr . /)" ;;
+  irq-affinity)
+    [ -n "$(interrupts)" ] || {
+      echo "irq-affinity: the default route's interface has no interrupts of its own" >&2
+      return 1
+    }
+    for pair in $(spread "$1" "$2"); do echo "${pair#*=}" >"/proc/irq/${pair%%=*}/smp_affinity_list"; done
+    ;;
+  *) (echo "$2" >"/proc/sys/$(echo "$1" | tr . /)") ;; # a shell of its own: one that may not open it ends
   esac
 }
 
@@ -81,7 +87,7 @@ revert() {
   for file in "$settings"/*; do
     name=${file##*/}
     if [ -e "$state/$name" ]; then
-      put "$name" "$(cat "$state/$name")"
+      [ "$(get "$name")" = "$(cat "$state/$name")" ] || put "$name" "$(cat "$state/$name")" # what was refused is as it was
       rm "$state/$name"
     fi
   done

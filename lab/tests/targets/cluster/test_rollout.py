@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lab.base.errors import MeasuringError, StartError
+from lab.base.errors import MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster import rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
@@ -247,3 +247,11 @@ def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words(
     assert isinstance(error, StartError) and error.fault.endswith(
         "log of proxy: field not found, node: maxidleconnsperhot"
     )
+
+
+def test_what_the_node_refuses_is_told_apart_from_what_a_program_does() -> None:
+    fake = FakeApi()
+    fake.logs["proxy"] = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.NODE_REFUSES}\n"
+    error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
+    assert isinstance(error, NodeRefusesError)
+    assert error.fault == "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node"

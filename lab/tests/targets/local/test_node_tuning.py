@@ -12,6 +12,7 @@ import pytest
 
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import load_variant
+from lab.targets.cluster.rollout import NODE_REFUSES
 from lab.targets.local import objects
 
 SCRIPT = Path(__file__).parents[4] / "manifests/clusters/node-tuning/tune.sh"
@@ -67,7 +68,27 @@ def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(
     (tmp_path / "settings" / "net.ipv4.tcp_fin_timeout").write_text("soon\n")  # sorted after NAME
     done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended $?; value")
     assert done.stdout.splitlines() == ["ended 1", BEFORE], done.stderr
-    assert "tcp_fin_timeout" in done.stderr
+    assert f"net.ipv4.tcp_fin_timeout: {NODE_REFUSES}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        (
+            "net.core.rmem_max",
+            "8388608",
+            "Permission denied",
+        ),  # not a namespace's own, as in a node that is a container
+        ("irq-affinity", "0,1", "has no interrupts of its own"),
+    ],
+)
+def test_what_it_may_not_or_cannot_set_is_refused_with_why(
+    name: str, value: str, why: str, node: Node, tmp_path: Path
+) -> None:
+    (tmp_path / "settings" / name).write_text(f"{value}\n")
+    done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended; value; ls {tmp_path}/state")
+    assert done.stdout.splitlines() == ["ended", BEFORE], done.stderr
+    assert why in done.stderr and done.stderr.splitlines()[-1] == f"tune.sh: {name}: {NODE_REFUSES}"
 
 
 def test_an_unknown_action_is_refused(node: Node) -> None:
