@@ -7,7 +7,6 @@ exit 1 where something grew: the last quarter's median against the second quarte
 from __future__ import annotations
 
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -90,7 +89,7 @@ def soak(seconds: float) -> int:
                 minute = int(looks[-1].at_s // 60)
                 print(looks[-1], flush=True)  # noqa: T201  (a program of the tests)
         early = lab.poll()
-        lab.send_signal(signal.SIGINT)
+        lab.terminate()
         lab.wait(60)
         faults = grown(looks) + (
             [f"ended by itself with {early}: {(folder / 'said').read_text()[-500:]}"] if early else []
