@@ -47,8 +47,8 @@ def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried
         fault = f"{trials.TOP} has no trial of {target.name} yet"
         raise UsageError("--record", fault, "leave the variants out: it tries every one")
     here = telling_facts(facts_of(target))
-    for name in (committed.facts.keys() | here.keys()) - {"cluster"}:
-        if (was := committed.facts.get(name)) != here.get(name):
+    for name, was in committed.facts.items():
+        if name != "cluster" and was != here.get(name):
             fault = f"{committed.place} was made with {name} {was}, here it is {here.get(name)}"
             raise UsageError("--record", fault, "leave the variants out: it tries every one")
     found = {name: _intact(target, name, told) for name in dict.fromkeys(names)}
@@ -93,6 +93,8 @@ def telling_facts(known: Mapping[str, str]) -> dict[str, str]:
         "haproxy",
         "controllers",
         "kubernetes",
+        "provider",
+        "nodes",
         "cluster",
     )
     return {name: known[name] for name in wanted if name in known}

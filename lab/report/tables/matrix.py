@@ -45,7 +45,9 @@ def _counted(target: str, lines: Sequence[Line]) -> str:
     trial = trials.committed().get(target)
     by = again = ""
     if trial:
-        by = f"; tried {trial.tried_at[:10]} on {trial.facts.get('cpus', '?')} CPUs at {(trial.git_commit or 'an unknown commit')[:8]}"
+        facts = trial.facts
+        where = f"{facts['provider']}, {facts['nodes']}" if "nodes" in facts else f"{facts.get('cpus', '?')} CPUs"
+        by = f"; tried {trial.tried_at[:10]} on {where} at {(trial.git_commit or 'an unknown commit')[:8]}"
         again = f", {len(trial.again)} of the variants again later" if trial.again else ""
     how = "" if trial else f"; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
     return f"{target}: {told}{by}{again}{how}"
