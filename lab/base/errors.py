@@ -54,6 +54,14 @@ class LostError(MeasuringError):
     """
 
 
+class ImageError(LostError):
+    """A container's `image` cannot be had: the next variant lacks it, too."""
+
+    def __init__(self, image: str, place: str, fault: str, remedy: str = "") -> None:
+        self.image = image
+        super().__init__(place, fault, remedy)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A remedy that names the nearest known name, or lists them all when none is near.
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from lab.base.errors import LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
+from lab.base.errors import ImageError, LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
 from lab.model.variants import diff as differences
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import Variant, load_variant, without
@@ -60,6 +60,8 @@ def intact(target: Target, name: str) -> Finding:
         return Finding(name, "", "", "not measurable", f"{error.what}: {error.place}: {error.why}")
     except NodeRefusesError as error:
         return Finding(name, "", "", "not measurable", f"node: {error.fault}")
+    except ImageError as error:
+        return Finding(name, "", "", "FAILED", f"image: {error.image} cannot be had here")
     except LabError as error:
         return Finding(name, "", "", "FAILED", _line(error))
     bad = [_said(reading) for reading in readings if not reading.ok]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.base.errors import LostError, MeasuringError, NodeRefusesError, StartError
+from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster import failure_report
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.names import RUN_LABEL
@@ -55,6 +55,8 @@ class Fault:
     """A program does not take what it is told: it ends whenever it is started, or does not make what it is to make."""
     about: Mapping[str, Any] | None = None
     """The object as it was found; None where there is none."""
+    image: str = ""
+    """Of the container."""
 
 
 def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
@@ -88,17 +90,20 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Faul
 
 
 def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
-    """LostError for an image that cannot be had: that says nothing about a variant, and the next one lacks it, too. StartError for a program
-    that does not take what it is told, NodeRefusesError where that is the node itself.
+    """ImageError for an image that cannot be had, StartError for a program that does not take what it is told, NodeRefusesError where
+    that is the node itself.
     """
     said = failure_report.lines(api, fault.about) if fault.about else []
-    remedy = "\n  ".join(filter(None, (fault.remedy, *said)))
-    if fault.refused and any(line.endswith(NODE_REFUSES) for line in said):
-        words = "; ".join(line.removeprefix(failure_report.LOG) for line in said if line.startswith(failure_report.LOG))
-        return NodeRefusesError(f"{api.place}: {fault.place}", words, remedy)
-    kind = LostError if fault.remedy == IMAGES else StartError if fault.refused else MeasuringError
-    last = next((f"; {line}" for line in reversed(said) if fault.refused and line.startswith(failure_report.LOG)), "")
-    return kind(f"{api.place}: {fault.place}", prefix + fault.words + last, remedy or "nothing else is known of it")
+    log = [line for line in said if line.startswith(failure_report.LOG)]
+    place, words = f"{api.place}: {fault.place}", prefix + fault.words
+    remedy = "\n  ".join(filter(None, (fault.remedy, *said))) or "nothing else is known of it"
+    if fault.remedy == IMAGES:
+        return ImageError(fault.image, place, words, remedy)
+    if not fault.refused:
+        return MeasuringError(place, words, remedy)
+    if any(line.endswith(NODE_REFUSES) for line in log):
+        return NodeRefusesError(place, "; ".join(line.removeprefix(failure_report.LOG) for line in log), remedy)
+    return StartError(place, "; ".join([words, *log[-1:]]), remedy)
 
 
 def _workload_faults(api: Api, refs: Sequence[Reference], to_come: Collection[Reference]) -> list[Fault]:
@@ -228,7 +233,8 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
     elif noun == "init container":
         words, remedy = f"running{before}", ""
     told = f"not ready: {noun} {container['name']}: {words}"
-    return replace(known, words=told, remedy=remedy, final=final, refused=crashed)
+    image = container.get("image", "")
+    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=image)
 
 
 def _told(reason: str, message: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lab.base.errors import MeasuringError, NodeRefusesError, StartError
+from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster import rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
@@ -255,3 +255,8 @@ def test_what_the_node_refuses_is_told_apart_from_what_a_program_does() -> None:
     error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
     assert isinstance(error, NodeRefusesError)
     assert error.fault == "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node"
+
+
+def test_an_image_that_cannot_be_had_is_named() -> None:
+    error = fails(deployment(0), pod(waiting("ErrImagePull", "no such host", image="example.org/a:1")))
+    assert isinstance(error, ImageError) and error.image == "example.org/a:1"
