@@ -31,10 +31,15 @@ class Soak:
 
 
 SOAKS = {
+    "kills": Soak(
+        "`kill -9` of twenty runs on local, apiserver and kind (after `just up kind`), and of one of every system",
+        "about half an hour",
+        ("-m", "pytest", "-v", "-m", "long", "lab/tests/commands/test_kills.py"),
+    ),
     "tests": Soak(
-        "every test marked long",
-        "about three quarters of an hour",
-        ("-m", "pytest", "-q", "-m", "long", "--durations=20"),
+        "every other test marked long",
+        "about a quarter of an hour",
+        ("-m", "pytest", "-q", "-m", "long", "--durations=20", "--ignore=lab/tests/commands/test_kills.py"),
     ),
     "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),
     "soak": Soak(

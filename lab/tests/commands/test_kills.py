@@ -69,10 +69,16 @@ def systems() -> list[str]:
     return [name for name in named if objects.read(load_variant(name).manifests).role("proxy")]
 
 
+def successor(seed: int, name: str) -> Kill:
+    """On local where it runs there, as all but one do."""
+    elsewhere = "local" not in (load_variant(name).only_on or ("local",))
+    return Kill(seed, "apiserver" if elsewhere else "local", ONE, variant=name)
+
+
 FIRST = Kill(1, "local", PAIRED)
 TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
 """Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
-SUCCESSORS = [Kill(22 + number, "local", ONE, variant=name) for number, name in enumerate(systems())]
+SUCCESSORS = [successor(22 + number, name) for number, name in enumerate(systems())]
 TWENTY = [
     FIRST,
     *(Kill(seed, "local", PLAIN) for seed in range(2, 4)),
