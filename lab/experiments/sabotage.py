@@ -31,7 +31,7 @@ from lab.model.variants import diff as differences
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import Variant, load_variant, without
 from lab.targets.base import Target
-from lab.targets.common.process import scratch
+from lab.targets.common.scratch import scratch
 from lab.targets.readback import Reading, read_back
 
 Outcome = Literal["holds", "caught", "already so", "not measurable", "NOT CAUGHT", "FAILED"]

@@ -30,7 +30,8 @@ from lab.model.usage import Observation
 from lab.records import outcomes
 from lab.records.tables import events_frame
 from lab.targets.base import System, Target
-from lab.targets.common.process import Ended, scratch
+from lab.targets.common.process import Ended
+from lab.targets.common.scratch import scratch
 
 BESIDE = (
     "what is transferred goes through the generator's own CPUs: the latency of the requests beside it has that in it"

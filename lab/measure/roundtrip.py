@@ -20,7 +20,7 @@ import time
 from lab.model.run import RoundTrip
 from lab.stats.units import format_seconds
 from lab.targets.base import System
-from lab.targets.common.process import scratch
+from lab.targets.common.scratch import scratch
 
 TOOL = "sockperf"
 PORT = 11111

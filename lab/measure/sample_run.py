@@ -24,7 +24,8 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, scratch, taken
+from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, taken
+from lab.targets.common.scratch import scratch
 from lab.targets.readback import Reading
 
 NOBODY: Mapping[str, float] = {}

@@ -19,7 +19,8 @@ from lab.measure.sample_run import parsed
 from lab.measure.validity import Fault
 from lab.model.pairs import MAX_IN_FLIGHT
 from lab.model.samples import Reason
-from lab.targets.common.process import Ended, Job, run_generators, scratch
+from lab.targets.common.process import Ended, Job, run_generators
+from lab.targets.common.scratch import scratch
 
 SCRIPT = Path(__file__).with_name("slices.bash")
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)

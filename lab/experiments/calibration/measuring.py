@@ -32,7 +32,8 @@ from lab.model.sweeps import Point
 from lab.model.usage import Observation
 from lab.records.tables import join_raw
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, Ended, run_generator, scratch
+from lab.targets.common.process import GRACE_S, Ended, run_generator
+from lab.targets.common.scratch import scratch
 
 STARTS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 30.0

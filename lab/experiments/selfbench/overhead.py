@@ -9,7 +9,7 @@ from __future__ import annotations
 from lab.analysis.selfbench import Overhead, account
 from lab.base.files import writing
 from lab.experiments.selfbench.process import measured_run
-from lab.targets.common.process import scratch
+from lab.targets.common.scratch import scratch
 
 BLOCKS = 3
 SWEEP = """\

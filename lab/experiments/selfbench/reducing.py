@@ -25,7 +25,7 @@ from lab.base.files import check_writable, writing
 from lab.experiments.selfbench.process import last_words, timed
 from lab.experiments.selfbench.rows import LOAD_S, ROW_BYTES, write_log
 from lab.stats.histogram import UNIT_S, bucket_of
-from lab.targets.common.process import scratch
+from lab.targets.common.scratch import scratch
 
 ROWS = 10_000_000
 PAIRS = 6

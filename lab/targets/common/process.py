@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO
 
 from lab.base.files import own_faults, writing
@@ -43,19 +42,6 @@ class Ended:
     """Of the process here, and what it started: in a pod, and of many generators, a watch sees what was used."""
     rss_bytes: int
     hung: bool
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder for a while, where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
-
-    StoreError when it cannot be made; whoever writes into it says `writing(…, "TMPDIR")`.
-    """
-    place = Path(os.environ.get("TMPDIR") or "/tmp")
-    with writing(place, "TMPDIR"):
-        folder = TemporaryDirectory(prefix="lab-", dir=place, ignore_cleanup_errors=True)
-    with folder as name:
-        yield Path(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import crossplane
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.common.process import scratch
+from lab.targets.common.scratch import scratch
 from lab.targets.readback import effects
 from lab.targets.readback.reading import (
     ABSENT,

@@ -107,7 +107,7 @@ def lab(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def complete(folder: Path) -> Mapping[Path, str]:
     """Every file of a sample that is there whole → its digest."""
-    found = (path for record in folder.glob("runs/*/samples/*/sample.json") for path in record.parent.iterdir())
+    found = (path for record in folder.glob("runs/*/samples/[!.]*/sample.json") for path in record.parent.iterdir())
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 

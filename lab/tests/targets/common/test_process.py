@@ -19,7 +19,7 @@ from lab.model.load import Load
 from lab.model.samples import Reason
 from lab.model.variants.variants import Check
 from lab.targets.common import process
-from lab.targets.common.process import Ended, Job, held, run_generator, scratch
+from lab.targets.common.process import Ended, Job, held, run_generator
 from lab.targets.readback import read_back
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, bench
 
@@ -105,26 +105,8 @@ def test_a_generator_that_removes_its_folder_is_still_read(tmp_path: Path) -> No
     assert (seen.stdout, seen.exit_status) == ("done\n", 0)
 
 
-def test_scratch_is_where_tmpdir_says_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder below TMPDIR for as long as it is used, also when the body fails."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-    def use() -> None:
-        with scratch() as folder:
-            assert folder.parent == tmp_path
-            (folder / "file").write_text("x")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        use()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_room_for_scratch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A TMPDIR that cannot be written, or a full one, is an error with a remedy, not a traceback."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    with pytest.raises(StoreError, match="none.*cannot be written: No such file"), scratch():
-        pass
+def test_no_room_for_what_it_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full TMPDIR is an error with a remedy, not a traceback."""
 
     def full(self: Path, text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
