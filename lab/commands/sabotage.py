@@ -35,7 +35,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--record",
         action="store_true",
-        help="with --intact: try every overlay and every study's sweep, or these variants again, and keep what came of it in data/trials for the matrix",
+        help="with --intact: try every overlay and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
     )
 
 

@@ -26,22 +26,18 @@ def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
     for names in (variant_names, lambda: matrix.alone(variants)):
         for name in names():
             variants[name] = _intact(target, name, told)
-    sweeps: dict[str, Tried] = {}
-    for name, on in matrix.study_sweeps().items():
-        sweeps[name] = _accepted(target, name, on)
-        told(name, sweeps[name])
     return Trial(
         target=target.name,
         tried_at=now(),
         git_commit=facts.git_commit(),
         facts=telling_facts(facts_of(target)),
         variants=variants,
-        sweeps=sweeps,
+        sweeps=_sweeps(target, told),
     )
 
 
 def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried], None]) -> Trial:
-    """The committed trial with these variants tried anew. UsageError where there is none, or it was made on another machine."""
+    """The committed trial with these variants, and every sweep, tried anew. UsageError where there is none, or it was made on another machine."""
     committed = trials.committed().get(target.name)
     if committed is None:
         fault = f"{trials.TOP} has no trial of {target.name} yet"
@@ -54,7 +50,11 @@ def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried
     found = {name: _intact(target, name, told) for name in dict.fromkeys(names)}
     again = dict.fromkeys(found, facts.git_commit())
     return committed.model_copy(
-        update={"variants": {**committed.variants, **found}, "again": {**committed.again, **again}}
+        update={
+            "variants": {**committed.variants, **found},
+            "sweeps": _sweeps(target, told),
+            "again": {**committed.again, **again},
+        }
     )
 
 
@@ -62,6 +62,14 @@ def _intact(target: Target, name: str, told: Callable[[str, Tried], None]) -> Tr
     finding = sabotage.intact(target, name)
     found = Tried(outcome=finding.outcome, detail=finding.detail)
     told(name, found)
+    return found
+
+
+def _sweeps(target: Target, told: Callable[[str, Tried], None]) -> dict[str, Tried]:
+    found: dict[str, Tried] = {}
+    for name, on in matrix.study_sweeps().items():
+        found[name] = _accepted(target, name, on)
+        told(name, found[name])
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.analysis import matrix
 from lab.base.errors import NodeRefusesError, UsageError
 from lab.experiments import sabotage, trial
 from lab.experiments.bench.measurable import facts_of
@@ -32,6 +33,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
 
     monkeypatch.setattr(trials, "committed", lambda: found)
     monkeypatch.setattr(sabotage, "intact", holds)
+    monkeypatch.setattr(matrix, "study_sweeps", lambda: {"quick": ["baseline"]})
     return found
 
 
@@ -39,7 +41,8 @@ def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: di
     told: list[str] = []
     made = trial.tried_again(FakeTarget(), ["gzip", "gzip"], lambda name, _: told.append(name))
     assert made.variants == {"gzip": Tried(outcome="holds", detail="3 checks"), "keepalive": Tried(outcome="holds")}
-    assert told == ["gzip"] == list(made.again) and made.git_commit == "old"
+    assert told == ["gzip", "quick"] and list(made.again) == ["gzip"] and made.git_commit == "old"
+    assert made.sweeps == {"quick": Tried(outcome="accepted", detail="on baseline")}
 
 
 def test_a_trial_of_another_machine_takes_none(committed: dict[str, Trial]) -> None:
