@@ -72,8 +72,8 @@ class Loop:
     observer: Observer
     roundtrip: Callable[[System], RoundTrip] | None = None
     """Measures the bare network beside the direct reference, once per run; None = nobody does."""
-    done: dict[Cell, Sample] = field(default_factory=dict[Cell, Sample])
-    """What needs no further measurement."""
+    _done: set[Cell] = field(default_factory=set[Cell])
+    """What needs no further measurement. No sample is kept: a run may go on for days."""
     _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _generations: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -196,7 +196,7 @@ class Loop:
 
     def _is_done(self, slot: Slot) -> bool:
         """Of a pair both sides."""
-        return all(each in self.done for each in cells(slot))
+        return all(each in self._done for each in cells(slot))
 
     def _keep(self, made: Measurement) -> Sample:
         self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
@@ -209,7 +209,7 @@ class Loop:
         else:
             self._generations[sample.block] = max(sample.generation + 1, self._generations.get(sample.block, 0))
         if settled(sample):
-            self.done[cell(sample)] = sample
+            self._done.add(cell(sample))
 
     def _generation(self, slot: Slot) -> int:
         """How often its block was begun anew."""

@@ -1,7 +1,7 @@
 """What came of every variant and every study's sweep on a target, tried without measuring: data/trials, a file a target.
 
-`just sabotage --intact --record` writes one, and with variants tries these again in it. It says that a variant came up with every knob read back, that a target takes a sweep's
-points, or why not there; nothing of how fast anything was.
+`just sabotage --intact --record` writes one, and with variants tries these again in it. It says that a variant came up with
+every knob read back, that a target takes a sweep's points, or why not there; nothing of how fast anything was.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ PREFIX = "lab-scratch-"
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
+    """A folder where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
 
     StoreError when it cannot be made; whoever writes into it says `writing(…, "TMPDIR")`.
     """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -12,7 +14,7 @@ from lab.base.errors import MeasuringError
 from lab.measure import validity
 from lab.measure.loop import Loop, stale_blocks
 from lab.model.pairs import SIDES
-from lab.model.plan import Shape
+from lab.model.plan import Shape, Slot
 from lab.model.samples import Reason, Sample, cell, cells
 from lab.model.variants.variants import Check
 from lab.records.store import RunStore
@@ -38,7 +40,21 @@ def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **
 
 def again(loop: Loop) -> Loop:
     """Another lab that goes on with what the first one left."""
-    return replace(loop, store=RunStore.open("run-1"), observer=Silent(), done={}, _attempts={}, _generations={})
+    return replace(loop, store=RunStore.open("run-1"), observer=Silent(), _done=set(), _attempts={}, _generations={})
+
+
+def test_a_long_run_holds_none_of_its_samples() -> None:
+    """Each is some 15 kB, and a run of a day has fifty thousand."""
+    seen: list[ref[Sample]] = []
+
+    class Watching(Silent):
+        def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
+            seen.extend((ref(own), ref(base)))
+
+    loop = replace(paired(6), observer=Watching())
+    loop.measure()
+    gc.collect()
+    assert len(seen) == 12 and [each() for each in seen if each() is not None] == []
 
 
 def test_a_pair_leaves_a_sample_of_each_side() -> None:
