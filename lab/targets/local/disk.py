@@ -1,23 +1,20 @@
 """Volumes on a real disk: what an emptyDir without `medium: Memory` is on a node, and where a log costs what a disk costs.
 
-They lie in `.cache/disk/lab-*` of the checkout (or where LAB_DISK says), a folder per bring-up, gone when it ends. Its
-maker holds a lock on it for as long as it lives, and the kernel lets go of that however it dies: what nobody holds is
-a dead lab's, and swept. Refuses filesystems in memory, since they would measure memory under a disk's name.
+They lie in `.cache/disk/lab-*` of the checkout (or where LAB_DISK says), a locked folder per bring-up, gone when it ends, or
+when the next lab begins. Refuses filesystems in memory, since they would measure memory under a disk's name.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.common import mounts
+from lab.targets.common import locked_folder, mounts
+from lab.targets.common.locked_folder import LockedFolder
 
 PLACE = "LAB_DISK"
 """Environment variable: another folder for them."""
@@ -28,6 +25,7 @@ NEEDED_BYTES = 2 * 2**30
 CUT_EVERY_S, CUT_BYTES = 2.0, 256 * 2**20
 """A larger file is cut to nothing, as logs are rotated: nginx appends, so it goes on from there."""
 
+_PREFIX = "lab-"
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -36,18 +34,15 @@ class Disk:
     """The folders of one bring-up; none is made before one is asked for. Ends with `remove`."""
 
     def __init__(self) -> None:
-        self._own: tuple[Path, int] | None = None
+        self._own: LockedFolder | None = None
         self._ended = threading.Event()
 
     def folder(self, pod: str, volume: str) -> Path:
         """A new, empty folder for a pod's volume, writable by every container. UsageError as `check`; OSError."""
         if self._own is None:
-            place = check()
-            with _alone(place):
-                own = Path(tempfile.mkdtemp(prefix="lab-", dir=place))
-                self._own = own, _lock(own)
-            threading.Thread(target=self._cut, args=(own,), name="disk", daemon=True).start()
-        made = self._own[0] / pod / volume
+            self._own = locked_folder.make(check(), _PREFIX)
+            threading.Thread(target=self._cut, args=(self._own.path,), name="disk", daemon=True).start()
+        made = self._own.path / pod / volume
         made.mkdir(parents=True)
         made.chmod(0o777)  # as a kubelet makes it
         return made
@@ -56,9 +51,7 @@ class Disk:
         """Once nothing writes there any more."""
         self._ended.set()
         if self._own is not None:
-            folder, lock = self._own
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+            self._own.remove()
             self._own = None
 
     def _cut(self, folder: Path) -> None:
@@ -102,35 +95,5 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
 
 def sweep() -> None:
-    """Remove what dead labs left. Never a living one's: that is locked."""
-    place = _place()
-    if not place.is_dir():
-        return
-    with suppress(OSError), _alone(place):
-        for folder in place.glob("lab-*"):
-            with suppress(OSError):  # another user's, or gone
-                lock = _lock(folder)
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
-
-
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """One lab at a time, so that none sweeps what another has made and not locked yet."""
-    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(folder: Path) -> int:
-    """Its open descriptor, locked. BlockingIOError (an OSError) when somebody holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise
-    return handle
+    """Remove what dead labs left."""
+    locked_folder.sweep(_place().glob(f"{_PREFIX}*"))
