@@ -157,14 +157,13 @@ def _studies_of(sweep: str) -> Sequence[str]:
 
 def _named(file: StudyFile) -> Mapping[str, Sequence[str]]:
     """Sweep → the variants that the study measures with it, whole or shortened, or with which it makes a published load."""
-    told = [(file.sweep, file.quick.sweep, file.variants), *((c.sweep, c.quick, c.variants) for c in file.changes)]
+    told = [([file.sweep, file.quick.sweep], file.variants)]
+    told += [([change.sweep, change.quick], change.variants) for change in file.changes]
+    told += [(load.sweeps, load.variants) for load in file.published_loads.values()]
     found: dict[str, list[str]] = {}
-    for *named, variants in told:
+    for named, variants in told:
         for name in dict.fromkeys(named):
             found.setdefault(name, []).extend(variants)
-    for load in file.published_loads.values():
-        for name in load.sweeps:
-            found.setdefault(name, []).extend(load.variants)
     return found
 
 

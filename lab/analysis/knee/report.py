@@ -7,7 +7,7 @@ backend was the limit, a knee is "at least" what was found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import reduce
 from statistics import median
@@ -19,7 +19,7 @@ from lab.analysis import rerun
 from lab.analysis.cells import HistogramOf
 from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
-from lab.model.samples import Cell, Sample, cell, settled
+from lab.model.samples import Sample, cell, settled
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
@@ -92,9 +92,9 @@ def search_of(conditions: KneeSearch) -> Search:
     return Search(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
-def trials_of(record: RunRecord, arm: str, done: Mapping[Cell, Sample], histogram_of: HistogramOf) -> list[Tried]:
-    """An arm's trials in the plan's order, up to the first that was not measured to its end. `done`: what was."""
-    found: list[Tried] = []
+def trials_of(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[Tried]:
+    """An arm's trials in the plan's order, up to the first that was not measured to its end."""
+    done, found = {cell(sample): sample for sample in samples if settled(sample)}, list[Tried]()
     for slot in (slot for slot in record.plan().slots if slot.arm.name == arm):
         sample = done.get(cell(slot))
         if sample is None:
@@ -127,8 +127,10 @@ def report_of(run: RunStore) -> KneeReport:
     """What a search found, from its samples. UsageError for damaged ones."""
     record = run.record
     assert record.knee is not None, "only of a search"
-    done = {cell(sample): sample for sample in run.samples() if settled(sample)}
-    knees = tuple(_knee(record, arm.variant, trials_of(record, arm.name, done, run.histogram)) for arm in record.arms)
+    samples = run.samples()
+    knees = tuple(
+        _knee(record, arm.variant, trials_of(record, arm.name, samples, run.histogram)) for arm in record.arms
+    )
     return KneeReport(
         run=record.id,
         target=record.target,

@@ -15,7 +15,6 @@ from lab.experiments.knee import point_name
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.model.plan import Arm, Slot
-from lab.model.samples import cell, settled
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.knee_search import Try
@@ -56,8 +55,7 @@ class AdaptiveSearch:
         Trials that were planned and not measured to their end come first: what is known has to be known in their order.
         """
         record = self.store.record
-        done = {cell(sample): sample for sample in self.store.samples() if settled(sample)}
-        found = trials_of(record, arm.name, done, self.store.histogram)
+        found = trials_of(record, arm.name, self.store.samples(), self.store.histogram)
         slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
         step = step_of(record, found)
         fresh = isinstance(step, Try) and step.fresh

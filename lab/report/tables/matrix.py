@@ -43,11 +43,12 @@ def _counted(target: str, lines: Sequence[Line]) -> str:
     kinds = Counter(line.cells[target].kind for line in lines)
     told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     trial = trials.committed().get(target)
-    by = again = ""
-    if trial:
-        facts = trial.facts
-        where = f"{facts['provider']}, {facts['nodes']}" if "nodes" in facts else f"{facts.get('cpus', '?')} CPUs"
-        by = f"; tried {trial.tried_at[:10]} on {where} at {(trial.git_commit or 'an unknown commit')[:8]}"
-        again = f", {len(trial.again)} of the variants again later" if trial.again else ""
-    how = "" if trial else f"; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
-    return f"{target}: {told}{by}{again}{how}"
+    if trial is None:
+        return (
+            f"{target}: {told}; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
+        )
+    facts = trial.facts
+    where = f"{facts['provider']}, {facts['nodes']}" if "nodes" in facts else f"{facts.get('cpus', '?')} CPUs"
+    commit = (trial.git_commit or "an unknown commit")[:8]
+    again = f", {len(trial.again)} of the variants again later" if trial.again else ""
+    return f"{target}: {told}; tried {trial.tried_at[:10]} on {where} at {commit}{again}"

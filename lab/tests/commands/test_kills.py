@@ -70,7 +70,7 @@ def systems() -> list[str]:
 
 
 def successor(seed: int, name: str) -> Kill:
-    """On local where it runs there, as all but one do."""
+    """On local where it runs there, else on the API server."""
     elsewhere = "local" not in (load_variant(name).only_on or ("local",))
     return Kill(seed, "apiserver" if elsewhere else "local", ONE, variant=name)
 

@@ -74,11 +74,8 @@ def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        (
-            "net.core.rmem_max",
-            "8388608",
-            "Permission denied",
-        ),  # not a namespace's own, as in a node that is a container
+        # Not a namespace's own, as in a node that is a container.
+        ("net.core.rmem_max", "8388608", "Permission denied"),
         ("irq-affinity", "0,1", "has no interrupts of its own"),
     ],
 )
