@@ -10,6 +10,7 @@ from pydantic import Field
 
 from lab.base.validation import Record
 from lab.model.bottleneck import Limit
+from lab.model.leftovers import Leftovers, Moment
 from lab.model.pairs import MAX_IN_FLIGHT, PairSide
 from lab.model.plan import ArmRole, Slot
 from lab.model.sweeps import Point
@@ -38,6 +39,10 @@ class Reason(StrEnum):
     KNOB_NOT_APPLIED = "knob-not-applied", "A read-back found another value than the variant sets."
     LIMIT_NOT_APPLIED = "limit-not-applied", "The manifests ask for something that this target did not apply."
     WRONG_BACKEND = "wrong-backend", "The canary, one request before and after, did not bring the backend's own bytes."
+    CARRY_OVER = (
+        "carry-over",
+        "What an earlier load left behind was still there when this one began, and a fresh system could not be had.",
+    )
     PROXY_DIED = "proxy-died", "A container ended or was restarted during the sample."
     GENERATOR_FAILED = "generator-failed", "The load generator crashed or refused to run."
     GENERATOR_HUNG = "generator-hung", "The load generator did not end in time and was killed."
@@ -62,6 +67,7 @@ class Reason(StrEnum):
     PROTOCOL = "protocol", "The proxy counted requests of another version of HTTP than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
+    NOT_STEADY = "not-steady", "The rate or the CPU time per request changed for good within the sample."
     REQUEST_LOG = "request-log", "The generator's log of requests has gaps, or does not agree with its summary."
     EVENT_LOG = "event-log", "What happened to the system was not recorded as a whole."
     CLOCKS = "clocks", "The clocks of generator and lab differ by an amount that is not known to within 20 ms."
@@ -185,6 +191,10 @@ class Sample(Record):
     )
     gauges: dict[str, float] = Field(
         default_factory=dict, description="what the system said of itself before the load, by role/name (System.gauges)"
+    )
+    leftovers: dict[Moment, Leftovers] = Field(
+        default_factory=dict[Moment, Leftovers],
+        description="what earlier loads had left behind; empty in samples of earlier labs, and where it cannot be seen",
     )
     pair: PairSide | None = Field(default=None, description="of a pair's side; null = this arm was alone")
     outcome: dict[str, float | None] = Field(
