@@ -196,6 +196,13 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     long = may_be_less and known.duration_s > LONG_S and planned.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
     say(talk, "duration", f"about {format_duration(known.duration_s * share)}{shorter}")
+    if known.anew.count:
+        where = f"after {' and '.join(known.anew.loads)}, which leave too many local ports waiting"
+        say(
+            talk,
+            "anew",
+            f"{known.anew.count} more bring-ups within blocks, {where} (known from {', '.join(known.anew.runs[-3:])})",
+        )
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for one in known.promised:
         by_metric.setdefault(about(one.metric).title, []).append((one.effect, one.point))
