@@ -12,6 +12,7 @@ from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
@@ -51,6 +52,11 @@ class Row:
         return self.cell.point
 
     @property
+    def unsteady(self) -> UnsteadyArm | None:
+        """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
+        return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
+
+    @property
     def shown(self) -> tuple[Effect, ...]:
         """What the effect column carries: the primary metric's effect, or the baseline against itself."""
         return tuple(effect for effect in self.effects if effect.primary)
@@ -74,6 +80,8 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
     if cell.tried < cell.planned_blocks:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if cell.unsteady is not None:
+        yield f"not steady: {cell.unsteady.sentence()}"
     if row.pair is not None:
         yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
@@ -84,7 +92,7 @@ def _notes(row: Row) -> Iterator[str]:
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
     for effect in row.shown:
-        yield from _effect_notes(effect, steady=row.point.disturbance is None)
+        yield from _effect_notes(effect, row.point.disturbance is None, own=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
     if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
         yield why
@@ -110,9 +118,10 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
-def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
+def _effect_notes(effect: Effect, steady: bool, own: bool = False) -> Iterator[str]:
+    """`own`: the arm itself is not steady, which its row says already."""
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.note:
+    if effect.note and not (own and effect.estimate is None):
         yield effect.note if steady else f"{metric.title}: {effect.note}"
     if estimate is None or effect.note:
         return
