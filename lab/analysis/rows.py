@@ -16,6 +16,7 @@ from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
 from lab.model.sweeps import Point
+from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
@@ -113,7 +114,10 @@ def _of_pair(pair: Pair) -> Iterator[str]:
 def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
     metric, estimate = about(effect.metric), effect.estimate
     if effect.note:
-        yield effect.note if steady else f"{metric.title}: {effect.note}"
+        named = effect.decision is Decision.BIMODAL or not steady
+        yield f"{metric.title}: {effect.note}" if named else effect.note
+    if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:
+        yield stats.NEED_BLOCKS
     if estimate is None or effect.note:
         return
     if stats.OUTLIERS in estimate.notes and estimate.has_interval:

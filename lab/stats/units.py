@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import expm1
+from math import expm1, floor, log10
 
 from lab.stats.histogram import LIMIT_US, UNIT_S
 
@@ -70,6 +70,16 @@ def three_digits(value_s: float | None, scale: float) -> str:
         return "–"
     bound = "≥" if value_s >= LIMIT_US * UNIT_S else ""
     return f"{bound}{_three(value_s * scale)}"
+
+
+def two_digits(value: float) -> str:
+    """Return a number with two significant digits, for what is not known any better: 24, 0.33, 19,000."""
+    if not value:
+        return "0"
+    power = 1 - floor(log10(abs(value)))
+    rounded = round(value, power)
+    decimals = max(0, 1 - floor(log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
 
 
 def digits(value: float | None) -> str:

@@ -1,0 +1,66 @@
+"""Absolute values that stand below a table, apart from the difference that they do not show.
+
+    absolute values that do not show the difference: ...
+    rate-1000
+      envoy-gateway-request-id-off  CPU/req µs  130–170 against 88–95  +63 %, as a pair −0.3 % [−2.1, +1.5]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import expm1
+
+from lab.analysis.absolute import absolute_text
+from lab.analysis.rows import Row
+from lab.analysis.solo_ratios import LIMIT, SoloRatio, misleading_ratios
+from lab.model.metrics import METRICS
+from lab.report import grid
+from lab.report.grid import Cell, Column, Fold, Grid, Heading, Part
+from lab.report.loads import load_text
+
+STANDS_APART = "below"
+"""What a table has in place of such a value."""
+COLUMNS = (
+    Column("variant", stands="left"),
+    Column("metric", stands="left"),
+    Column("solo", stands="left"),
+    Column("baseline, solo", stands="left"),
+    Column("solo ratio"),
+    Column("the difference, by pairs", stands="left"),
+)
+
+
+def standing_apart(rows: Sequence[Row]) -> list[Part]:
+    """Return a sentence that says how far they are off and a table of them; nothing where no row has any."""
+    found = [(row, each) for row in rows for each in misleading_ratios(row)]
+    if not found:
+        return []
+    return [grid.plain(sentence([each for _, each in found]), blank=True), Grid(COLUMNS, tuple(_rows(found)), _FOLD)]
+
+
+_FOLD = Fold((0, 1, 4, 5), (2, 3), indent=4)
+
+
+def sentence(found: Sequence[SoloRatio]) -> str:
+    """Return what has to be said of such values: that they are no difference, and by how much the worst contradicts the pair."""
+    worst = max(100 * abs(expm1(each.ratio - each.pair.effect)) for each in found)
+    return (
+        f"Absolute values of solo samples that vary by more than the difference: their ratio leaves the pair's 95 % interval by more than"
+        f" {100 * LIMIT:.0f} %, and is off the pair's effect by up to {worst:.0f} %. The difference is the pair's."
+    )
+
+
+def _rows(found: Sequence[tuple[Row, SoloRatio]]) -> Iterator[grid.Row]:
+    for row, each in found:
+        metric = METRICS[each.metric]
+        unit = f" {metric.unit}" if metric.unit else ""
+        effect = f"{metric.change(each.pair.effect)}{metric.ends(*(each.pair.interval or (None, None)))}"
+        yield grid.row(
+            Cell(row.arm.name, "bold"),
+            f"{metric.short}{unit}",
+            absolute_text(metric, each.own),
+            absolute_text(metric, each.base),
+            metric.change(each.ratio),
+            effect,
+            under=[Heading(row.point.name, load_text(row.point))],
+        )
