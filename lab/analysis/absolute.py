@@ -128,11 +128,11 @@ def same_blocks_high(first: Mapping[int, float], second: Mapping[int, float]) ->
 
 
 def absolute_text(metric: Metric, found: Absolute | None) -> str:
-    """Return the value for a table's cell, without its unit: `24.1`, `19–24` below six blocks, `5×366 | 5×58,600` of two clusters."""
+    """Return the value for a table's cell, without its unit: `24.1`, `19–24` below six blocks, `370|59,000` of two clusters."""
     if found is None:
         return "–"
     if found.clusters:
-        return " | ".join(f"{one.blocks}×{metric.coarse(one.value)}" for one in found.clusters)
+        return "|".join(metric.coarse(one.value) for one in found.clusters)
     if found.value is not None:
         return metric.text(found.value)
     return range_text(metric, found)
@@ -146,6 +146,6 @@ def range_text(metric: Metric, found: Absolute) -> str:
 
 def clusters_text(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
     """Return the sentence's part about two clusters: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
-    first, *others = clusters
-    parts = [f"{first.blocks} of {blocks} blocks at {metric.with_unit(first.value)}"]
-    return ", ".join([*parts, *(f"{one.blocks} at {metric.with_unit(one.value)}" for one in others)])
+    values = [f"{metric.coarse(one.value, 3)} {metric.unit}".rstrip() for one in clusters]
+    first, *others = (f"{one.blocks}{{}} at {value}" for one, value in zip(clusters, values, strict=True))
+    return ", ".join([first.format(f" of {blocks} blocks"), *(each.format("") for each in others)])

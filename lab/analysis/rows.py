@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
 
+from lab.analysis.absolute import clusters_text
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
-from lab.model.metrics import QUANTILES, WINDOWED, about
+from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
 from lab.model.sweeps import Point
@@ -84,6 +85,8 @@ def _notes(row: Row) -> Iterator[str]:
         yield ERRORS_MIX
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
+    if row.point.disturbance is None:
+        yield from _cluster_notes(cell)
     for effect in row.shown:
         yield from _effect_notes(effect, steady=row.point.disturbance is None)
     limits = {sample.limited_by for sample in cell.counted.values()}
@@ -109,6 +112,14 @@ def _of_pair(pair: Pair) -> Iterator[str]:
     if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
         metric = about("cpu_per_request")
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
+
+
+def _cluster_notes(cell: Cell) -> Iterator[str]:
+    """Return a sentence for each column whose blocks fall into two clusters."""
+    for name in COLUMNS:
+        found = cell.absolute(name) if about(name).ratio else None
+        if found is not None and found.clusters:
+            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
 
 
 def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
@@ -168,6 +179,7 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
+    yield from _of_absolute_values(rows)
     if _judged(rows):
         yield from _of_effects(rows)
     if _marked(rows):
@@ -176,6 +188,18 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
         yield f"–: fewer than {BEYOND} requests lie beyond it"
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
+
+
+def _of_absolute_values(rows: Sequence[Row]) -> Iterator[str]:
+    """How to read the columns of rates, latencies and CPU per request, as far as the rows have each kind."""
+    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    known = [found for found in shown if found is not None]
+    if any(found.value is not None for found in known):
+        yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
+    if any(found.value is None and not found.clusters for found in known):
+        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+    if any(found.clusters for found in known):
+        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
 
 
 def _of_effects(rows: Sequence[Row]) -> Iterator[str]:

@@ -20,8 +20,8 @@ from lab.stats.units import (
     format_percent,
     format_rate,
     format_size,
+    significant,
     three_digits,
-    two_digits,
 )
 
 if TYPE_CHECKING:
@@ -118,15 +118,15 @@ class Metric:
             return "0"
         return f"{'−' if value < 0 else '+' if signed else ''}{text}"
 
-    def coarse(self, value: float) -> str:
-        """Return the number with two significant digits and without its unit, for what few blocks show: 30, 3,000.
+    def coarse(self, value: float, count: int = 2) -> str:
+        """Return the number with `count` significant digits and without its unit, for what few blocks show: 30, 3,000.
 
         A whole number below 100 that is a count stays as it is, and the histogram's end is a bound.
         """
         if self.kind == "difference" and not self.unit and float(value).is_integer() and abs(value) < 100:
             return self.text(value)
         bound = "≥" if self.histogram is not None and value >= LIMIT_US * UNIT_S else ""
-        return f"{bound}{two_digits(value / self.scale)}".replace("-", "−")
+        return f"{bound}{significant(value / self.scale, count)}".replace("-", "−")
 
     def with_unit(self, value: float | None, signed: bool = False) -> str:
         return f"{self.text(value, signed)} {self.unit}".rstrip()

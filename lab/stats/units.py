@@ -72,13 +72,12 @@ def three_digits(value_s: float | None, scale: float) -> str:
     return f"{bound}{_three(value_s * scale)}"
 
 
-def two_digits(value: float) -> str:
-    """Return a number with two significant digits, for what is not known any better: 24, 0.33, 19,000."""
+def significant(value: float, count: int) -> str:
+    """Return a number with so many significant digits, for what is not known any better: with two 24, 0.33, 19,000."""
     if not value:
         return "0"
-    power = 1 - floor(log10(abs(value)))
-    rounded = round(value, power)
-    decimals = max(0, 1 - floor(log10(abs(rounded))))
+    rounded = round(value, count - 1 - floor(log10(abs(value))))
+    decimals = max(0, count - 1 - floor(log10(abs(rounded))))
     return f"{rounded:,.{decimals}f}"
 
 
