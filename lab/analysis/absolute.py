@@ -44,10 +44,8 @@ class Absolute:
 def absolute_of(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
     """Return what is shown of one number per block; None without a block.
 
-    Args:
-        values: one finite number per block, in the metric's own unit.
-        metric: its name; of ratios the mean is geometric, as effects are ratios of such means.
-        merged: what all blocks' requests together have, for a percentile; None = the value is the blocks' mean.
+    `values`: one finite number per block, in the metric's own unit. `merged`: what all blocks' requests together have, for a percentile;
+    None: the value is the blocks' geometric mean, as effects are ratios of such means.
     """
     if not values:
         return None
@@ -58,7 +56,7 @@ def absolute_of(values: Sequence[float], metric: str, merged: float | None = Non
         return Absolute(blocks, low, high, None, None, clusters)
     if merged is not None:
         return Absolute(blocks, low, high, min(max(merged, low), high))
-    if low <= 0:
+    if low <= 0 or low == high:
         return Absolute(blocks, low, high, mean_of(values))
     level = stats.level(values)
     ends = (level.low, level.high) if level.low is not None and level.high is not None else None
@@ -86,9 +84,7 @@ def clusters_of(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def split_text(own: Mapping[int, float], base: Mapping[int, float], metric: str, names: tuple[str, str]) -> str:
     """Return in words which side of a comparison falls into two clusters, so that no difference describes it; empty where none does.
 
-    Args:
-        own: block -> number of the arm; `base` of what it is compared with.
-        names: of the two arms.
+    `own`, `base`: block -> number, of the arm and of what it is compared with; `names`: theirs.
     """
     about_it = about(metric)
     parts = [

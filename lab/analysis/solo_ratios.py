@@ -42,9 +42,8 @@ def misleading_ratios(row: Row) -> tuple[SoloRatio, ...]:
 def misleading_ratio(own: Cell, base: Cell, effect: Effect) -> SoloRatio | None:
     """Return the ratio of what two arms show alone where it leaves the interval of their pair; None where it does not, or nothing tells.
 
-    Args:
-        own: the arm's solo samples, `base` those of what it is compared with.
-        effect: of the two in one metric; its pair either is the effect or stands beside it.
+    `own`, `base`: the solo samples of the arm and of what it is compared with. `effect`: of the two in one metric, whose pair either is
+    the effect or stands beside it.
     """
     pair = effect.estimate if effect.scheme is not None else effect.beside
     values = own.shown(effect.metric), base.shown(effect.metric)

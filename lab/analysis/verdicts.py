@@ -25,7 +25,17 @@ NO_BLOCK = "no valid block of it and its baseline together"
 
 
 Kind = Literal[
-    "apply", "worse", "differs", "false", "mixed", "same", "unresolved", "no-interval", "bimodal", "not-measurable", "instrument"
+    "apply",
+    "worse",
+    "differs",
+    "false",
+    "mixed",
+    "same",
+    "unresolved",
+    "no-interval",
+    "bimodal",
+    "not-measurable",
+    "instrument",
 ]
 
 
@@ -146,15 +156,15 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
 
 def _besides(found: Sequence[Found]) -> str:
     """Return what else a verdict says of points that decide nothing: two clusters, or too few solo samples of different systems."""
-    split = [f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in found if _split(effect)]
+    split = [
+        f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in found if _split(effect)
+    ]
     few = [row.point.name for row, effect in found if _too_few_solo(effect)]
     parts = [*split, *([f"nothing is decided at {', '.join(few)} ({TOO_FEW_SOLO})"] if few else [])]
     return "".join(f"; {part}" for part in parts)
 
 
-TOO_FEW_SOLO = (
-    f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
-)
+TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
 
 def _split(effect: Effect) -> bool:

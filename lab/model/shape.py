@@ -106,7 +106,13 @@ def leads_alone(shared_cost: bool, primary: str | None, point: Point, points: Se
 
 def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side], other_system: bool = False) -> Scheme | None:
     """How a variant's effect is come by; None where the arms alone lead. `other_system`: than what it is compared with."""
-    alone = shared_cost or (other_system and runs_concurrently(point)) or len(sides) < len(SIDES) or point.shared_cost or bool(point.why_alone)
+    alone = (
+        shared_cost
+        or (other_system and runs_concurrently(point))
+        or len(sides) < len(SIDES)
+        or point.shared_cost
+        or bool(point.why_alone)
+    )
     return None if alone else point.scheme
 
 

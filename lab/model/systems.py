@@ -27,9 +27,7 @@ def runs_concurrently(point: Point) -> bool:
 def different_systems(arms: Sequence[Arm], bases: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the arms whose base differs from that of the arm that they are compared with.
 
-    Args:
-        arms: the arms of a run.
-        bases: variant -> the folder in manifests/bases that it stands on; empty = not known, which differs from nothing.
+    `bases`: variant -> the folder in manifests/bases that it stands on; empty: not known, which differs from nothing.
     """
     base_of = {arm.name: bases.get(arm.variant, "") for arm in arms}
     return frozenset(

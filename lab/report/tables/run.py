@@ -21,7 +21,7 @@ from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title
 from lab.report.loads import load_text, point_text
 from lab.report.tables import disturbed
-from lab.report.tables.standing_apart import STANDS_APART, standing_apart
+from lab.report.tables.standing_apart import STANDS_APART, of_rows
 from lab.stats.units import format_rate
 
 UNDISTURBED = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
@@ -42,7 +42,7 @@ def tables(summary: Summary, elsewhere: str = "") -> list[Part]:
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
     if summary.disturbed:
         return [*_disturbed(summary), notes]
-    return [_steady(summary), *standing_apart(summary.rows), notes]
+    return [_steady(summary), *of_rows(summary.rows), notes]
 
 
 def sentences(summary: Summary) -> Iterator[Part]:

@@ -1,9 +1,11 @@
 """Absolute values that stand below a table, apart from the difference that they do not show.
 
-    variant                       metric      solo     baseline, solo  solo ratio  as a pair
+variant                       metric      solo     baseline, solo  solo ratio  as a pair
 
-    rate-1000  50 connections, 1,000 req/s, 3 s, 1kB.bin
-    envoy-gateway-request-id-off  CPU/req µs  140–150  90–92              +62.2 %  −0.3 % [−1.0, +0.3]
+rate-1000  50 connections, 1,000 req/s, 3 s, 1kB.bin
+envoy-gateway-request-id-off  CPU/req µs  140–150  90–92              +62.2 %  −0.3 % [−1.0, +0.3]
+
+Refuses to find them: `lab.analysis.solo_ratios` does.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from lab.analysis.absolute import absolute_text
 from lab.analysis.rows import Row
 from lab.analysis.solo_ratios import LIMIT, SoloRatio, misleading_ratios
 from lab.model.metrics import METRICS
+from lab.model.sweeps import Point
 from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Part
 from lab.report.loads import load_text
@@ -31,12 +34,21 @@ COLUMNS = (
 )
 
 
-def standing_apart(rows: Sequence[Row]) -> list[Part]:
-    """Return a sentence that says how far they are off and a table of them; nothing where no row has any."""
-    found = [(row, each) for row in rows for each in misleading_ratios(row)]
+Found = tuple[str, Point, SoloRatio]
+"""The arm, where, and what its absolute values show there."""
+
+
+def of_rows(rows: Sequence[Row]) -> list[Part]:
+    """Return `standing_apart` of a run's rows."""
+    return standing_apart([(row.arm.name, row.point, each) for row in rows for each in misleading_ratios(row)])
+
+
+def standing_apart(found: Sequence[Found]) -> list[Part]:
+    """Return a sentence that says how far they are off and a table of them; nothing where there are none."""
     if not found:
         return []
-    return [grid.plain(sentence([each for _, each in found]), blank=True), Grid(COLUMNS, tuple(_rows(found)), _FOLD)]
+    said = grid.plain(sentence([each for _, _, each in found]), blank=True)
+    return [said, Grid(COLUMNS, tuple(_rows(found)), _FOLD)]
 
 
 _FOLD = Fold((0, 1, 4, 5), (2, 3), indent=4)
@@ -51,17 +63,17 @@ def sentence(found: Sequence[SoloRatio]) -> str:
     )
 
 
-def _rows(found: Sequence[tuple[Row, SoloRatio]]) -> Iterator[grid.Row]:
-    for row, each in found:
+def _rows(found: Sequence[Found]) -> Iterator[grid.Row]:
+    for arm, point, each in found:
         metric = METRICS[each.metric]
         unit = f" {metric.unit}" if metric.unit else ""
         effect = f"{metric.change(each.pair.effect)}{metric.ends(*(each.pair.interval or (None, None)))}"
         yield grid.row(
-            Cell(row.arm.name, "bold"),
+            Cell(arm, "bold"),
             f"{metric.short}{unit}",
             absolute_text(metric, each.own),
             absolute_text(metric, each.base),
             metric.change(each.ratio),
             effect,
-            under=[Heading(row.point.name, load_text(row.point))],
+            under=[Heading(point.name, load_text(point))],
         )
