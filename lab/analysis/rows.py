@@ -235,7 +235,7 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
         yield "median of the blocks [95 % interval of the median]"
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
-        yield f"median (smallest to largest): fewer than {stats.MIN_BLOCKS} blocks, nothing is claimed"
+        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits; nothing is claimed"
     if _judged(rows):
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
     if _marked(rows):
