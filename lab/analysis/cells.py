@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf, log
 from statistics import geometric_mean, median
 
+from lab.analysis.absolute import Absolute, absolute_of, mean_of
 from lab.analysis.decision import guard_of
 from lab.analysis.unsteady import UnsteadyArm, unsteady_arms
 from lab.base.errors import MeasuringError
@@ -26,6 +27,8 @@ from lab.stats.histogram import Histogram, Kind
 
 CONTROLS = ("backend_cpu_per_request",)
 """What is read beside what has effects: of a pair it must be the same on both sides."""
+SHOWN = ("slowest_s",)
+"""What a table shows of each block's requests, beside what has effects."""
 ENOUGH = 0.5
 """Of a block's measurements of one pair, those that must count, so that the block does."""
 HistogramOf = Callable[[Sample], Histogram | None]
@@ -72,12 +75,33 @@ class Cell:
         return stats.middle(list(known.values())) if known else None
 
     def shown(self, metric: str) -> float | None:
-        """What a table of steady loads shows: a percentile of the merged histogram, else the median over the blocks that count."""
-        entry = METRICS[metric]
-        if entry.histogram is not None:
-            return entry.histogram(self.merged) if self.merged else None
-        known = [value for sample in self.counted.values() if (value := entry.read(sample, None)) is not None]
-        return median(known) if known else None
+        """Return one absolute value for programs: a percentile of all requests together, else the mean that effects are ratios of.
+
+        None where no block tells, and where the blocks fall into two clusters. People see `absolute`.
+        """
+        found = self.absolute(metric)
+        if found is None or found.clusters:
+            return None
+        return self._merged(metric) or mean_of(self._told_by_block(metric))
+
+    def absolute(self, metric: str) -> Absolute | None:
+        """Return what may be shown of the metric's absolute value; None where no block tells."""
+        known, merged = self._told_by_block(metric), self._merged(metric)
+        if merged is not None and len(known) < len(self.counted) >= stats.MIN_BLOCKS:
+            return Absolute(len(self.counted), merged, merged, merged)
+        return absolute_of(known, metric, merged)
+
+    def _merged(self, metric: str) -> float | None:
+        """Return what all requests together have; None of what is no percentile, or with too few requests beyond it."""
+        read = METRICS[metric].histogram
+        return read(self.merged) if read is not None and self.merged else None
+
+    def _told_by_block(self, metric: str) -> list[float]:
+        """Return each block's number, of the blocks that tell."""
+        if metric in self.values:
+            return list(self.known(metric).values())
+        found = (METRICS[metric].read(sample, None) for sample in self.counted.values())
+        return [value for value in found if value is not None]
 
     def largest(self, metric: str) -> float | None:
         return max(self.known(metric).values(), default=None)
@@ -318,7 +342,7 @@ def block_of(point: Point, measured: Measured) -> int:
 
 
 def _steady(counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
-    values: dict[str, dict[int, float | None]] = {metric: {} for metric in (*RATIOS, *CONTROLS)}
+    values: dict[str, dict[int, float | None]] = {metric: {} for metric in (*RATIOS, *CONTROLS, *SHOWN)}
     merged: Histogram | None = None
     for block, found in counted.items():
         histograms = [histogram_of(sample) for sample in found]

@@ -28,6 +28,8 @@ class Decision(StrEnum):
     CANNOT_TELL = "cannot tell"
     NO_INTERVAL = "no interval"
     """Fewer than six blocks."""
+    BIMODAL = "two clusters"
+    """The blocks of an arm fall into two clusters, which no mean and no interval describes: the clusters are the outcome."""
     A_A = "a/a"
     """The baseline against itself: the guard."""
     NOT_JUDGED = "not judged"

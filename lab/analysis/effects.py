@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from lab.analysis.absolute import split_text
 from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
 from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, worth_of
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
@@ -20,6 +21,7 @@ from lab.model.names import WORTH
 from lab.model.pairs import Scheme
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
+from lab.model.systems import CONCURRENT, runs_concurrently
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
@@ -39,7 +41,7 @@ class Effect:
 
     `estimate` None: no such block. `size`: what it is held to, of the estimate's kind (log-ratios; of a disturbance differences in the
     metric's own unit). `bound`: as `Ruling.bound`. `holm_p`: adjusted over the run's primary effects, or over all others. Where it is
-    not judged `note` says why this point cannot show it (lab/analysis/judging.py has the rules). `scheme`: how the two were a pair, None:
+    not judged `note` says why this point cannot show it (lab/analysis/judging.py has the rules), and of two clusters which they are. `scheme`: how the two were a pair, None:
     each alone. `beside`: the pair's effect, where the arms alone lead. `level_s`: of what costs a request time on a CPU, what it
     costs the baseline, alone where that was measured.
     """
@@ -91,13 +93,14 @@ class Effect:
 class Asked:
     """What a run was asked. `primary`: arm → its metric; an arm without one claims nothing. `needs`: arm → what its effect needs and no
     sweep does: then nothing is judged. `shared`: arms whose cost can lie in what a pair shares. `worth`: the share from which on
-    an effect is worth knowing.
+    an effect is worth knowing. `systems`: arms that run another system than their baseline.
     """
 
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     shared: frozenset[str] = frozenset()
     worth: float = WORTH
+    systems: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,15 @@ class Effects:
             primary, ruled = metric in wanted, rulings.get(metric, Ruling(f"{metric} are counted, not compared"))
             estimate, why = paired(own, base, metric), ruled.why
             decision = Decision.NOT_AVAILABLE
+            split = split_text(own.known(metric), base.known(metric), metric, (arm.name, baseline)) if estimate else ""
+            if split:
+                estimate = None
             silent = METRICS[metric].better == "neither" or not (estimate or why)
             if point.disturbance is not None and silent and not primary:
                 continue
-            if estimate is None and metric in QUANTILES and own.counted and base.counted:
+            if split:
+                decision, why = (Decision.NOT_JUDGED, why) if why else (Decision.BIMODAL, split)
+            elif estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
             elif estimate is None and (moved := self._unsteady(arm, point)):
                 why = moved
@@ -144,7 +152,8 @@ class Effects:
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
             size = self._size(sides, baseline, metric, scheme)
-            note = why or ruled.note or (SHARED if beside is not None else "")
+            of_pair = CONCURRENT if self._is_undecided(arm, point) else SHARED if beside is not None else ""
+            note = why or "; ".join(filter(None, [ruled.note, of_pair]))
             level_s = self._level_s(baseline, point, metric, base)
             yield Effect(
                 metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside, level_s
@@ -171,12 +180,16 @@ class Effects:
         if pair is None:
             return apart, None, None
         told = paired(pair.own, pair.base, metric) if lengths_agree(pair, metric) else None
-        if self._is_shared(arm, point):
+        if self._is_shared(arm, point) or self._is_undecided(arm, point):
             return apart, None, told
         return (pair, point.scheme, None) if told is not None else (apart, None, None)
 
     def _is_shared(self, arm: Arm, point: Point) -> bool:
         return arm.role != "again" and (arm.name in self.asked.shared or point.shared_cost)
+
+    def _is_undecided(self, arm: Arm, point: Point) -> bool:
+        """Return whether a pair would decide nothing here, as different systems run at the same moment."""
+        return arm.name in self.asked.systems and runs_concurrently(point)
 
     def _size(self, sides: Pair, baseline: str, metric: str, scheme: Scheme | None) -> Size:
         guard = self.cells.guard(baseline, sides.base.point, metric, scheme is not None)

@@ -155,7 +155,7 @@ def _by_levels(target: str, point: Point, noise: Noise) -> Noise:
 
 def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
     shared = arm.role == "variant" and record.variants[arm.variant].shared_cost
-    return scheme_of(shared, point, SIDES if record.pairs else SIDES[:1])
+    return scheme_of(shared, point, SIDES if record.pairs else SIDES[:1], arm.name in record.different_systems)
 
 
 def duration_s(planned: Plan, bring_up_s: float) -> float:

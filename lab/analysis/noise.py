@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from math import sqrt
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 
 from scipy import special
 
+from lab.analysis.absolute import mean_of
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
@@ -36,7 +37,7 @@ PRIMARY = "cpu_per_request"
 class Noise:
     """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
 
-    `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
+    `level` is the mean over the blocks of the pair's first arm, `few` the smallest and the largest of them where they are fewer than six, `cv` its standard deviation over its mean. `sd` is that of one block's
     log-ratio of two arms (of pairs: over all of this variant's), from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself, None where only variants tell. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
     """
 
@@ -53,6 +54,7 @@ class Noise:
     compared: int
     claimed: int
     why: str = ""
+    few: tuple[float, float] | None = None
 
 
 def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
@@ -109,7 +111,7 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         point=base.point.name,
         metric=metric,
         scheme=effect.scheme,
-        level=median(values) if values else None,
+        level=mean_of(values),
         cv=stdev(values) / fmean(values) if len(values) > 1 else None,
         sd=sd,
         pilot_blocks=degrees + 1,
@@ -118,6 +120,7 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         compared=len(judged),
         claimed=sum(judged),
         why=_why(effect),
+        few=(min(values), max(values)) if 0 < len(values) < stats.MIN_BLOCKS else None,
     )
 
 

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
 
+from lab.analysis.absolute import clusters_text
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
 from lab.analysis.unsteady import UnsteadyArm
-from lab.model.metrics import QUANTILES, WINDOWED, about
+from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
 from lab.model.sweeps import Point
+from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
@@ -91,6 +93,8 @@ def _notes(row: Row) -> Iterator[str]:
         yield ERRORS_MIX
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
+    if row.point.disturbance is None:
+        yield from _cluster_notes(cell)
     for effect in row.shown:
         yield from _effect_notes(effect, row.point.disturbance is None, own=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
@@ -118,11 +122,22 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
+def _cluster_notes(cell: Cell) -> Iterator[str]:
+    """Return a sentence for each column whose blocks fall into two clusters."""
+    for name in COLUMNS:
+        found = cell.absolute(name) if about(name).ratio else None
+        if found is not None and found.clusters:
+            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
+
+
 def _effect_notes(effect: Effect, steady: bool, own: bool = False) -> Iterator[str]:
     """`own`: the arm itself is not steady, which its row says already."""
     metric, estimate = about(effect.metric), effect.estimate
     if effect.note and not (own and effect.estimate is None):
-        yield effect.note if steady else f"{metric.title}: {effect.note}"
+        named = effect.decision is Decision.BIMODAL or not steady
+        yield f"{metric.title}: {effect.note}" if named else effect.note
+    if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:
+        yield stats.NEED_BLOCKS
     if estimate is None or effect.note:
         return
     if stats.OUTLIERS in estimate.notes and estimate.has_interval:
@@ -173,6 +188,7 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
+    yield from _of_absolute_values(rows)
     if _judged(rows):
         yield from _of_effects(rows)
     if _marked(rows):
@@ -181,6 +197,18 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
         yield f"–: fewer than {BEYOND} requests lie beyond it"
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
+
+
+def _of_absolute_values(rows: Sequence[Row]) -> Iterator[str]:
+    """How to read the columns of rates, latencies and CPU per request, as far as the rows have each kind."""
+    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    known = [found for found in shown if found is not None]
+    if any(found.value is not None for found in known):
+        yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
+    if any(found.value is None and not found.clusters for found in known):
+        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+    if any(found.clusters for found in known):
+        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
 
 
 def _of_effects(rows: Sequence[Row]) -> Iterator[str]:
@@ -216,7 +244,7 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
         yield "median of the blocks [95 % interval of the median]"
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
-        yield f"median (smallest to largest): fewer than {stats.MIN_BLOCKS} blocks, nothing is claimed"
+        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits; nothing is claimed"
     if _judged(rows):
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
     if _marked(rows):

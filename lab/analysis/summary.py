@@ -163,6 +163,7 @@ def _asked(record: RunRecord, disturbed: bool) -> Asked:
         needs={name: variant.needs for name, variant in variants.items()},
         shared=frozenset(name for name, variant in variants.items() if variant.shared_cost),
         worth=record.worth,
+        systems=record.different_systems,
     )
 
 

@@ -13,6 +13,7 @@ from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
 from lab.model.metrics import METRICS, about
+from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, blocks_to_resolve
 from lab.stats.units import format_blocks
@@ -32,9 +33,10 @@ Kind = Literal[
     "same",
     "unresolved",
     "no-interval",
+    "bimodal",
+    "not-steady",
     "not-measurable",
     "instrument",
-    "not-steady",
 ]
 
 
@@ -44,7 +46,9 @@ class Verdict:
 
     `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
     compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
-    noise. `not-steady`: it or its baseline is not steady wherever it was measured, so that there is no effect. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
+    noise. `not-steady`: it or its baseline is not steady wherever it was measured, so that there is no effect. `bimodal`: blocks in two
+    clusters, which are the outcome. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth
+    knowing, wherever it is judged. `no-interval`: fewer than six blocks.
     """
 
     arm: str
@@ -150,6 +154,7 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.decision.judged]
     if not judged:
         return _nothing(summary, arm, found)
+    besides = _besides(found)
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
@@ -157,24 +162,50 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         elsewhere = another_load(arm, summary.elsewhere.get(arm), summary.target)
         open_ = [each for each in judged if each[1].decision is not Decision.SAME]
         if not open_:
-            return Verdict(arm, "same", f"{arm}: {_same(judged)}{elsewhere}")
+            return Verdict(arm, "same", f"{arm}: {_same(judged)}{besides}{elsewhere}")
         family = sum(effect.decision.judged for row in summary.rows for effect in row.shown)
         held = f", the same at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_, family, held)}{elsewhere}")
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_, family, held)}{besides}{elsewhere}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
     kinds = [effect.decision for _, effect in judged]
     counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
     rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
-    said = f"{arm}: {'; '.join(parts)}{rest}"
+    said = f"{arm}: {'; '.join(parts)}{rest}{besides}"
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
 
 
+def _besides(found: Sequence[Found]) -> str:
+    """Return what else a verdict says of points that decide nothing: two clusters, or too few solo samples of different systems."""
+    split = [
+        f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in found if _split(effect)
+    ]
+    few = [row.point.name for row, effect in found if _too_few_solo(effect)]
+    parts = [*split, *([f"nothing is decided at {', '.join(few)} ({TOO_FEW_SOLO})"] if few else [])]
+    return "".join(f"; {part}" for part in parts)
+
+
+TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
+
+
+def _split(effect: Effect) -> bool:
+    return effect.decision is Decision.BIMODAL
+
+
+def _too_few_solo(effect: Effect) -> bool:
+    """Return whether its pair decides nothing, and its solo samples do not because they are too few."""
+    return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
+
+
 def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
+    if split := [(row, effect) for row, effect in found if _split(effect)]:
+        parts = [f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in split]
+        do = "find out what decides between them, as no number of blocks narrows it"
+        return Verdict(arm, "bimodal", f"{arm}: {'; '.join(parts)}, so that no single difference describes it: {do}")
     short = [
         (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
         for row, effect in found
@@ -183,6 +214,8 @@ def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     if short:
         valid, planned = min(short)
         text = f"no interval ({format_blocks(valid)}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
+        if any(_too_few_solo(effect) for _, effect in found):
+            text = f"{text}; {CONCURRENT}"
         more = more_blocks(summary.resume, planned, valid)
         return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
     why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
@@ -194,7 +227,7 @@ def _unjudged(summary: Summary, arm: str, found: Sequence[Found]) -> str:
     """Of steady loads."""
     if not found:
         return "it has no primary metric: ↑ and ↓ mark what differs, and lab/primary-metric in its overlay says what is to be judged"
-    elsewhere = ("", FOLLOWS, GIVEN_RATE)  # of a load beside the one that would show it
+    elsewhere = ("", FOLLOWS, GIVEN_RATE, CONCURRENT)  # of a load beside the one that would show it
     why = next((effect.note for _, effect in found if effect.note not in elsewhere), "")
     return why and f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
 
@@ -306,20 +339,27 @@ def effect_text(effect: Effect) -> str:
     In brackets what is shown but not judged.
     """
     metric, estimate = about(effect.metric), effect.estimate
+    if effect.decision is Decision.BIMODAL:
+        return f"{metric.short} two clusters"
     if estimate is None and effect.beside is not None:
         return f"{metric.short} – (as a pair {metric.change(effect.beside.effect)}{interval_of(effect.metric, effect.beside)})"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
     if not estimate.has_interval:
-        return f"{metric.short} no interval ({format_blocks(estimate.n)})"
+        return f"{metric.short} no interval ({format_blocks(estimate.n)}){_as_pair(effect)}"
     if effect.decision is Decision.A_A:
         return f"a/a {metric.short} {difference_text(effect)}"
     if not effect.decision.judged or not effect.primary:
         return f"({metric.short} {difference_text(effect)})"
     word = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
-    beside = f" (as a pair {metric.change(effect.beside.effect)})" if effect.beside is not None else ""
+    beside = _as_pair(effect)
     pairs = f", {estimate.n} pairs" if effect.scheme else ""
     return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{pairs}{beside}"
+
+
+def _as_pair(effect: Effect) -> str:
+    """Return ` (as a pair −0.3 %)` where the pair's effect stands beside the one that decides."""
+    return f" (as a pair {about(effect.metric).change(effect.beside.effect)})" if effect.beside is not None else ""
 
 
 def p_text(p_value: float | None) -> str:

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from math import expm1
 from typing import TYPE_CHECKING, Literal
 
-from lab.stats.units import format_interval, format_micros, format_percent, format_rate, format_size, three_digits
+from lab.stats.histogram import LIMIT_US, UNIT_S
+from lab.stats.units import (
+    format_interval,
+    format_micros,
+    format_percent,
+    format_rate,
+    format_size,
+    significant,
+    three_digits,
+)
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
@@ -108,6 +117,16 @@ class Metric:
         if float(text.replace(",", "")) == 0:
             return "0"
         return f"{'−' if value < 0 else '+' if signed else ''}{text}"
+
+    def coarse(self, value: float, count: int = 2) -> str:
+        """Return the number with `count` significant digits and without its unit, for what few blocks show: 30, 3,000.
+
+        A whole number below 100 that is a count stays as it is, and the histogram's end is a bound.
+        """
+        if self.kind == "difference" and not self.unit and float(value).is_integer() and abs(value) < 100:
+            return self.text(value)
+        bound = "≥" if self.histogram is not None and value >= LIMIT_US * UNIT_S else ""
+        return f"{bound}{significant(value / self.scale, count)}".replace("-", "−")
 
     def with_unit(self, value: float | None, signed: bool = False) -> str:
         return f"{self.text(value, signed)} {self.unit}".rstrip()

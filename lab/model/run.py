@@ -12,7 +12,8 @@ from lab.model.names import WORTH
 from lab.model.pairs import Layout
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
-from lab.model.variants.variants import AS_SHIPPED, Family
+from lab.model.systems import different_systems
+from lab.model.variants.variants import AS_SHIPPED, AT, Family
 
 SCHEMA = 1
 K6_OUT = "out"
@@ -42,6 +43,7 @@ class VariantRecord(Record):
     )
     family: Family = Field(default=AS_SHIPPED, description="systems of different families are never compared")
     only_to_measure_by: str = Field(default="", description="why nobody should apply it; empty = they may")
+    base: str = Field(default="", description="the folder in manifests/bases that it stands on; empty = not recorded")
 
 
 class NotMeasured(Record):
@@ -187,6 +189,22 @@ class RunRecord(Record):
         shared = baseline.knobs if baseline else ()
         return not variant.snippet and set(variant.own_knobs) <= set(shared)
 
+    @property
+    def different_systems(self) -> frozenset[str]:
+        """Return the arms that run another system than the arm that they are compared with.
+
+        By the recorded bases. Runs from before these were recorded: what is not its baseline with knobs added, and has nothing to apply.
+        """
+        variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
+        bases = {variant.name: variant.base for variant in variants.values()}
+        unrecorded = (
+            arm.name
+            for arm in self.arms
+            if arm.role == "variant" and arm.baseline and not variants[arm.name].base
+            if _stands_apart(variants[arm.name], variants[arm.baseline])
+        )
+        return different_systems(self.arms, bases) | {*unrecorded}
+
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
@@ -196,6 +214,15 @@ class RunRecord(Record):
             for order, (block, arm, point) in enumerate(self.slots, start=1)
         )
         return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+
+
+def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:
+    """Return whether a variant is neither its baseline with knobs added, nor its baseline itself under another name or revision."""
+    if variant.snippet or variant.only_to_measure_by:
+        return False
+    if variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]:
+        return False
+    return not variant.own_knobs or variant.knobs != (*baseline.knobs, *variant.own_knobs)
 
 
 def _paired(pair: PairSlot | None, arms: Mapping[str, Arm]) -> tuple[Arm | None, Layout | None, int, int]:

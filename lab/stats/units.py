@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import expm1
+from math import expm1, floor, log10
 
 from lab.stats.histogram import LIMIT_US, UNIT_S
 
@@ -70,6 +70,15 @@ def three_digits(value_s: float | None, scale: float) -> str:
         return "–"
     bound = "≥" if value_s >= LIMIT_US * UNIT_S else ""
     return f"{bound}{_three(value_s * scale)}"
+
+
+def significant(value: float, count: int) -> str:
+    """Return a number with so many significant digits, for what is not known any better: with two 24, 0.33, 19,000."""
+    if not value:
+        return "0"
+    rounded = round(value, count - 1 - floor(log10(abs(value))))
+    decimals = max(0, count - 1 - floor(log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
 
 
 def digits(value: float | None) -> str:

@@ -7,11 +7,12 @@ the same load does without a proxy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, expm1, inf, log
 
+from lab.analysis.absolute import clusters_of, clusters_text, split_text
 from lab.analysis.cells import resolution_s
 from lab.analysis.claims import Other, Test, fits, holds
 from lab.analysis.claims.evidence import Blocks, Evidence
@@ -23,7 +24,7 @@ from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
-from lab.stats.units import format_blocks
+from lab.stats.units import format_blocks, significant
 
 MORE = ("rate", "link_share", "busiest_second")
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
@@ -58,6 +59,8 @@ class Measured:
     they are not what it takes."""
     remedy: str = ""
     """What it would take instead."""
+    spread: tuple[float, float] | None = None
+    """The smallest and the largest block of an absolute value that too few blocks have."""
 
     @property
     def text(self) -> str:
@@ -66,11 +69,18 @@ class Measured:
         title, unit, scale = metric.title, metric.unit, metric.scale
         if self.value is None:
             return f"{title}: {self.why}"
+        if self.spread is not None:
+            ends = dict.fromkeys(significant(end / scale, 2).replace("-", "−") for end in self.spread)
+            return self._placed([title, "–".join(ends), unit])
         sign = "+" if self.test.minus is not None and self.value > 0 else ""
         if self.test.ratio_to is not None:
             unit, scale = "×", 1.0
         ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
         parts = [title, sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
+        return self._placed(parts)
+
+    def _placed(self, parts: Sequence[str]) -> str:
+        """Return these words with whose number it is, and where it was measured."""
         against = f"against {self.other}" if self.other else ""
         where = f"at {self.point}" if self.test.points != "*" else ""
         whose = f"of {self.test.variant}" if self.test.variant else ""
@@ -106,8 +116,12 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
         )
         return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
     if other is None:
-        level = stats.middle([value for value in values.values() if value is not None])
-        found = replace(blank, value=level.value, low=level.low, high=level.high)
+        known = [value for value in values.values() if value is not None]
+        if clusters := clusters_of(known, test.metric):
+            return replace(blank, why=clusters_text(about(test.metric), clusters, len(known)))
+        level = stats.middle(known)
+        spread = (min(known), max(known)) if level.low is None else None
+        found = replace(blank, value=level.value, low=level.low, high=level.high, spread=spread)
         found = _held(found, 0.0, _hidden(test.metric, mine=True in limits(run.blocks(arm, point.name).values())))
         return _beside_direct(found, point, None, run)
     return _compared(blank, other, values, arm, point, run)
@@ -133,6 +147,9 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     guard, ratio = _guard(blank.test, arm, against, point, run), blank.test.ratio_to is not None
     if ratio and min(*mine, *known) <= 0:
         return replace(blank, why="no ratio to 0")
+    sides_by_block = dict(enumerate(mine)), dict(enumerate(known))
+    if ratio and (split := split_text(*sides_by_block, blank.test.metric, (arm, against[0]))):
+        return replace(blank, why=split)
     estimate = stats.paired(mine, known) if ratio else stats.difference(mine, known)
     low, high = (estimate.ratio_interval if ratio else estimate.interval) or (None, None)
     value = estimate.ratio if ratio else estimate.effect

@@ -8,21 +8,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lab.analysis.absolute import split_text
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.decision import SURE_P, UNBOUNDED, Decision, Size
 from lab.analysis.effects import ALONE, Effect, size_of, untold
 from lab.analysis.judging import Ruling, fell, ruling
+from lab.analysis.solo_ratios import SoloRatio, misleading_ratio
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
+from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
 LONELY = "no block in which both are valid"
+TWO_CLUSTERS = "its blocks fall into two clusters, so that no difference describes it"
 GUARDED = "surer than chance, but the baseline against itself shows as much as"
 WHY_OPEN = (GUARDED, UNBOUNDED)
 """Notes that come with a decision, by how they begin."""
@@ -54,6 +58,8 @@ class Compared:
     primary: bool = False
     baseline_move: stats.Estimate | None = None
     bound: bool = False
+    apart: SoloRatio | None = None
+    """Where the two sides' absolute values show another difference than their pair."""
     counted: tuple[int, int] = (0, 0)
     begun: tuple[int, int] = (0, 0)
 
@@ -175,6 +181,8 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | 
         )  # of itself, where with nothing
         for run, cell in ((meeting.base, base), (meeting.other, other))
     ]
+    names = (other.arm.name, base.arm.name) if other.arm.name != base.arm.name else ("other", "base")
+    split = "" if ruled.why else _split(meeting, sides, metric, names)
     move = None if ruled.why else _moved(meeting, base, other, metric)
     row = Compared(
         point=point,
@@ -185,22 +193,35 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | 
         relative=relative,
         base=meeting.base.stats(base, metric, sides.base),
         other=meeting.other.stats(other, metric, sides.own),
-        estimate=None if ruled.why else _estimate(meeting, sides.own, sides.base, metric),
+        estimate=None if ruled.why or split else _estimate(meeting, sides.own, sides.base, metric),
         size=told.size if told else size_of(metric, sides, max(guards), meeting.worth),
         decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
         baseline_move=move,
         bound=ruled.bound,
+        apart=misleading_ratio(other, base, told) if told and relative else None,
         counted=(len(sides.base.counted), len(sides.own.counted)),
         begun=(sides.base.tried, sides.own.tried),
     )
-    lonely = "" if ruled.why or row.estimate else LONELY
-    said = [*meeting.remarks(base, other), ruled.why, ruled.note, lonely, *_estimate_notes(row)]
+    lonely = "" if ruled.why or split or row.estimate else LONELY
+    concurrent = CONCURRENT if told and CONCURRENT in told.note else ""
+    said = [*meeting.remarks(base, other), ruled.why, ruled.note, split, lonely, concurrent, *_estimate_notes(row)]
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
         said.append(f"the baseline itself, the same in both runs, moved by {change_text(row, move)}")
     row = replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
     return row.decided(told.decision, told.holm_p, told.primary) if told and row.estimate else row
+
+
+def _split(meeting: Meeting, sides: Pair, metric: str, names: tuple[str, str]) -> str:
+    """Return which side's blocks fall into two clusters, so that no difference is estimated; empty where neither's do.
+
+    Blocks of two runs have nothing in common, so that there each side is looked at by itself.
+    """
+    own, base = sides.own.known(metric), sides.base.known(metric)
+    apart = own if meeting.paired else {-1 - block: value for block, value in own.items()}
+    found = split_text(apart, base, metric, names)
+    return f"{TWO_CLUSTERS}: {found}" if found else ""
 
 
 def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.analysis.absolute import Absolute
 from lab.analysis.cells import Cell, Cells, cells_of
+from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
@@ -28,6 +30,8 @@ class CellStats:
     planned_blocks: int
     invalid: Mapping[Reason, int]
     generator: str
+    absolute: Absolute | None = None
+    """What may be shown of its absolute value, of the arm alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class RunCells:
             planned_blocks=side.planned_blocks,
             invalid=side.invalid,
             generator=str(self.tool(cell)),
+            absolute=cell.absolute(metric) if METRICS[metric].ratio else None,
         )
 
     def tool(self, cell: Cell) -> Tool:

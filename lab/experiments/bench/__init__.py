@@ -32,6 +32,7 @@ from lab.model.plan import Place, Plan, plan
 from lab.model.run import RunRecord
 from lab.model.shape import leading, scheme_of, shape_of
 from lab.model.sweeps import Point
+from lab.model.systems import different_systems, undecided_pairs
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -68,7 +69,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     blocks = choice.blocks if choice else planned_blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     once = choice.once if choice else request.blocks or loaded.sweep.blocks
-    shape = shape_of(shown.arms, shown.points, blocks, target.sides, led, shown.unpaired, once)
+    undecided = _undecided(shown)
+    shape = shape_of(shown.arms, shown.points, blocks, target.sides, led, shown.unpaired, once, undecided)
     if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
@@ -118,7 +120,17 @@ def on_generations(
 def _led(loaded: LoadedRequest, shown: MeasurableRun) -> frozenset[Place]:
     """Where an arm's effect is its own alone."""
     asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
-    return leading(shown.arms, shown.points, asked)
+    return leading(shown.arms, shown.points, asked, _undecided(shown))
+
+
+def _undecided(shown: MeasurableRun) -> frozenset[Place]:
+    """Return where a pair would decide nothing, as its sides are different systems that run at the same moment."""
+    return undecided_pairs(_different_systems(shown), shown.points)
+
+
+def _different_systems(shown: MeasurableRun) -> frozenset[str]:
+    """Return the arms that run another system than the arm that they are compared with."""
+    return different_systems(shown.arms, {name: variant.base for name, variant in shown.variants.items()})
 
 
 def choose_blocks(
@@ -128,7 +140,7 @@ def choose_blocks(
     request = loaded.request
     if request.resolve is None:
         return None
-    baselines, digests = loaded.baselines, loaded.baseline_digests
+    baselines, digests, others = loaded.baselines, loaded.baseline_digests, _different_systems(shown)
     subjects = [
         Subject(
             name,
@@ -136,7 +148,10 @@ def choose_blocks(
             primary_of(loaded, name),
             variant.needs,
             digests[baselines[name]],
-            {point.name: scheme_of(leads(loaded, shown, name), point, target.sides) for point in shown.points},
+            {
+                point.name: scheme_of(leads(loaded, shown, name), point, target.sides, name in others)
+                for point in shown.points
+            },
         )
         for name, variant in shown.asked.items()
     ]

@@ -116,6 +116,7 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         needs=variant.needs,
         family=variant.family,
         only_to_measure_by=variant.only_to_measure_by,
+        base=variant.base,
     )
 
 

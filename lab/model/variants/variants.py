@@ -109,6 +109,7 @@ class Variant(Record):
     only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
     root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
+    base: str = Field(default="", description="the folder in manifests/bases that its root stands on; empty = none")
     only_to_measure_by: str = Field(
         default="", description="why nobody should apply it, by itself and its own knobs; empty = they may"
     )
@@ -261,6 +262,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
+        base=overlays[0].resources[-1].name if overlays[0].resources else "",
         only_to_measure_by="; ".join(filter(None, (each.only_to_measure_by for each in (overlay, *own)))),
         readback=tuple({check.subject: check for each in (*overlays, *knobs) for check in each.readback}.values()),
     )

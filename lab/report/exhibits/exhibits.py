@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec
 import plotly.graph_objects as go
 
 from lab.analysis import rerun, timelines
+from lab.analysis.absolute import clusters_of, clusters_text
 from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
@@ -48,7 +49,7 @@ from lab.report.tables import ledger as ledger_tables
 from lab.report.tables import study as study_tables
 from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, with_interval
+from lab.stats.units import format_blocks, significant, with_interval
 
 P = ParamSpec("P")
 Run = Evidence | Missing
@@ -62,6 +63,8 @@ PLACES = ("machine", "interrupts on CPUs", "packet steering to CPUs", "workers o
 """Columns of where AWS's post has things run."""
 CLAIMS = "application/vnd.lab.claims+json"
 """MIME type of a list of claims' ids."""
+TWO_CLUSTERS = "two clusters: "
+"""How the note begins of an arm whose blocks no mean describes."""
 PANEL_WIDTH = 34
 """Characters that fit into a panel beside two others, at its least width."""
 
@@ -576,7 +579,15 @@ def table(run: Evidence, metrics: Sequence[str], point: str = "*", variants: Seq
         if any(each is not None for each in told):
             rows.append([f"{arm} at {at}", *(_cell(each, of.scale) for each, of in zip(told, known, strict=True))])
     none = f"{run.name} has none of {', '.join(metrics)}"
-    return _tabled(run, heads, rows, variants, point, "medians of the blocks [95 %]", none)
+    return _tabled(
+        run,
+        heads,
+        rows,
+        variants,
+        point,
+        "medians of the blocks [95 %]; of fewer than six blocks the smallest–the largest",
+        none,
+    )
 
 
 def _tabled(
@@ -596,6 +607,9 @@ def _tabled(
 
 
 def _cell(told: Told | None, scale: float) -> str:
+    if told is not None and told.low is None and told.blocks:
+        few = dict.fromkeys(significant(end / scale, 2) for end in (min(told.blocks), max(told.blocks)))
+        return told.note if told.note.startswith(TWO_CLUSTERS) else "–".join(few)
     ends = [told.value, told.low, told.high] if told else [None] * 3
     return with_interval(*(end if end is None else end / scale for end in ends))
 
@@ -606,6 +620,9 @@ def _told(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told 
     known = [value for value in values.values() if value is not None]
     if not known:
         return None
+    if clusters := clusters_of(known, metric):
+        note = f"{TWO_CLUSTERS}{clusters_text(about(metric), clusters, len(known))}"
+        return Told(label, arm, sorted(known)[len(known) // 2], None, None, known, note)
     level = stats.middle(known)
     untold = len(values) - len(known)
     return Told(label, arm, level.value, level.low, level.high, known, f"not told in {untold} blocks" if untold else "")

@@ -15,7 +15,7 @@ from lab.model.metrics import about
 from lab.report.exhibits import reproduction
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_micros
+from lab.stats.units import digits, format_micros, significant
 
 METRIC = "cpu_per_request"
 Steps = Mapping[str, tuple[str, str]]
@@ -50,9 +50,11 @@ def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
     known = run.told(variant, point, METRIC)
     if not known:
         return None
-    level = stats.middle(known).value
+    level = stats.level(known).value
+    few = [significant(1e6 * end, 2) for end in (min(known), max(known))]
+    text = digits(1e6 * level) if len(known) >= stats.MIN_BLOCKS else "–".join(dict.fromkeys(few))
     title = run.run.record.variants[variant].title
-    return Rung(f"{variant}, {name}", level, text=f"{digits(1e6 * level)} µs", note=title, whole=True)
+    return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=title, whole=True)
 
 
 def _step(

@@ -20,6 +20,7 @@ ANSWERED: Mapping[str, tuple[str, str]] = {
     "differs": ("It is another system", "same"),
     "false": ("No", "same"),
     "unresolved": ("Cannot be told here", "cannot-tell"),
+    "bimodal": ("It is one of two things", "cannot-tell"),
     "no-interval": ("Not measured enough", "cannot-tell"),
     "not-measurable": ("Cannot be shown here", "cannot-tell"),
     "not-steady": ("It does not hold its rate", "cannot-tell"),

@@ -10,10 +10,16 @@ from lab.report.json.printed import Count, Printed
 class LevelJson(Printed):
     """What was measured, in the table's unit; its interval is that of the blocks' geometric mean."""
 
-    value: float
+    value: float | None = Field(description="null = the blocks fall into two clusters")
     low: float | None
     high: float | None
     n: Count = Field(description="blocks")
+    smallest: float | None = Field(default=None, description="of the blocks")
+    largest: float | None = Field(default=None, description="of the blocks")
+    clusters: tuple[tuple[int, float], ...] = Field(
+        default=(),
+        description="blocks and their mean, of each of the two clusters that they fall into; empty = of none",
+    )
 
 
 class CellJson(Printed):

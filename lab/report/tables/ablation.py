@@ -33,6 +33,7 @@ WORDS = {
     "same": "don't bother: the same",
     "unresolved": "cannot tell",
     "no-interval": "no interval",
+    "bimodal": "two clusters",
     "not-measurable": "nothing to judge",
     "instrument": "only to measure by",
     "not-steady": "not steady: no effect",

@@ -10,7 +10,7 @@ from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.report.grid import Cell, Part, plain, texts
 from lab.report.loads import load_text
-from lab.stats.units import digits
+from lab.stats.units import significant
 
 NONE = (
     "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just pack RUN` and a copy in"
@@ -48,7 +48,7 @@ def _cell(shown: Shown) -> Cell:
     value, low, high = shown.cost.change
     metric = about(METRIC)
     share = f"{metric.change(value)}{metric.ends(low, high)}"
-    level = digits(shown.cost.level_s * 1e6)
+    level = significant(shown.cost.level_s * 1e6, 2)  # mostly of two solo blocks
     return Cell(f"[{shown.cost.text} of {level}; {share}](data/reference/{shown.run})")
 
 

@@ -15,6 +15,7 @@ from itertools import groupby
 
 from rich.text import Text
 
+from lab.analysis import absolute
 from lab.analysis.comparison.comparison import Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text
@@ -27,6 +28,7 @@ from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
 from lab.report.loads import disturbance_text, load_text
+from lab.report.tables.standing_apart import STANDS_APART, standing_apart
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
@@ -58,12 +60,18 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
             blank=True,
             wide=Grid(WIDE, tuple(wide for _, wide in rows)),
         ),
+        *_standing_apart(part.rows),
         Notes(tuple(differs), tuple(Text(line, "dim") for line in legend(comparison)), blank=True),
         *(
             advice(each.text, each.snippet, bold=each.kind == "apply", blank=not number)
             for number, each in enumerate(advised)
         ),
     ]
+
+
+def _standing_apart(rows: Sequence[Compared]) -> list[Part]:
+    """Return what stands below the table: absolute values that show another difference than the pair."""
+    return standing_apart([(row.other.arm, row.point, row.apart) for row in rows if row.apart is not None])
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
@@ -105,8 +113,13 @@ def _heading(point: Point, rows: Sequence[Compared]) -> Heading:
 
 def legend(comparison: Comparison) -> Iterator[str]:
     """How to read the table, as far as it holds for what stands in it."""
-    if any(row.base.level or row.other.level for row in comparison.rows):
-        yield f"median of the blocks [95 % interval of the median, from {stats.MIN_BLOCKS} blocks on]"
+    shown = [(row, side) for row in comparison.rows for side in (row.base, row.other) if side.level is not None]
+    if any(row.relative for row, _ in shown):
+        yield "absolute values: geometric mean of the solo blocks [95 % interval], percentiles of all their requests together"
+    if any(not row.relative and side.level and side.level.n >= stats.MIN_BLOCKS for row, side in shown):
+        yield "what came of a disturbance: median of the blocks [95 % interval of the median]"
+    if any(side.level and side.level.n < stats.MIN_BLOCKS for _, side in shown):
+        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
     if any(row.decision.judged for row in comparison.rows):
         many = " and ".join(map(str, comparison.family)) or "0"
         how = (
@@ -123,9 +136,24 @@ def legend(comparison: Comparison) -> Iterator[str]:
 
 
 def level_text(row: Compared, side: CellStats) -> str:
-    """`2.31 [2.29, 2.35]`, in the row's unit; – where nothing was measured."""
+    """`2.31 [2.29, 2.35]`, in the row's unit, `2.2–2.4` of few blocks; – where nothing was measured, and a word where it stands below."""
+    if row.apart is not None:
+        return STANDS_APART
+    return absolute_text(row, side)
+
+
+def absolute_text(row: Compared, side: CellStats) -> str:
+    """Return the absolute value as far as the blocks show it: with its interval, as a range, or as two clusters."""
+    found, metric = side.absolute, about(row.metric)
+    if row.relative:
+        text = absolute.absolute_text(metric, found)
+        ends = [*map(metric.text, found.interval)] if found is not None and found.interval else []
+        return f"{text} [{', '.join(ends)}]" if {*ends} - {text} else text
     if side.level is None:
         return "–"
+    if side.level.n < stats.MIN_BLOCKS:
+        known = absolute.absolute_of([*side.values.values()], row.metric)
+        return absolute.absolute_text(metric, known)
     value, low, high = (about(row.metric).text(end) for end in (side.level.value, side.level.low, side.level.high))
     return value if side.level.low is None or low == high == value else f"{value} [{low}, {high}]"
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lab.analysis.absolute import absolute_of, absolute_text
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row, slowed_by
@@ -118,6 +119,10 @@ def _level(row: Row, metric: str) -> Cell:
     if values is None or level is None:
         return Cell("" if values is None else "–")
     mark = "".join(arrow(effect) for effect in row.effects if effect.metric == metric)
+    if level.n < stats.MIN_BLOCKS:
+        known = [value for value in values.values() if value is not None]
+        few = absolute_text(METRICS[metric], absolute_of(known, metric))
+        return Cell(few, tail=mark + _untold(values))
     return Cell(METRICS[metric].text(level.value), tail=mark + _spread(METRICS[metric], level, values))
 
 
@@ -129,14 +134,17 @@ def arrow(effect: Effect) -> str:
 
 
 def _spread(metric: Metric, level: stats.Level, found: Mapping[int, float | None]) -> str:
-    """The interval, or the range below six blocks; nothing where all blocks show the same; and how many did not tell."""
-    known = [value for value in found.values() if value is not None]
-    low, high = (level.low, level.high) if level.low is not None else (min(known), max(known))
-    texts = metric.text(low), metric.text(high)
-    untold = f" ({len(found) - len(known)} –)" if len(known) < len(found) else ""
+    """The interval; nothing where all blocks show the same; and how many did not tell."""
+    texts = metric.text(level.low), metric.text(level.high)
     if texts[0] == texts[1] == metric.text(level.value):
-        return untold
-    return (f" [{texts[0]}, {texts[1]}]" if level.low is not None else f" ({texts[0]} to {texts[1]})") + untold
+        return _untold(found)
+    return f" [{texts[0]}, {texts[1]}]{_untold(found)}"
+
+
+def _untold(found: Mapping[int, float | None]) -> str:
+    """Return ` (2 –)` where two blocks could not tell; empty where all did."""
+    lacking = sum(value is None for value in found.values())
+    return f" ({lacking} –)" if lacking else ""
 
 
 def _effect(effect: Effect | None) -> Cell:

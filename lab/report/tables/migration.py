@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
+from lab.analysis.absolute import absolute_text
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
 from lab.analysis.migration.table import WEIGHTS, Weight
 from lab.analysis.rows import Row as ResultRow
+from lab.analysis.solo_ratios import misleading_ratios
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import effect_text
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title
 from lab.report.loads import load_text
+from lab.stats.units import significant
 
 SAID: dict[Standing, str] = {
     "same": "by itself",
@@ -99,10 +102,12 @@ def _cost(own: ResultRow) -> Row:
 
 
 def _value(name: str, own: ResultRow) -> str:
-    value = own.cell.shown(name)
-    base = own.base.shown(name) if own.base else None
-    times = f" ×{value / base:.2f}" if value is not None and base and own.arm.role == "variant" else ""
-    return f"{about(name).text(value)}{times}"
+    found = own.cell.absolute(name)
+    value, base = own.cell.shown(name), own.base.shown(name) if own.base else None
+    apart = name in {each.metric for each in misleading_ratios(own)}
+    compared = value is not None and base and own.arm.role == "variant" and not apart
+    times = f" ×{significant(value / base, 2)}" if compared and value is not None and base else ""
+    return f"{absolute_text(about(name), found)}{times}"
 
 
 def _overview(found: Migration) -> Row:

@@ -111,7 +111,10 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
 
 
 def level_text(noise: Noise) -> str:
-    """The blocks' median with its unit."""
+    """The blocks' mean with its unit; of fewer than six the smallest and the largest."""
+    if noise.few is not None:
+        metric = about(noise.metric)
+        return f"{'–'.join(dict.fromkeys(map(metric.coarse, noise.few)))} {metric.unit}"
     return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
 
 

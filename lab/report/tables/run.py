@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from lab.analysis.absolute import absolute_text
 from lab.analysis.decision import Decision
 from lab.analysis.rows import Row
+from lab.analysis.solo_ratios import misleading_ratios
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import effect_text, noise_line, verdicts
 from lab.model.metrics import COLUMNS, METRICS
@@ -19,6 +21,7 @@ from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title
 from lab.report.loads import load_text, point_text
 from lab.report.tables import disturbed
+from lab.report.tables.standing_apart import STANDS_APART, of_rows
 from lab.stats.units import format_rate
 
 UNDISTURBED = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
@@ -37,7 +40,9 @@ def page(summary: Summary, elsewhere: str = "") -> list[Part]:
 def tables(summary: Summary, elsewhere: str = "") -> list[Part]:
     """Without the sentences."""
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
-    return [*(_disturbed(summary) if summary.disturbed else [_steady(summary)]), notes]
+    if summary.disturbed:
+        return [*_disturbed(summary), notes]
+    return [_steady(summary), *of_rows(summary.rows), notes]
 
 
 def sentences(summary: Summary) -> Iterator[Part]:
@@ -67,12 +72,18 @@ def _steady(summary: Summary) -> Grid:
 
 def _cells(row: Row) -> Iterator[str | Cell]:
     cell, marks = row.cell, {effect.metric: disturbed.arrow(effect) for effect in row.effects}
+    apart = {each.metric for each in misleading_ratios(row)}
     made_by = cell.generator or row.point.generator
     yield Cell(row.arm.name, "bold" if row.arm.role == "variant" else "")
     yield f"{made_by} (for {cell.stand_in_for})" if cell.stand_in_for else made_by
     yield format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"
     for name in COLUMNS:
-        yield _errors(row) if name == "errors" else METRICS[name].text(cell.shown(name)) + marks.get(name, "")
+        if name == "errors":
+            yield _errors(row)
+        elif name in apart:
+            yield Cell(STANDS_APART + marks.get(name, ""), "dim")
+        else:
+            yield absolute_text(METRICS[name], cell.absolute(name)) + marks.get(name, "")
     yield disturbed.blocks(row)
     shown = row.shown
     style = STYLES.get(shown[0].decision, "dim") if shown else ""

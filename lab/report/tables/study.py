@@ -18,11 +18,12 @@ from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
 from lab.report.json.study import CellJson, LevelJson, StudyJson, StudyTableJson
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_blocks, with_interval
+from lab.stats.units import digits, format_blocks, significant, with_interval
 
 HONEST = "published numbers are of other machines: compare patterns, not levels"
 MEASURED = (
-    "measured: medians of the blocks, percentiles of all requests, as above; [95 %]: of the blocks' geometric mean"
+    "measured: geometric means of the blocks with their 95 % interval, percentiles of all requests, as above;"
+    " 19–24: the smallest and the largest of fewer than six blocks; 370|59,000: blocks in two clusters"
 )
 SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
@@ -96,11 +97,21 @@ def _cell(
 def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> LevelJson | None:
     """The value that the run's own table shows, in this table's unit, and the interval of the blocks' geometric mean."""
     row, values = rows.get((cell.variant, cell.point)), _values(cell, rows)
-    shown = row.cell.shown(cell.metric) if row else None
-    if shown is None:
+    found = row.cell.absolute(cell.metric) if row else None
+    if row is None or found is None:
         return None
-    mean = stats.level([value / scale for value in values.values()]) if len(values) >= stats.MIN_BLOCKS else None
-    return LevelJson(value=shown / scale, low=mean and mean.low, high=mean and mean.high, n=len(values))
+    enough = len(values) >= stats.MIN_BLOCKS and not found.clusters
+    mean = stats.level([value / scale for value in values.values()]) if enough else None
+    shown = row.cell.shown(cell.metric)
+    return LevelJson(
+        value=None if shown is None else shown / scale,
+        low=mean and mean.low,
+        high=mean and mean.high,
+        n=len(values),
+        smallest=found.low / scale,
+        largest=found.high / scale,
+        clusters=tuple((one.blocks, one.value / scale) for one in found.clusters),
+    )
 
 
 def _relative(
@@ -143,6 +154,9 @@ def _notes(
         notes.append(f"{row.cell.generator} stood in for {row.cell.stand_in_for}")
     if level is None and row.cell.valid_blocks:
         notes.append(f"no {cell.metric}: too few requests beyond it")
+    elif level is not None and level.clusters:
+        (few, _), (more, _) = level.clusters
+        notes.append(f"two clusters, of {few} and {more} blocks: no mean describes them")
     elif level is not None and level.low is None:
         notes.append(f"no interval below {stats.MIN_BLOCKS} blocks")
     return tuple(notes)
@@ -190,13 +204,23 @@ def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:
     if shown is None:
         return [""] * len(_sides(table.shape))
     level = shown.level
-    found = with_interval(level.value, level.low, level.high) if level is not None else "–"
+    found = _level_text(level) if level is not None else "–"
     parts: list[str | grid.Cell] = [grid.Cell(found, notes=shown.notes)]
     parts += [digits(shown.published)] if table.shape.published else []
     if table.shape.reference:
         parts.append(_ratio(*(shown.relative or [None])))
         parts += [_ratio(shown.published_relative)] if table.shape.published else []
     return parts
+
+
+def _level_text(level: LevelJson) -> str:
+    """Return a value with its interval, of fewer than six blocks the smallest and the largest, and two clusters as two."""
+    if level.clusters:
+        return "|".join(significant(value, 2) for _, value in level.clusters)
+    if level.n >= stats.MIN_BLOCKS or level.smallest is None or level.largest is None:
+        return with_interval(level.value, level.low, level.high)
+    ends = [significant(end, 2) for end in (level.smallest, level.largest)]
+    return "–".join(dict.fromkeys(ends))
 
 
 def _about(table: Shaped) -> list[str]:

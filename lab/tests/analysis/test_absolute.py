@@ -1,0 +1,165 @@
+"""Absolute values: ranges of few blocks, one value of many, two clusters as two."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.analysis.absolute import absolute_of, absolute_text, clusters_text, same_blocks_high, split_text
+from lab.analysis.decision import Decision
+from lab.analysis.effects import Asked, Effect
+from lab.analysis.rows import Row
+from lab.analysis.solo_ratios import misleading_ratios
+from lab.analysis.summary import Summary, summarise
+from lab.analysis.verdicts import verdicts
+from lab.model.metrics import METRICS
+from lab.model.plan import Shape, Slot
+from lab.model.samples import Sample
+from lab.report.grid import Grid
+from lab.report.json import run as run_json
+from lab.report.tables.run import page
+from lab.report.terminal import terminal
+from lab.tests.support.factories import make_plan, make_run
+
+CPU, RATE = METRICS["cpu_per_request"], METRICS["rate"]
+TWO = [366.0, 325.0, 401.0, 58_600.0, 57_900.0, 60_100.0, 59_000.0, 380.0, 61_000.0, 350.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([24.14e-6], "24"),
+        ([19.4e-6, 23.61e-6], "19–24"),
+        ([23.9e-6, 24.2e-6, 24.1e-6], "24"),
+        ([2.44e-6, 2.61e-6], "2.4–2.6"),
+        ([0.0961e-6, 0.104e-6], "0.096–0.10"),
+        ([131.2e-6, 96.8e-6], "97–130"),
+    ],
+)
+def test_fewer_than_six_blocks_are_the_smallest_and_the_largest_with_two_digits(values: list[float], text: str) -> None:
+    assert absolute_text(CPU, absolute_of(values, "cpu_per_request")) == text
+
+
+def test_from_six_blocks_on_it_is_the_mean_that_effects_are_ratios_of() -> None:
+    found = absolute_of([1.0, 1.0, 1.0, 1.0, 1.0, 1.2], "rate")
+    assert found is not None and found.value == pytest.approx(1.2 ** (1 / 6))
+    assert found.interval is not None and found.interval[0] < found.value < found.interval[1]
+    assert absolute_of([], "rate") is None
+
+
+def test_two_clusters_are_shown_as_two_and_have_no_mean() -> None:
+    found = absolute_of(TWO, "rate")
+    assert found is not None and found.value is None and found.interval is None
+    assert absolute_text(RATE, found) == "360|59,000"
+    assert clusters_text(RATE, found.clusters, 10) == "5 of 10 blocks at 363 req/s, 5 at 59,300 req/s"
+
+
+def test_counts_of_what_came_of_a_disruption_are_no_clusters() -> None:
+    found = absolute_of([1.0, 1.0, 1.0, 40.0, 41.0, 40.0], "failed")
+    assert found is not None and not found.clusters
+
+
+def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_its_blocks() -> None:
+    """The ratio of a block does not have it; an arm that is in another state in other blocks has no ratio."""
+    own = dict(enumerate(TWO))
+    base = {block: 1.1 * value for block, value in own.items()}
+    assert same_blocks_high(own, base)
+    assert split_text(own, base, "rate", ("a", "b")) == ""
+    other = {block: 1.1 * TWO[(block + 1) % len(TWO)] for block in own}
+    assert split_text(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
+
+
+# -- in a run's table ----------------------------------------------------------------------------------------
+
+
+def in_clusters(slot: Slot, sample: Sample) -> Sample:
+    """Of the variant's blocks every second one costs thirty times as much, at saturation."""
+    if slot.arm.name != "keepalive" or slot.block % 2 or slot.point.name != "ceiling":
+        return sample
+    return costing(sample, 30)
+
+
+def costing(sample: Sample, factor: float) -> Sample:
+    """The sample with so many times the CPU time."""
+    usage = {role: used.model_copy(update={"cpu_s": factor * (used.cpu_s or 0)}) for role, used in sample.usage.items()}
+    return sample.model_copy(update={"usage": usage})
+
+
+def clustered() -> Summary:
+    run = make_plan(blocks=10)
+    samples, histograms = make_run(run, change=in_clusters)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({"keepalive": "cpu_per_request"}))
+
+
+def row_of(summary: Summary, arm: str, point: str) -> Row:
+    return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
+
+
+def effect_of(row: Row, metric: str) -> Effect:
+    return next(effect for effect in row.effects if effect.metric == metric)
+
+
+def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None:
+    summary = clustered()
+    row = row_of(summary, "keepalive", "ceiling")
+    effect = effect_of(row, "cpu_per_request")
+    assert (effect.decision, effect.estimate) == (Decision.BIMODAL, None)
+    assert "keepalive: 5 of 10 blocks at" in effect.note and "in two clusters" in " ".join(row.notes)
+    (verdict,) = verdicts(summary)
+    assert (
+        "CPU per request at ceiling" in verdict.text and "falls into two clusters (keepalive: 5 of 10" in verdict.text
+    )
+    printed = next(
+        each
+        for each in run_json.printed(summary).plain()["rows"]
+        if (each["arm"], each["point"]) == ("keepalive", "ceiling")
+    )
+    assert printed["cpu_per_request_s"] is None, "no mean of two clusters"
+    assert [each["ratio"] for each in printed["effects"] if each["metric"] == "cpu_per_request"] == [None]
+
+
+def test_where_every_point_falls_into_clusters_the_verdict_is_that_and_the_run_is_complete() -> None:
+    run = make_plan(blocks=10)
+    both = make_run(run, change=lambda slot, sample: in_clusters(_at_ceiling(slot), sample))
+    asked = Asked({"keepalive": "cpu_per_request"})
+    summary = summarise(run, both[0], lambda sample: both[1].get(sample.id), asked)
+    (verdict,) = verdicts(summary)
+    assert verdict.kind == "bimodal" and verdict.text.endswith("as no number of blocks narrows it")
+    assert summary.complete
+
+
+def _at_ceiling(slot: Slot) -> Slot:
+    ceiling = next(point for point in make_plan().points if point.name == "ceiling")
+    return Slot(slot.order, slot.block, slot.arm, ceiling)
+
+
+def paired_run(factor: float) -> Summary:
+    """Pairs in all blocks, solo samples in two; the variant's solo samples cost `factor` of what its pairs say."""
+    names = ("keepalive", "baseline")
+    points = frozenset({"ceiling", "rate-1000"})
+    shape = Shape({"keepalive": 8}, points, {(arm, point): 2 for arm in names for point in points})
+    run = make_plan(blocks=8, shape=shape)
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive" or slot.other:
+            return sample
+        return costing(sample, factor)
+
+    samples, histograms = make_run(run, noise=0.005, change=change)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({"keepalive": "cpu_per_request"}))
+
+
+@pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (1.02, False), (1.2, True), (0.8, True)])
+def test_absolute_values_stand_apart_where_their_ratio_leaves_the_pairs_interval_by_more_than_five_per_cent(
+    factor: float, apart: bool
+) -> None:
+    summary = paired_run(factor)
+    row = row_of(summary, "keepalive", "rate-1000")
+    assert ("cpu_per_request" in {each.metric for each in misleading_ratios(row)}) is apart
+    parts = page(summary)
+    lines = [line.plain for line in terminal(parts, 110)]
+    table, _, below = "\n".join(lines).partition("Absolute values apart from the difference")
+    assert bool(below) is apart and (" below " in table) is apart
+    if apart:
+        assert "leaves the pair's 95 % interval by more than 5 %" in below and "CPU/req µs" in below
+    grids = [part for part in parts if isinstance(part, Grid)]
+    assert len(grids) == 1 + apart and max(len(line.plain) for line in terminal(grids, 110)) <= 110
