@@ -54,10 +54,13 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has all its valid blocks."""
+        """Return whether every verdict has its samples: every cell all its valid blocks, but those of the direct reference, on
+        which no verdict rests.
+        """
         return all(
             row.cell.valid_blocks >= row.cell.planned_blocks and (row.pair is None or row.pair.complete)
             for row in self.rows
+            if row.arm.role != "reference"
         )
 
     @property
