@@ -158,7 +158,7 @@ up CLUSTER *ARGS:
 down CLUSTER *ARGS:
     @python -m lab down "$@"
 
-# Every test, bats and pytest; with arguments, pytest's (or one .bats file)
+# Every test, bats and pytest; with arguments, pytest's (or one .bats file); --record [BUSY] adds a line to data/long/everyday.txt
 [group('develop')]
 [no-exit-message]
 test *ARGS:

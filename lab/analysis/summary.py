@@ -54,8 +54,15 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has all its valid blocks, or is not steady, which is an outcome, too."""
-        return all(row.cell.complete and (row.pair is None or row.pair.complete) for row in self.rows)
+        """Return whether every verdict has its samples: every cell all its valid blocks, or it is not steady, which is an outcome, too.
+
+        No verdict rests on the direct reference.
+        """
+        return all(
+            row.cell.complete and (row.pair is None or row.pair.complete)
+            for row in self.rows
+            if row.arm.role != "reference"
+        )
 
     @property
     def points(self) -> list[Point]:

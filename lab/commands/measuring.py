@@ -183,6 +183,13 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for variant in record.variants.values():
         if variant.unpaired:
             say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
+    if prepared.fixed_workers:
+        names = ", ".join(prepared.fixed_workers)
+        say(
+            talk,
+            "workers",
+            f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
+        )
     pairs = sum(slot.against is not None for slot in planned.slots)
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": len(planned.slots) - pairs}
     many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)

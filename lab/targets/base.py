@@ -152,6 +152,13 @@ class Target(Protocol):
         """
         ...
 
+    def makes_new_workers(self, variant: Variant) -> bool:
+        """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy.
+
+        Only such a variant can be measured on several generations of workers.
+        """
+        ...
+
     def unpaired(self, variant: Variant) -> str:
         """Why it and another cannot be up at once, where two can; empty where they can."""
         ...

@@ -285,6 +285,8 @@ class FakeTarget:
     on_up: Callable[[int], None] = lambda count: None
     alone: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variant → why no pair has it."""
+    fixed: frozenset[str] = frozenset()
+    """Variants of whose proxy no reload makes new workers."""
     ups: list[str] = field(default_factory=list)
     ups_at: list[Side] = field(default_factory=list[Side])
     ready_at: list[Side] = field(default_factory=list[Side])
@@ -301,6 +303,9 @@ class FakeTarget:
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}
+
+    def makes_new_workers(self, variant: Variant) -> bool:
+        return variant.name not in self.fixed
 
     def unpaired(self, variant: Variant) -> str:
         return self.alone.get(variant.name, "")
