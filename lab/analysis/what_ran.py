@@ -5,6 +5,9 @@ knobs-kind  →  baseline ran with the stand-in's own default --enable-metrics=t
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from lab.base.errors import LabError
 from lab.records.store import RunStore
 from lab.targets import stand_ins
@@ -17,9 +20,23 @@ def describe_programs(run: RunStore) -> list[str]:
     whoever needs them reports.
     """
     record = run.record
-    arms = {arm.name: arm.variant for arm in record.arms if arm.role in ("baseline", "variant")}
+    return stand_ins.describe_run(record.target, record.facts, _manifests(run))
+
+
+def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
+    """Return one short sentence about the costly defaults that stand-ins kept in some arms of a run; empty where they kept none there."""
+    kept = stand_ins.list_kept_defaults(run.record.target, run.record.facts, _manifests(run))
+    return "; ".join(
+        f"measured with the stand-in's {setting.name}={setting.stand_in}, where {stand_in.named} has {setting.named}: {setting.costs}"
+        for stand_in, setting, those in kept
+        if not set(arms).isdisjoint(those)
+    )
+
+
+def _manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
+    """Return what was applied for each arm; empty where that cannot be read."""
+    arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
     try:
-        manifests = {name: run.manifests(variant) for name, variant in arms.items()}
+        return {name: run.manifests(variant) for name, variant in arms.items()}
     except LabError:
-        return []
-    return stand_ins.describe_run(record.target, record.facts, manifests)
+        return {}

@@ -154,20 +154,40 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
         manifests: name of an arm → the manifests that were applied.
 
     """
+    kept = list_kept_defaults(target, facts, manifests)
     sentences: list[str] = []
+    for stand_in, arms in _ran(target, facts, manifests):
+        sentences.append(f"{stand_in.ran} ran in the place of {stand_in.named}: {', '.join(arms)}")
+        sentences += [
+            f"{', '.join(those)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
+            f" has {setting.named} ({setting.changes}): {setting.costs}"
+            for other, setting, those in kept
+            if other is stand_in
+        ]
+    return sentences
+
+
+def list_kept_defaults(
+    target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
+) -> list[tuple[StandIn, Setting, list[str]]]:
+    """Return the costly defaults that stand-ins kept in a run, each with the arms that left it to them. Arguments as `describe_run`."""
+    found = [
+        (stand_in, setting, [name for name in arms if setting.value_in(manifests[name]) is None])
+        for stand_in, arms in _ran(target, facts, manifests)
+        for setting in stand_in.setting
+        if setting.costs
+    ]
+    return [(stand_in, setting, arms) for stand_in, setting, arms in found if arms]
+
+
+def _ran(
+    target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
+) -> Iterator[tuple[StandIn, list[str]]]:
+    """Yield each stand-in that ran, with the arms that it ran for."""
     for stand_in in load_stand_ins():
         arms = [name for name, own in manifests.items() if stand_in in stand_ins_of(own, target)]
-        if not arms or not stand_in.ran_in(target, facts):
-            continue
-        sentences.append(f"{stand_in.ran} ran in the place of {stand_in.named}: {', '.join(arms)}")
-        for setting in stand_in.setting:
-            left = [name for name in arms if setting.costs and setting.value_in(manifests[name]) is None]
-            if left:
-                sentences.append(
-                    f"{', '.join(left)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where"
-                    f" {stand_in.named} has {setting.named} ({setting.changes}): {setting.costs}"
-                )
-    return sentences
+        if arms and stand_in.ran_in(target, facts):
+            yield stand_in, arms
 
 
 def _proxy_containers(manifests: Manifests) -> Iterator[Mapping[str, Any]]:
