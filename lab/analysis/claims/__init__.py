@@ -48,6 +48,7 @@ from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import variants
+from lab.model.variants.former import FORMER
 from lab.records import published
 from lab.targets import targets
 
@@ -307,7 +308,7 @@ def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
 def _refuse_unknown(place: str, rule: Rule) -> None:
     known = (
         (rule.sweeps, sweeps.sweep_names()),
-        (rule.named(), variants.variant_names()),
+        (rule.named(), [*variants.variant_names(), *FORMER]),
         ([rule.target], targets()),
     )
     for names, every in known:
