@@ -30,6 +30,7 @@ from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
+from lab.targets import stand_ins
 from lab.targets.base import System, Target, nothing
 from lab.targets.readback import Reading, read_back
 
@@ -145,7 +146,7 @@ class Loop:
 
     def _read(self, slot: Slot, system: System, took_s: float) -> _Up:
         variant, generation = self.variants[slot.arm.variant], self._generation(slot)
-        readings = read_back(system, variant.readback)
+        readings = read_back(system, [*stand_ins.list_checks(variant.manifests, self.target.name), *variant.readback])
         name, point = slot.bring_up[1:3], slot.bring_up[3]
         where = "-beside-".join(filter(None, name))
         found = [reading.as_json() for reading in readings]

@@ -84,6 +84,10 @@ class System(Disturbable, Protocol):
         """The PodDisruptionBudgets over the role's pods as Kubernetes would show them (`metadata`, `spec`), from what is in force."""
         ...
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the data of a ConfigMap as it is in force now; empty where there is no such ConfigMap."""
+        ...
+
     def processes(self, role: Role) -> list[int]:
         """What tells the processes apart that make up a role now, children included; on this machine, their ids."""
         ...

@@ -307,6 +307,10 @@ class ClusterSystem:
             if budget["spec"].get("selector", {}).get("matchLabels", {}).items() <= labels.items()
         ]
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        found = self._api.get("v1", "ConfigMap", name, namespace)
+        return (found or {}).get("data") or {}
+
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return pods_record([pod for role in ROLES for pod in self._all(role)])
 

@@ -200,6 +200,9 @@ class LocalSystem:
             if any(budget.selector.items() <= own.items() for own in labels)
         ]
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        return self.routing.configmap(namespace, name)
+
     def processes(self, role: Role) -> list[int]:
         if role == "lab":
             return [os.getpid()]

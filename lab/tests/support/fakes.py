@@ -191,6 +191,9 @@ class FakeSystem:
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         return []
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        return {}
+
     def processes(self, role: Role) -> list[int]:
         return []
 
