@@ -10,6 +10,7 @@ from typing import IO, Any, Protocol
 
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Ran, Role
+from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pairs import Renewed, Side
 from lab.model.sweeps import Point
@@ -77,6 +78,12 @@ class System(Disturbable, Protocol):
 
         `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served;
         `proxy/workers`: workers or threads that run, counted, of all its pods.
+        """
+        ...
+
+    def leftovers(self) -> Leftovers:
+        """Look at what earlier loads have left in the system now. Its processes at the first look, and at the first after `renew`, are its
+        ordinary ones. A place that cannot be looked at is in `unseen`.
         """
         ...
 
