@@ -14,6 +14,7 @@ from statistics import median
 
 from lab.analysis.cells import Cell
 from lab.analysis.rows import Row
+from lab.model.drained import DEFAULT_PORTS
 from lab.model.leftovers import Leftovers
 from lab.model.samples import Sample
 from lab.model.sweeps import SUSTAINED_S
@@ -26,8 +27,6 @@ HALF = 0.5
 """Of the port range, to one destination. The kernel hands out every second port first (`__inet_hash_connect` in Linux'
 net/ipv4/inet_hashtables.c); once those are used up, each connect searches them all before it takes one of the others. In
 the committed runs samples fall there: after some 14,100 connections of 28,232 ports, some 32,000 of 64,512."""
-DEFAULT_PORTS = 28_232
-"""Linux' net.ipv4.ip_local_port_range, 32768 to 60999: for samples that did not record it."""
 KEPT = 0.1
 """Of the connections that a proxy opened, how many must wait on its side at the end so that it is the one that closes. A pool that shrinks
 when the load ends leaves fewer."""

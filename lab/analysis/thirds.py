@@ -1,7 +1,7 @@
 """An effect in each third of a sustained sample: what holds for minutes, and what only for the first seconds.
 
 Takes what was counted second by second and returns rates, CPU seconds per request, and effects of any stretch of the sample. Where
-requests were not counted by the second, the backend's CPU time stands for them, and every text says so.
+requests were not counted by the second, the bytes that the backend sent stand for them, or in older samples its CPU time, and every text says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from lab.stats import paired as stats
 BURST_S = 2.0
 """The first seconds, which are shown beside the thirds: in the committed port-wait samples the ports were used up after them."""
 THIRDS = 3
-STAND_IN = "rates by the backend's CPU time per second, which stands for the requests"
+Source = Literal["requests", "sent-bytes", "backend-cpu"]
+STAND_IN: Mapping[Source, str] = {
+    "requests": "",
+    "sent-bytes": "; rates by the bytes that the backend sent per second, which stand for the requests",
+    "backend-cpu": "; rates by the backend's CPU time per second, which stands for the requests",
+}
 CHANGES = "its sign changes within the sample"
 
 SecondsOf = Callable[[Sample], "Seconds | None"]
@@ -37,14 +42,14 @@ class Seconds:
         t_s: moments.
         requests: answered until then.
         cpu_s: CPU seconds that the proxy (without one, the backend) had used until then.
-        counted: whether requests were counted by the second; False: the backend's CPU time stands for them.
+        source: what says how many requests there were by each moment.
 
     """
 
     t_s: Sequence[float]
     requests: Sequence[float]
     cpu_s: Sequence[float]
-    counted: bool
+    source: Source
 
     def between(self, begin_s: float, end_s: float) -> dict[str, float]:
         """Return `rate` (requests per second) and `cpu_per_request` (seconds) of a stretch; a metric that would be no number is left out."""
@@ -70,24 +75,24 @@ def seconds_of(sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | No
     Args:
         sample: with its number of requests.
         usage: its processes (`lab.model.usage.USAGE_SCHEMA`).
-        counts: requests answered in each whole second from the load's begin; None: not counted, the backend's CPU time stands for them.
+        counts: requests answered in each whole second from the load's begin; None: not counted, what the backend sent or used stands for them.
 
     """
-    used = {role: _used(usage, role) for role in ("proxy", "backend")}
+    used = {role: _used(usage, role, "cpu_s") for role in ("proxy", "backend")}
     own = used["proxy"] or used["backend"]
     if len(own) <= THIRDS or not sample.requests:
         return None
     t_s, cpu_s = zip(*own.items(), strict=True)
     if counts is not None:
         sums = [0.0, *np.cumsum(counts)]
-        requests = np.interp(t_s, range(len(sums)), sums)
-    else:
-        backend = used["backend"]
-        total_s = next(reversed(backend.values()), 0.0)
-        if total_s <= 0:
-            return None
-        requests = np.interp(t_s, list(backend), list(backend.values())) * (sample.requests / total_s)
-    return Seconds(t_s, [float(each) for each in requests], cpu_s, counted=counts is not None)
+        return Seconds(t_s, [float(each) for each in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
+    sent = _used(usage, "backend", "sent_bytes") if "sent_bytes" in usage.columns else {}
+    work, source = (sent, "sent-bytes") if any(sent.values()) else (used["backend"], "backend-cpu")
+    total = next(reversed(work.values()), 0.0)
+    if total <= 0:
+        return None
+    requests = np.interp(t_s, list(work), list(work.values())) * (sample.requests / total)
+    return Seconds(t_s, [float(each) for each in requests], cpu_s, source)
 
 
 def seconds_in(run: RunStore) -> SecondsOf:
@@ -95,10 +100,11 @@ def seconds_in(run: RunStore) -> SecondsOf:
     return lambda sample: seconds_of(sample, run.usage(sample))
 
 
-def _used(usage: pl.DataFrame, role: str) -> dict[float, float]:
-    """Moment of a look → CPU seconds that all processes of a role had used since the first look."""
-    processes = usage.filter((pl.col("role") == role) & pl.col("tid").is_null()).sort("t_s")
-    more = pl.col("cpu_s").diff().over("pid").fill_null(0.0)
+def _used(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
+    """Moment of a look → what all processes of a role together had used (CPU seconds) or sent (bytes) since the first look."""
+    whole = (pl.col("role") == role) & pl.col("tid").is_null() & pl.col(column).is_not_null()
+    processes = usage.filter(whole).sort("t_s")
+    more = pl.col(column).cast(pl.Float64).diff().over("pid").fill_null(0.0)
     sums = processes.with_columns(more=more).group_by("t_s").agg(pl.col("more").sum()).sort("t_s")
     return dict(zip(sums["t_s"].to_list(), sums["more"].cum_sum().to_list(), strict=True))
 
@@ -110,13 +116,13 @@ class Thirds:
     Attributes:
         parts: metric → its effect in each third.
         burst: metric → its effect in the first `BURST_S` seconds.
-        counted: as `Seconds.counted`, of all samples.
+        source: as `Seconds.source`, the weakest of all samples.
 
     """
 
     parts: Mapping[str, tuple[stats.Estimate, ...]]
     burst: Mapping[str, stats.Estimate]
-    counted: bool
+    source: Source
 
     def holds(self, metric: str, effect: float) -> Holds | None:
         """Return whether an effect (a log-ratio) is shown by each third; None where the metric is not known by the second.
@@ -140,8 +146,7 @@ class Thirds:
         each = ", ".join(_text(metric, part) for part in self.parts[metric])
         burst = self.burst.get(metric)
         first = f"×{burst.ratio:.3g} in the first {BURST_S:g} s, " if burst else ""
-        by = "" if self.counted else f"; {STAND_IN}"
-        return f"{said} ({first}by thirds {each}{by})"
+        return f"{said} ({first}by thirds {each}{STAND_IN[self.source]})"
 
 
 def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
@@ -168,8 +173,8 @@ def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
                 stats.paired(*([block[at][metric] for block in side] for side in stretches)) for at in range(THIRDS + 1)
             )
             parts[metric], burst[metric] = tuple(found), first
-    counted = all(side[block].counted for side in sides for block in blocks)
-    return Thirds(parts, burst, counted)
+    sources = {side[block].source for side in sides for block in blocks}
+    return Thirds(parts, burst, next(source for source in reversed(STAND_IN) if source in sources))
 
 
 def _text(metric: str, estimate: stats.Estimate) -> str:

@@ -37,7 +37,7 @@ def usage(proxy: Sequence[float], backend: Sequence[float]) -> pl.DataFrame:
 def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None:
     found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200, 200, 200, 50, 50, 50, 50, 50, 50])
     assert found is not None
-    assert found.counted
+    assert found.source == "requests"
     assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
     assert [third["cpu_per_request"] for third in found.thirds()] == pytest.approx([0.0025, 0.01, 0.01])
     assert found.burst()["rate"] == pytest.approx(200)
@@ -46,7 +46,18 @@ def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None
 def test_without_counts_the_backend_stands_for_the_requests() -> None:
     found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.4, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]))
     assert found is not None
-    assert not found.counted
+    assert found.source == "backend-cpu"
+    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+
+
+def test_the_bytes_that_the_backend_sent_stand_for_them_before_its_cpu_time() -> None:
+    looks = usage([0.5] * 9, [0.1] * 9)
+    sent = [0, *(min(at, 3) * 800 + max(0, at - 3) * 200 for at in range(1, 10))] * 2
+    role = pl.when(pl.col("role") == "backend")
+    looks = looks.with_columns(sent_bytes=role.then(pl.Series(sent, dtype=pl.Int64)))
+    found = seconds_of(make_sample(requests=900), looks)
+    assert found is not None
+    assert found.source == "sent-bytes"
     assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
 
 
@@ -62,7 +73,7 @@ def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
         third_s = LENGTH_S / 3
         noise = 1 + 0.01 * (sample.block % 3)
         sums = [noise * third_s * sum(thirds[:at]) for at in range(4)]
-        return Seconds([third_s * at for at in range(4)], sums, [third_s * at for at in range(4)], counted=True)
+        return Seconds([third_s * at for at in range(4)], sums, [third_s * at for at in range(4)], "requests")
 
     return of
 
@@ -108,7 +119,7 @@ def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
     assert found is not None
     assert found.burst["rate"].effect > 0
     assert found.holds("rate", log(2.3)) == "changes"
-    assert STAND_IN in found.sentence("rate", log(2.3))
+    assert STAND_IN["backend-cpu"] in found.sentence("rate", log(2.3))
 
 
 def test_a_sustained_load_is_long_alone_and_from_its_first_second() -> None:
