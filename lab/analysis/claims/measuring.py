@@ -93,10 +93,9 @@ def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -
         and (point.sustained or not sustained)
     ]
     if not points:
-        kind = "sustained load" if sustained else "point"
-        yield Measured(
-            test, name, test.points, None, None, None, 0, None, f"no {kind} {test.points} of {name}", gap=True
-        )
+        why = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
+        remedy = "samples of --sustained would tell" if sustained else ""
+        yield Measured(test, name, test.points, None, None, None, 0, None, why, gap=not sustained, remedy=remedy)
     for point in points:
         yield _at(test, run.arms(name)[0], point, run)
 
