@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from lab.analysis.absolute import clusters_text
 from lab.analysis.cells import Cell, Pair, paired
@@ -22,6 +23,10 @@ from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
+
+if TYPE_CHECKING:
+    from lab.analysis.exhaustion import Exhaustion
+    from lab.analysis.thirds import Thirds
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -44,6 +49,10 @@ class Row:
     base: Cell | None
     effects: tuple[Effect, ...]
     pair: Pair | None = None
+    exhaustion: Exhaustion | None = None
+    """Where this load would use up the proxy's local ports: how soon."""
+    thirds: Thirds | None = None
+    """Of a sustained load: its effects within the sample."""
 
     @property
     def arm(self) -> Arm:
@@ -84,6 +93,12 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
     if cell.unsteady is not None:
         yield f"not steady: {cell.unsteady.sentence()}"
+    if row.exhaustion is not None:
+        yield row.exhaustion.note
+    for effect in row.shown:
+        estimate = effect.estimate
+        if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
+            yield f"{about(effect.metric).title}: {said}"
     if row.pair is not None:
         yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):

@@ -173,6 +173,10 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
     rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
     said = f"{arm}: {'; '.join(parts)}{rest}{besides}"
+    if doubts := [row for row, effect in claims if _differs_within(row, effect)]:
+        points = ", ".join(row.point.name for row in doubts)
+        do = f"nothing to decide by: the average over the sample at {points} hides what holds for minutes"
+        return Verdict(arm, "unresolved", f"{said}: {do}")
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
@@ -250,13 +254,26 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
     metric = about(effect.metric)
     if not summary.disturbed:
         note = f" ({effect.note})" if effect.note else ""
-        return f"{_where(row, effect)} {difference_text(effect)}{note}"
+        return f"{_where(row, effect)} {difference_text(effect)}{note}{_within(row, effect)}"
     assert row.base is not None, "what has an effect is compared with something"
     own, base = (
         metric.with_unit(level.value if level else None)
         for level in (row.cell.level(effect.metric), row.base.level(effect.metric))
     )
     return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
+
+
+def _within(row: Row, effect: Effect) -> str:
+    """What the thirds of a sustained sample show of the effect: `, it holds in each third (…)`; empty where there are none."""
+    said = row.thirds.sentence(effect.metric, effect.estimate.effect) if row.thirds and effect.estimate else ""
+    return f", {said}" if said else ""
+
+
+def _differs_within(row: Row, effect: Effect) -> bool:
+    """Whether a claim does not hold in each third of a sustained sample."""
+    if row.thirds is None or effect.estimate is None:
+        return False
+    return row.thirds.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
 
 
 def _same(judged: Sequence[Found]) -> str:
@@ -312,7 +329,8 @@ def _where(row: Row, effect: Effect) -> str:
         return where
     tool = f" ({row.cell.generator} for {row.cell.stand_in_for})" if row.cell.stand_in_for else ""
     limited = " (generator-limited)" if row.generator_limited and not effect.note else ""
-    return f"{where}{tool}{limited}"
+    ports = f" ({row.exhaustion.label})" if row.exhaustion else ""
+    return f"{where}{tool}{limited}{ports}"
 
 
 def difference_text(effect: Effect) -> str:

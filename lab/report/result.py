@@ -10,6 +10,7 @@ from lab.analysis.claims.studies import Study, load_study, study_keys
 from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.thirds import seconds_in
 from lab.analysis.what_ran import describe_programs
 from lab.measure import roundtrip
 from lab.records.store import RunStore
@@ -30,10 +31,10 @@ class Result:
     @cached_property
     def summaries(self) -> tuple[Summary, Summary]:
         """Of steady loads, and of disturbed ones."""
-        samples = self.run.samples()
+        samples, seconds = self.run.samples(), seconds_in(self.run)
         programs = tuple(describe_programs(self.run))
         steady, disturbed = (
-            summarise_run(self.run.record, samples, self.run.histogram, each) for each in (False, True)
+            summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True)
         )
         return (
             replace(steady, notes=(*steady.notes, *programs)),

@@ -42,6 +42,7 @@ def find_two_clusters(
 
     Returns:
         The values of the lower and of the upper cluster, each sorted, or None.
+
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
     n = int(x.size)

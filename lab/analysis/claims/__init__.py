@@ -192,6 +192,10 @@ class Rule(BaseModel):
     )
     tests: list[Test] = Field(default_factory=list[Test])
     told: list[Test] = Field(default_factory=list[Test], description="shown beside the effect, without a bound")
+    sustained: bool = Field(
+        default=False,
+        description="only loads made by --sustained count, and a comparison must hold in each third of their samples",
+    )
     not_measurable: str = ""
     background: str = ""
 
@@ -224,7 +228,9 @@ class Rule(BaseModel):
     @property
     def command(self) -> str:
         """Makes a run that the rule can be held against."""
-        return f"just bench {' '.join(self.named())} --sweep {self.sweeps[0]} --blocks {RESTS_ON}{rerun.place(self.target)}"
+        sustained = " --sustained" if self.sustained else ""
+        loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {RESTS_ON}"
+        return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
 class Check(BaseModel):

@@ -134,7 +134,7 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
     blank = Finding(record.id, run.name, record.target, "not resolved", "", "", ())
     try:
         given, tested, told = (
-            tuple(found for test in tests for found in measured(test, rule.variant, run))
+            tuple(found for test in tests for found in measured(test, rule.variant, run, rule.sustained))
             for tests in (rule.given, rule.tests, rule.told)
         )
     except LabError as error:
