@@ -18,7 +18,7 @@ from lab.analysis.recovery import scatter_elsewhere
 from lab.analysis.starts import PlannedAnew, known_anew
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
-from lab.model.facts import lasting
+from lab.model.facts import differing
 from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES, Scheme
 from lab.model.plan import TAKES_S, Arm, Plan
@@ -69,7 +69,7 @@ class Conditions:
     def alike(self, other: Conditions) -> bool:
         """All but the boot."""
         same_load = self.points == other.points and dict(self.generators) == dict(other.generators)
-        return same_load and self.target == other.target and lasting(self.facts) == lasting(other.facts)
+        return same_load and self.target == other.target and not differing(self.facts, other.facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
 from lab.analysis.thirds import SecondsOf, thirds_of
+from lab.model.facts import EVERY_BOOT
 from lab.model.metrics import about
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.run import NotMeasured, RunRecord
@@ -241,7 +242,7 @@ def changed_facts(record: RunRecord) -> list[str]:
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
-        if (changed := [name for name in resumption if name not in ("at", "boot_id")])
+        if (changed := [name for name in resumption if name != "at" and name not in EVERY_BOOT])
     ]
 
 

@@ -24,6 +24,7 @@ from lab.measure.sample_run import SampleRun
 from lab.measure.starting import Start, UndrainedStartError
 from lab.measure.steady import Steady
 from lab.model.drained import MOST_BRING_UPS, undrained
+from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import Leftovers
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot
@@ -337,7 +338,7 @@ def stale_blocks(store: RunStore, facts: Mapping[str, str], clock: Callable[[], 
         [sample for sample in store.samples() if counts(sample)],
     )
     last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
-    changed = any(last.get(key) != value for key, value in facts.items())
+    changed = any(last.get(key) != value for key, value in facts.items() if key not in EVERY_MOMENT)
     found: list[Sample] = []
     for block in sorted({sample.block for sample in done}):
         mine = [sample for sample in done if sample.block == block]

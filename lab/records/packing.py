@@ -94,7 +94,7 @@ def _pack(run: RunStore) -> None:
     new = run.folder / PARTIAL
     run.clear_partial()
     samples = run.stored_samples()
-    _refuse_unfinished(run, samples)
+    refuse_unfinished(run, samples)
     _refuse_unknown(run.folder)
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -132,7 +132,7 @@ def _put(new: Path, folder: Path) -> None:
 # -- what is refused -----------------------------------------------------------------------------------
 
 
-def _refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
+def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
     record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
     planned = planned_cells(record.plan().slots)
