@@ -62,7 +62,7 @@ def test_counts_are_of_both_families() -> None:
 
 @pytest.mark.parametrize("text", ["", "sockets: used 1\n", "TCP: inuse 5\n", "TCP: inuse x tw 1\n"])
 def test_other_text_is_no_count(text: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"no TCP line with tw|invalid literal"):
         parse_counts(text)
 
 
@@ -94,7 +94,7 @@ def test_a_containers_answer() -> None:
 
 @pytest.mark.parametrize("cut", ["", TOLD[:40], TOLD.replace("@waiting\n", ""), TOLD.replace("4 1 19292", "")])
 def test_half_an_answer_is_none(cut: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="not enough values to unpack"):
         parse_told(cut)
 
 
