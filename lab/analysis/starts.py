@@ -189,10 +189,15 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):
         return PlannedAnew()
-    variants = {arm.variant for arm in planned.arms}
+    slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
+    variants = {slot.arm.variant for slot in slots}
     known: dict[Load, float] = {}
     runs: list[str] = []
     for run in _runs_of(variants, target):
+        if not any(
+            _leaves(slot, (slot.arm.variant, _nameless(point)), 1.0) for point in run.record.points for slot in slots
+        ):
+            continue
         with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
             shown = {load: share for load, share in leaving_loads(run.samples()).items() if load[0] in variants}
             if planned_anew(planned, shown).count:
@@ -206,7 +211,7 @@ def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
     for folder in (runs_folder(), reference_folder()):
         for name in run_names(folder):
             text = readable(folder / name / RUN)
-            if any(f'"{variant}"' in text for variant in variants):
+            if f'"target": "{target}"' in text and any(f'"{variant}"' in text for variant in variants):
                 with suppress(LabError):
                     run = RunStore.open(str(folder / name))
                     if run.record.target == target and not any(one.disturbance for one in run.record.points):
