@@ -143,7 +143,7 @@ class Shape:
 def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
     """Split plot: in every block each arm comes up once, in shuffled order, and inside it every point runs once, shuffled.
 
-    The reference arm is in the first, the middle and the last block, at every point once. Where a `shape` asks for pairs, each is one bring-up more; which
+    The reference arm is block 0, at every point once, before the others. Where a `shape` asks for pairs, each is one bring-up more; which
     arm has which side, which comes up and which runs first is half and half over its blocks. Which blocks, where not all, is drawn by lot.
     A pair at a point that asks for several generations of workers is measured on each of them, in its one bring-up.
     """
@@ -156,10 +156,8 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
         for name, count in shape.pairs.items()
     }
     slots: list[Slot] = []
-    for block in range(1, blocks + 1):
-        units: list[tuple[Arm, Arm | None]] = [
-            (arm, None) for arm in arms if arm.role != "reference" or block in reference_blocks(blocks)
-        ]
+    for block in range(blocks + 1):
+        units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
         units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
         for arm, against in lots.sample(units, len(units)):
             asked = {
@@ -170,19 +168,11 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
             for point, reload, repeat in _measurements(lots, points, asked):
                 if against is None:
                     count = shape.alone.get((arm.name, point.name), blocks)
-                    if count == blocks or block in some[:count]:
+                    if block == 0 or count == blocks or block in some[:count]:
                         slots.append(Slot(len(slots) + 1, block, arm, point))
                 elif (layout := paired[arm.name][block].get(point.name)) is not None:
                     slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
-
-
-def reference_blocks(blocks: int) -> frozenset[int]:
-    """Return the blocks in which the direct reference is measured: the first, the middle and the last.
-
-    In one place alone it could not be told from whatever the machine did at that time.
-    """
-    return frozenset({1, (1 + blocks) // 2, blocks})
 
 
 def _measurements(

@@ -15,7 +15,6 @@ from pathlib import Path
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.absolute import mean_of
 from lab.analysis.cells import counted_alone
 from lab.analysis.claims.applied import AsApplied
 from lab.analysis.claims.derived import value_of
@@ -177,10 +176,9 @@ class Evidence:
         return [value for values in found for value in values if value is not None]
 
     def direct(self, point: str, metric: str) -> float | None:
-        """What the same load takes without a proxy, the mean of its blocks; None where no valid sample tells. UsageError as `values`."""
+        """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
         direct = (arm.name for arm in self.run.record.arms if arm.role == "reference")
-        found = (value for arm in direct for value in self.values(arm, point, metric).values())
-        return mean_of([value for value in found if value is not None])
+        return next((value for arm in direct for value in self.values(arm, point, metric).values()), None)
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""
