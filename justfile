@@ -158,7 +158,7 @@ up CLUSTER *ARGS:
 down CLUSTER *ARGS:
     @python -m lab down "$@"
 
-# Every test, bats and pytest; with arguments, pytest's (or one .bats file)
+# Every test, bats and pytest; with arguments, pytest's (or one .bats file); --record [BUSY] adds a line to data/long/everyday.txt
 [group('develop')]
 [no-exit-message]
 test *ARGS:
@@ -193,12 +193,18 @@ sabotage *ARGS:
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
-# A finished run in few files, for a repository or for good: just pack RUN
+# A finished run in few files, or as one more boot of a reference run: just pack RUN [--into NAME [--replace]]
 [group('develop')]
 [no-cd]
 [no-exit-message]
-pack RUN:
+pack RUN *ARGS:
     @python -m lab pack "$@"
+
+# Effects of the reference runs that were replaced, from git into data/reference/history.csv
+[group('develop')]
+[no-exit-message]
+history:
+    @python -m lab history
 
 # Write README's generated parts again
 [group('develop')]

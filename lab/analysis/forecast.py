@@ -6,7 +6,7 @@ Both come from an earlier run on this machine with the same target, loads and ge
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 
@@ -15,9 +15,10 @@ from lab.analysis.decision import SURE_P
 from lab.analysis.judging import carrier
 from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
 from lab.analysis.recovery import scatter_elsewhere
+from lab.analysis.starts import PlannedAnew, known_anew
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
-from lab.model.facts import lasting
+from lab.model.facts import differing
 from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES, Scheme
 from lab.model.plan import TAKES_S, Arm, Plan
@@ -48,6 +49,8 @@ class Forecast:
     duration_s: float
     promised: tuple[Promise, ...]
     source: str
+    anew: PlannedAnew = field(default_factory=PlannedAnew)
+    """Fresh bring-ups after loads that leave too much, whose time is in the duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Conditions:
     def alike(self, other: Conditions) -> bool:
         """All but the boot."""
         same_load = self.points == other.points and dict(self.generators) == dict(other.generators)
-        return same_load and self.target == other.target and lasting(self.facts) == lasting(other.facts)
+        return same_load and self.target == other.target and not differing(self.facts, other.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +108,16 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
     past = past or _best(record)
     if past and past.bring_up_s is not None:
         bring_up_s = past.bring_up_s
-    lasts_s = duration_s(planned, bring_up_s)
+    anew = known_anew(planned, record.target)
+    lasts_s = duration_s(planned, bring_up_s) + anew.count * bring_up_s
     if planned.blocks < stats.MIN_BLOCKS:
-        return Forecast(lasts_s, (), f"fewer than {stats.MIN_BLOCKS} blocks give no interval")
+        return Forecast(lasts_s, (), f"fewer than {stats.MIN_BLOCKS} blocks give no interval", anew)
     if all(point.disturbance is not None for point in planned.points):
-        return Forecast(lasts_s, (), UNKNOWN)
+        return Forecast(lasts_s, (), UNKNOWN, anew)
     if past is not None and any(not noise.why for noise in past.noises):
-        return Forecast(lasts_s, resolved(record, past.noises), past.source)
+        return Forecast(lasts_s, resolved(record, past.noises), past.source, anew)
     source = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
-    return Forecast(lasts_s, resolved(record, committed(record)), source)
+    return Forecast(lasts_s, resolved(record, committed(record)), source, anew)
 
 
 def committed(record: RunRecord) -> list[Noise]:

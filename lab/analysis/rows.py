@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from lab.analysis.absolute import clusters_text
 from lab.analysis.cells import Cell, Pair, paired
@@ -13,6 +14,7 @@ from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
@@ -21,6 +23,10 @@ from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
+
+if TYPE_CHECKING:
+    from lab.analysis.exhaustion import Exhaustion
+    from lab.analysis.thirds import Thirds
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -43,6 +49,10 @@ class Row:
     base: Cell | None
     effects: tuple[Effect, ...]
     pair: Pair | None = None
+    exhaustion: Exhaustion | None = None
+    """Where this load would use up the proxy's local ports: how soon."""
+    thirds: Thirds | None = None
+    """Of a sustained load: its effects within the sample."""
 
     @property
     def arm(self) -> Arm:
@@ -51,6 +61,11 @@ class Row:
     @property
     def point(self) -> Point:
         return self.cell.point
+
+    @property
+    def unsteady(self) -> UnsteadyArm | None:
+        """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
+        return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
     def shown(self) -> tuple[Effect, ...]:
@@ -76,6 +91,14 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
     if cell.tried < cell.planned_blocks:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if cell.unsteady is not None:
+        yield f"not steady: {cell.unsteady.sentence()}"
+    if row.exhaustion is not None:
+        yield row.exhaustion.note
+    for effect in row.shown:
+        estimate = effect.estimate
+        if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
+            yield f"{about(effect.metric).title}: {said}"
     if row.pair is not None:
         yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
@@ -88,7 +111,7 @@ def _notes(row: Row) -> Iterator[str]:
     if row.point.disturbance is None:
         yield from _cluster_notes(cell)
     for effect in row.shown:
-        yield from _effect_notes(effect, steady=row.point.disturbance is None)
+        yield from _effect_notes(effect, row.point.disturbance is None, own=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
     if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
         yield why
@@ -122,9 +145,10 @@ def _cluster_notes(cell: Cell) -> Iterator[str]:
             yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
 
 
-def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
+def _effect_notes(effect: Effect, steady: bool, own: bool = False) -> Iterator[str]:
+    """`own`: the arm itself is not steady, which its row says already."""
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.note:
+    if effect.note and not (own and effect.estimate is None):
         named = effect.decision is Decision.BIMODAL or not steady
         yield f"{metric.title}: {effect.note}" if named else effect.note
     if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:

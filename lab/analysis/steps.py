@@ -8,7 +8,7 @@ Refuses to judge anew: decisions and sentences are the run's table's own (`lab.a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, difference_text, verdicts
+from lab.analysis.what_ran import describe_kept_defaults
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated
@@ -100,6 +101,16 @@ class Finding:
     verdict: Verdict
     measured: str
     advice: str
+    target: str = DEFAULT_TARGET
+    elsewhere: tuple[Step, ...] = ()
+    """The same step on other targets, one of each target and metric."""
+    kept: str = ""
+    """The costly defaults of its own that a stand-in kept in its run."""
+
+    @property
+    def on(self) -> str:
+        """Where it was measured, in words: `on kind`."""
+        return f"on {self.target}"
 
 
 def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
@@ -197,7 +208,24 @@ def findings(runs: Sequence[Evidence]) -> list[Finding]:
     place = f"data/reference/{FINDINGS}"
     asked = validated(_Findings, read_toml(path, place, "git's"), place, place, Asked).finding
     there = {run.name: run for run in runs}
-    return [_found(each, there[each.run], place) for each in asked if each.run in there]
+    found = [_found(each, there[each.run], place) for each in asked if each.run in there]
+    return [replace(each, elsewhere=_elsewhere(each, there[each.asked.run], runs)) for each in found]
+
+
+def _elsewhere(finding: Finding, own: Evidence, runs: Sequence[Evidence]) -> tuple[Step, ...]:
+    """Return the same step on the targets that its own run is not of: the same variant, baseline, point and metric; of each target the
+    newest run. `runs` as `lab.analysis.claims.evidence.references` orders them.
+    """
+    mine = [step for step in _of(own, {}) if step.arm == finding.asked.arm]
+    where = {(step.against, step.point, step.metric) for step in mine}
+    found: dict[tuple[str, str, str], Step] = {}
+    for run in runs:
+        if run.run.record.target == own.run.record.target or not run.arms(finding.asked.arm):
+            continue
+        for step in _of(run, {}):
+            if step.arm == finding.asked.arm and (step.against, step.point, step.metric) in where:
+                found.setdefault((step.target, step.point, step.metric), step)
+    return tuple(found.values())
 
 
 def _found(asked: Asked, run: Evidence, place: str) -> Finding:
@@ -207,4 +235,7 @@ def _found(asked: Asked, run: Evidence, place: str) -> Finding:
     verdict = told[asked.arm]
     said = verdict.text.partition("\n")[0].removeprefix(f"{asked.arm}: ").removesuffix(":")
     measured, _, advice = said.rpartition(": ")
-    return Finding(asked, run.run.record.variants[asked.arm].title, verdict, measured, advice)
+    against = next((arm.baseline for arm in run.run.record.arms if arm.name == asked.arm), None)
+    kept = "" if disturbed.rows else describe_kept_defaults(run.run, (asked.arm, against or ""))
+    title = run.run.record.variants[asked.arm].title
+    return Finding(asked, title, verdict, measured, advice, run.run.record.target, kept=kept)

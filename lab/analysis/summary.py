@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from scipy import special
 
-from lab.analysis import levels, rerun
+from lab.analysis import exhaustion, levels, rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
+from lab.analysis.thirds import SecondsOf, thirds_of
+from lab.model.facts import EVERY_BOOT
 from lab.model.metrics import about
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.run import NotMeasured, RunRecord
@@ -54,10 +56,14 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has all its valid blocks."""
+        """Return whether every verdict has its samples: every cell all its valid blocks, or it is not steady, which is an outcome, too.
+
+        No verdict rests on the direct reference.
+        """
         return all(
-            row.cell.valid_blocks >= row.cell.planned_blocks and (row.pair is None or row.pair.complete)
+            row.cell.complete and (row.pair is None or row.pair.complete)
             for row in self.rows
+            if row.arm.role != "reference"
         )
 
     @property
@@ -74,9 +80,16 @@ class Summary:
 
 
 def summarise_run(
-    record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool = False
+    record: RunRecord,
+    samples: Sequence[Sample],
+    histogram_of: HistogramOf,
+    disturbed: bool = False,
+    seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """`summarise` of a stored run: plan, primary metrics (or the one that its blocks were planned for) and snippets are those it recorded."""
+    """`summarise` of a stored run: plan, primary metrics (or the one that its blocks were planned for) and snippets are those it recorded.
+
+    `seconds_of`: what a sustained sample did second by second; None: its effects within the sample are not shown.
+    """
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     snippets = {name: variant.snippet for name, variant in variants.items()}
     elsewhere = {
@@ -86,8 +99,18 @@ def summarise_run(
     }
     summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
     bases = {record.variants[arm.variant].name for arm in record.arms if arm.role != "reference"}
+    knobs = {arm.name: record.variants[arm.variant].knobs for arm in record.arms}
+    rows = exhaustion.labelled(summary.rows, knobs)
+    if seconds_of is not None:
+        rows = tuple(
+            replace(row, thirds=thirds_of(row.cell.counted, row.base.counted, seconds_of))
+            if row.point.sustained and row.base
+            else row
+            for row in rows
+        )
     notes = (
         *summary.notes,
+        *([exhaustion.MEANING] if any(row.exhaustion for row in rows) else []),
         *changed_facts(record),
         *levels.notes(record.target, bases),
         *(() if disturbed else beyond_plan(record, summary)),
@@ -98,6 +121,7 @@ def summarise_run(
     )
     return replace(
         summary,
+        rows=rows,
         elsewhere=elsewhere,
         notes=notes,
         not_measurable=record.not_measurable,
@@ -218,7 +242,7 @@ def changed_facts(record: RunRecord) -> list[str]:
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
-        if (changed := [name for name in resumption if name not in ("at", "boot_id")])
+        if (changed := [name for name in resumption if name != "at" and name not in EVERY_BOOT])
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis import rerun
@@ -34,6 +34,7 @@ Kind = Literal[
     "unresolved",
     "no-interval",
     "bimodal",
+    "not-steady",
     "not-measurable",
     "instrument",
 ]
@@ -45,7 +46,9 @@ class Verdict:
 
     `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
     compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
-    noise. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks. `bimodal`: blocks in two clusters, which are the outcome.
+    noise. `not-steady`: it or its baseline is not steady wherever it was measured, so that there is no effect. `bimodal`: blocks in two
+    clusters, which are the outcome. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth
+    knowing, wherever it is judged. `no-interval`: fewer than six blocks.
     """
 
     arm: str
@@ -63,8 +66,29 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    found = [_verdict(summary, arm, effects) for arm, effects in by_arm.items()]
+    found = [_with_unsteady(summary, arm, effects) for arm, effects in by_arm.items()]
     return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
+
+
+def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
+    """The arm's sentence, with what happened at the points where it or its baseline is not steady in front."""
+    moved = {row.point.name: row for row, _ in found if row.unsteady is not None}
+    rest = [(row, effect) for row, effect in found if row.unsteady is None]
+    if not moved:
+        return _verdict(summary, arm, found)
+    said = "; ".join(unsteady_text(row) for row in moved.values())
+    if not any(effect.decision.judged or effect.decision is Decision.NO_INTERVAL for _, effect in rest):
+        return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
+    verdict = _verdict(summary, arm, rest)
+    told = verdict.text.removeprefix(f"{arm}: ")
+    return replace(verdict, text=f"{arm}: {said}, so no effect is computed there; {told}")
+
+
+def unsteady_text(row: Row) -> str:
+    """What happened at a point where an arm or its baseline is not steady: `at wait the rate falls in 10 of 10 samples after 2 s (…)`."""
+    assert row.unsteady is not None, "only of such a row"
+    whose = f"of {row.base.arm.name} " if row.cell.unsteady is None and row.base is not None else ""
+    return f"at {row.point.name} {whose}{row.unsteady.sentence()}"
 
 
 def another_load(arm: str, sweep: str | None, target: str | None) -> str:
@@ -149,6 +173,10 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
     rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
     said = f"{arm}: {'; '.join(parts)}{rest}{besides}"
+    if doubts := [row for row, effect in claims if _differs_within(row, effect)]:
+        points = ", ".join(row.point.name for row in doubts)
+        do = f"nothing to decide by: the average over the sample at {points} hides what holds for minutes"
+        return Verdict(arm, "unresolved", f"{said}: {do}")
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
@@ -226,13 +254,26 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
     metric = about(effect.metric)
     if not summary.disturbed:
         note = f" ({effect.note})" if effect.note else ""
-        return f"{_where(row, effect)} {difference_text(effect)}{note}"
+        return f"{_where(row, effect)} {difference_text(effect)}{note}{_within(row, effect)}"
     assert row.base is not None, "what has an effect is compared with something"
     own, base = (
         metric.with_unit(level.value if level else None)
         for level in (row.cell.level(effect.metric), row.base.level(effect.metric))
     )
     return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
+
+
+def _within(row: Row, effect: Effect) -> str:
+    """What the thirds of a sustained sample show of the effect: `, it holds in each third (…)`; empty where there are none."""
+    said = row.thirds.sentence(effect.metric, effect.estimate.effect) if row.thirds and effect.estimate else ""
+    return f", {said}" if said else ""
+
+
+def _differs_within(row: Row, effect: Effect) -> bool:
+    """Whether a claim does not hold in each third of a sustained sample."""
+    if row.thirds is None or effect.estimate is None:
+        return False
+    return row.thirds.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
 
 
 def _same(judged: Sequence[Found]) -> str:
@@ -288,7 +329,8 @@ def _where(row: Row, effect: Effect) -> str:
         return where
     tool = f" ({row.cell.generator} for {row.cell.stand_in_for})" if row.cell.stand_in_for else ""
     limited = " (generator-limited)" if row.generator_limited and not effect.note else ""
-    return f"{where}{tool}{limited}"
+    ports = f" ({row.exhaustion.label})" if row.exhaustion else ""
+    return f"{where}{tool}{limited}{ports}"
 
 
 def difference_text(effect: Effect) -> str:

@@ -74,6 +74,16 @@ def add_worth(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sustained(verb: argparse.ArgumentParser) -> None:
+    """`--sustained`: of verbs that measure a sweep."""
+    verb.add_argument(
+        "--sustained",
+        action="store_true",
+        help="make every sample 180 s long, without a warm-up and without pairs, to show what comes after a proxy's local ports have run"
+        " out; effects are shown in each third of it; loads that end by a number of requests, or are disturbed, stay as they are",
+    )
+
+
 def fraction(place: str, text: str) -> float:
     """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
     value = share(text)

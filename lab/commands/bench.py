@@ -18,6 +18,7 @@ from lab.commands.arguments import (
     add_k6_out,
     add_measuring,
     add_resolve,
+    add_sustained,
     add_worth,
     inside,
     of_its_own,
@@ -69,6 +70,7 @@ def add(adder: Adder) -> None:
     add_measuring(verb)
     add_resolve(verb)
     add_worth(verb)
+    add_sustained(verb)
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
@@ -90,6 +92,9 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
     if options.resume and of_its_own(options) - {"configmap"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
+    if options.sustained and options.configmap:
+        fault = "every key is measured in the sweep of its own hypothesis, at the length that stands there"
+        raise UsageError("--sustained", fault, "leave it out")
     if options.configmap:
         return _configmap(options, talk)
     if not options.variants and not options.resume:
@@ -161,6 +166,7 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             knee=options.knee,
             against=() if options.against is None else (options.against,),
             worth=options.worth or WORTH,
+            sustained=options.sustained,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
     own = options.blocks is None and options.resolve is None and run is None

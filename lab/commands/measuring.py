@@ -183,6 +183,13 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for variant in record.variants.values():
         if variant.unpaired:
             say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
+    if prepared.fixed_workers:
+        names = ", ".join(prepared.fixed_workers)
+        say(
+            talk,
+            "workers",
+            f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
+        )
     pairs = sum(slot.against is not None for slot in planned.slots)
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": len(planned.slots) - pairs}
     many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -196,6 +203,13 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     long = may_be_less and known.duration_s > LONG_S and planned.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
     say(talk, "duration", f"about {format_duration(known.duration_s * share)}{shorter}")
+    if known.anew.count:
+        where = f"after {' and '.join(known.anew.loads)}, which leave too many local ports waiting"
+        say(
+            talk,
+            "anew",
+            f"{known.anew.count} more bring-ups within blocks, {where} (known from {', '.join(known.anew.runs[-3:])})",
+        )
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for one in known.promised:
         by_metric.setdefault(about(one.metric).title, []).append((one.effect, one.point))

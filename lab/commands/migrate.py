@@ -17,7 +17,7 @@ from lab.base.files import runs_folder
 from lab.base.handing import STDIN, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.answers import print_answer
-from lab.commands.arguments import add_configmap, add_measuring, inside, recorded
+from lab.commands.arguments import add_configmap, add_measuring, add_sustained, inside, recorded
 from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
 
 if TYPE_CHECKING:
@@ -52,11 +52,19 @@ def add(adder: Adder) -> None:
         "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
     )
     verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
+    verb.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure ingress-nginx with the file against each successor, about a quarter of an hour for two (default without --plan)",
+    )
+    add_sustained(verb)
     add_measuring(verb)
     verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
+    if options.plan and options.measure:
+        raise UsageError("--measure", "--plan measures nothing", "keep one of the two")
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]
@@ -88,7 +96,7 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
     from lab.experiments.migration.measuring import variants
     from lab.records.store import new_id
     from lab.report.result import Result
-    from lab.report.tables.migration import costs, page, walked
+    from lab.report.tables.migration import costs, happened, page, walked
 
     settle()
     _write(options, talk, found)
@@ -108,6 +116,7 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
             label=SWEEP,
             manifests=folder / "manifests",
             against=(ours,),
+            sustained=options.sustained,
         )
         prepared = bench.prepare(request, target, command)
         print_plan(talk, prepared, 0)
@@ -115,7 +124,8 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
-    cost = costs(Result(store).told)
+    told = Result(store).told
+    cost = [*costs(told), *happened(told)]
     whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
     return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
 

@@ -41,6 +41,10 @@ class Lines:
             if not reading.ok:
                 self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
 
+    def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
+        said = f"{_who(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
+        self._line(f"       [yellow]{escape(said)}[/]")
+
     def measuring(self, slot: Slot, attempt: int) -> None: ...
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
@@ -133,7 +137,8 @@ class Terminal(Lines):
         self._done += last
         self._prepared_s += sample.prepared_s or 0.0
         if sample.requests is not None:
-            self._measured_s += sample.point.warmup_s + _lasted_s(sample)
+            warmup_s = 0.0 if sample.warmed_up is False else sample.point.warmup_s
+            self._measured_s += warmup_s + _lasted_s(sample)
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"

@@ -10,7 +10,14 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.arguments import add_measuring, add_resolve, inside, recorded, refuse_blocks_beside_resolve
+from lab.commands.arguments import (
+    add_measuring,
+    add_resolve,
+    add_sustained,
+    inside,
+    recorded,
+    refuse_blocks_beside_resolve,
+)
 from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ def add(adder: Adder) -> None:
     verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")
     add_measuring(verb)
     add_resolve(verb)
+    add_sustained(verb)
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
@@ -48,7 +56,14 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
     blocks = options.blocks or (file.quick.blocks if options.quick and not options.resolve else None)
     label = f"{study.key}-study"
     request = bench.Request(
-        tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key, resolve=options.resolve
+        tuple(file.variants),
+        sweep,
+        blocks,
+        options.seed,
+        label=label,
+        study=study.key,
+        resolve=options.resolve,
+        sustained=options.sustained,
     )
     prepared = bench.prepare(request, target, recorded(options, "key"))
     say(talk, "study", f"{study.key}: {file.title}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lab.analysis import rerun
 from lab.analysis.knee.report import differs, report_of
 from lab.base.errors import LabError, UsageError
-from lab.model.facts import lasting
+from lab.model.facts import differing
 from lab.model.run import AtKnee
 from lab.model.sweeps import Point
 from lab.records.store import RunStore, run_names
@@ -88,7 +88,7 @@ def _latest(place: Place, wanted: Sequence[Point]) -> AtKnee:
             if record.knee is None or record.target != place.target or all(a.variant != baseline for a in record.arms):
                 continue
             then = record.variants[baseline].manifests_sha256
-            if lasting(record.facts) != lasting(place.facts):
+            if differing(record.facts, place.facts):
                 others.append(f"{name}: under other facts")
             elif then != place.manifests.get(baseline, then):
                 others.append(f"{name}: of other manifests of '{baseline}'")

@@ -17,19 +17,24 @@ from typing import Protocol
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.measure.disturbed import Disturbed
-from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up
+from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up, unmeasured
 from lab.measure.pair import PairRun
 from lab.measure.regime import Regime
 from lab.measure.sample_run import SampleRun
+from lab.measure.starting import Start, UndrainedStartError
 from lab.measure.steady import Steady
+from lab.model.drained import MOST_BRING_UPS, undrained
+from lab.model.facts import EVERY_MOMENT
+from lab.model.leftovers import Leftovers
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot
 from lab.model.run import RoundTrip
-from lab.model.samples import Cell, Sample, cell, cells, counts, planned_cells, settled
+from lab.model.samples import Cell, Reason, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
+from lab.targets import stand_ins
 from lab.targets.base import System, Target, nothing
 from lab.targets.readback import Reading, read_back
 
@@ -40,6 +45,7 @@ class Observer(Protocol):
     """Who watches a run: the terminal, or a test."""
 
     def bringing_up(self, slot: Slot) -> None: ...
+    def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None: ...
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
     def measuring(self, slot: Slot, attempt: int) -> None: ...
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None: ...
@@ -60,6 +66,38 @@ class _Up:
     """The reload that made its workers; None: it came up with them."""
 
 
+@dataclass(slots=True)
+class _Systems:
+    """The systems of one bring-up, the left side's first. They may be replaced by fresh ones, which `lasting` holds then.
+
+    Attributes:
+        reloads: How often their workers were made anew by a reload.
+        fresh: How often they have been brought up anew.
+        first: Arm → what was seen of it at its first look after it came up.
+
+    """
+
+    up: list[_Up]
+    lasting: ExitStack
+    reloads: int = 0
+    fresh: int = 0
+    first: dict[str, Leftovers] = field(default_factory=dict[str, Leftovers])
+
+    def renew(self) -> None:
+        """Reload every system's proxy."""
+        self.up = [replace(side, renewed=side.system.renew()) for side in self.up]
+
+    def look(self) -> tuple[list[Leftovers], list[str]]:
+        """Look at what is left in each system: (that, a sentence for each bound that is not kept)."""
+        seen = [side.system.leftovers() for side in self.up]
+        faults: list[str] = []
+        for side, leftovers in zip(self.up, seen, strict=True):
+            whose = f"{side.arm.name}: " if len(self.up) > 1 else ""
+            faults += [f"{whose}{fault}" for fault in undrained(leftovers, self.first.get(side.arm.name))]
+            self.first.setdefault(side.arm.name, leftovers)
+        return seen, faults
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """One run's parts. `measure()` works through what the plan holds and the store does not."""
@@ -76,6 +114,8 @@ class Loop:
     """What needs no further measurement. No sample is kept: a run may go on for days."""
     _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _generations: dict[int, int] = field(default_factory=dict[int, int])
+    _left_out: dict[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float])
+    """(point, variants) whose warm-up is left out, as it alone takes too many ports → what it answered per second, of a pair."""
 
     def measure(self) -> None:
         """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
@@ -101,12 +141,12 @@ class Loop:
         self.observer.bringing_up(first)
         try:
             with ExitStack() as lasting:
-                up, reloads = self._up(first, lasting), 0
+                systems = _Systems(self._up(first, lasting), lasting)
                 for slot in due:  # it grows meanwhile
-                    if slot.reload > reloads:
-                        up, reloads = [replace(side, renewed=side.system.renew()) for side in up], slot.reload
-                    runs = [self._run(side, slot if side.arm == slot.arm else slot.turned) for side in up]
-                    self._until_settled(slot, runs)
+                    if slot.reload > systems.reloads:
+                        systems.renew()
+                        systems.reloads = slot.reload
+                    self._until_settled(slot, systems)
                     if slot is due[-1] and (following := then()) is not None:
                         due.append(following)
         except (StoreError, LostError):
@@ -119,15 +159,18 @@ class Loop:
                 kept = self._keep(not_brought_up(blank, error))
                 self.observer.measured(side, kept, None, settled(kept))
 
-    def _up(self, slot: Slot, lasting: ExitStack) -> list[_Up]:
-        """The slot's systems, the left side's first: started in the order of its layout, all up at the same time, each read back."""
+    def _up(self, slot: Slot, lasting: ExitStack, fresh: int = 0) -> list[_Up]:
+        """The slot's systems, the left side's first: started in the order of its layout, all up at the same time, each read back.
+
+        `fresh`: how often they have been brought up anew, this time included.
+        """
         mine = {(each.layout or Layout()).side: each for each in slot.sides}
         first = slot.layout.first_up if slot.layout else SIDES[0]
         order: dict[Side, Slot] = {side: mine[side] for side in (first, *SIDES) if side in mine}
         began = time.monotonic()
         systems = self._started(list(order.items()), lasting)
         took_s = (time.monotonic() - began) / len(order)
-        up = {side: self._read(each, systems[side], took_s) for side, each in order.items()}
+        up = {side: self._read(each, systems[side], took_s, fresh) for side, each in order.items()}
         return [up[side] for side in SIDES if side in up]
 
     def _started(self, slots: Sequence[tuple[Side, Slot]], lasting: ExitStack) -> dict[Side, System]:
@@ -143,26 +186,48 @@ class Loop:
         systems[side] = lasting.enter_context(self.target.up(variant, changing=changing, side=side, meanwhile=rest))
         return systems
 
-    def _read(self, slot: Slot, system: System, took_s: float) -> _Up:
+    def _up_anew(self, slot: Slot, systems: _Systems, why: Sequence[str]) -> None:
+        """Replace the systems by fresh ones, with the generation of workers that the slot is measured on. Raises LabError."""
+        self.observer.bringing_up_anew(slot, why)
+        systems.lasting.close()
+        systems.up = self._up(slot, systems.lasting, systems.fresh + 1)
+        systems.fresh += 1
+        systems.first.clear()
+        for _ in range(slot.reload):
+            systems.renew()
+        systems.reloads = slot.reload
+
+    def _read(self, slot: Slot, system: System, took_s: float, fresh: int) -> _Up:
         variant, generation = self.variants[slot.arm.variant], self._generation(slot)
-        readings = read_back(system, variant.readback)
+        readings = read_back(system, [*stand_ins.list_checks(variant.manifests, self.target.name), *variant.readback])
         name, point = slot.bring_up[1:3], slot.bring_up[3]
         where = "-beside-".join(filter(None, name))
         found = [reading.as_json() for reading in readings]
-        self.store.write_readback(slot.block, where, generation, found, point)
-        self.store.write_deployed(slot.block, where, generation, system.deployed(), point)
+        self.store.write_readback(slot.block, where, generation, found, point, fresh)
+        self.store.write_deployed(slot.block, where, generation, system.deployed(), point, fresh)
         self.observer.brought_up(slot, took_s, readings)
         if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
             self.store.write_roundtrip(self.roundtrip(system))
         cpus = len(self.target.cpus().get("proxy", ())) or None
         return _Up(slot.arm, system, took_s, readings, workers.asked(variant.manifests, cpus))
 
-    def _run(self, up: _Up, slot: Slot) -> SampleRun:
-        chosen, generation = self.chosen[slot.point.name], self._generation(slot)
-        own = up.took_s, up.readings, up.workers, up.renewed
-        return SampleRun(self.target, up.system, slot, chosen, generation, *own)
+    def _runs(self, slot: Slot, systems: _Systems, before: Sequence[Leftovers]) -> list[SampleRun]:
+        """A run of the slot on each of its systems, the left side's first; `before`: what was seen of each."""
+        load, generation = self._load(slot), self._generation(slot)
+        rate_rps = self._left_out.get(load, 0.0)
+        runs: list[SampleRun] = []
+        for up, seen in zip(systems.up, before, strict=True):
+            own = slot if up.arm == slot.arm else slot.turned
+            start = Start(seen, systems.fresh, load not in self._left_out, rate_rps)
+            told = up.took_s, up.readings, up.workers, up.renewed, start
+            runs.append(SampleRun(self.target, up.system, own, self.chosen[own.point.name], generation, *told))
+        return runs
 
-    def _until_settled(self, slot: Slot, runs: Sequence[SampleRun]) -> None:
+    def _load(self, slot: Slot) -> tuple[str, ...]:
+        """What decides whether a warm-up takes too many ports: the point and the variants, whatever their arms are called."""
+        return slot.point.name, *sorted(side.arm.variant for side in slot.sides)
+
+    def _until_settled(self, slot: Slot, systems: _Systems) -> None:
         """A disturbed system is measured once: what has to be measured again is brought up again.
 
         Of a pair both sides are of one attempt: where a killed lab had kept one of them, the next is both's, be it one too many.
@@ -170,19 +235,56 @@ class Loop:
         first = max(self._attempts.get(each, 0) for each in cells(slot)) + 1
         for attempt in range(first, max(first, slot.point.attempts) + 1):
             self.observer.measuring(slot, attempt)
-            if slot.layout is not None:
-                left, right = runs
-                made = PairRun((left, right)).measure(attempt)
-            else:
-                made = (self._alone(runs[0], attempt),)
-            kept = {run.slot.arm: self._keep(each) for run, each in zip(runs, made, strict=True)}
-            last = all(map(settled, kept.values()))
-            if slot.against is not None:
-                self.observer.paired(slot, kept[slot.arm], kept[slot.against], last)
-            else:
-                self.observer.measured(slot, kept[slot.arm], made[0].histograms.get("latency"), last)
+            last = self._keep_all(slot, *self._drained(slot, systems, attempt))
             if last or slot.point.disturbance is not None:
                 return
+
+    def _keep_all(self, slot: Slot, runs: Sequence[SampleRun], made: Sequence[Measurement]) -> bool:
+        """Store what was made of a slot's sides and show it; return whether the slot needs no further attempt."""
+        kept = {run.slot.arm: self._keep(each) for run, each in zip(runs, made, strict=True)}
+        last = all(map(settled, kept.values()))
+        if slot.against is not None:
+            self.observer.paired(slot, kept[slot.arm], kept[slot.against], last)
+        else:
+            self.observer.measured(slot, kept[slot.arm], made[0].histograms.get("latency"), last)
+        return last
+
+    def _drained(
+        self, slot: Slot, systems: _Systems, attempt: int
+    ) -> tuple[Sequence[SampleRun], Sequence[Measurement]]:
+        """Measure the slot once from a drained start, bringing the systems up anew as often as that takes, MOST_BRING_UPS at most.
+
+        Where that does not help nothing is loaded, and the sample has what is left as its reason. Where no fresh system comes up it is
+        stored so, and the LabError raised.
+        """
+        for tried in range(MOST_BRING_UPS + 1):
+            before, faults = systems.look()
+            runs = self._runs(slot, systems, before)
+            if not faults:
+                try:
+                    return runs, self._loaded(slot, runs, attempt)
+                except UndrainedStartError as error:
+                    faults = list(error.reasons)
+                    if error.by_warm_up:
+                        self._left_out[self._load(slot)] = error.rate_rps
+            if tried == MOST_BRING_UPS:
+                break
+            try:
+                self._up_anew(slot, systems, faults)
+            except (StoreError, LostError):
+                raise
+            except LabError as error:
+                faults.append(f"no fresh system came up: {error}")
+                self._keep_all(slot, runs, _carried_over(runs, attempt, faults))
+                raise
+        return runs, _carried_over(runs, attempt, faults)
+
+    def _loaded(self, slot: Slot, runs: Sequence[SampleRun], attempt: int) -> Sequence[Measurement]:
+        """Measure the slot on its systems as they are, of a pair both sides. Raises UndrainedStartError."""
+        if slot.layout is not None:
+            left, right = runs
+            return PairRun((left, right)).measure(attempt)
+        return (self._alone(runs[0], attempt),)
 
     def _alone(self, run: SampleRun, attempt: int) -> Measurement:
         return run.measure(self._regime(run), attempt)
@@ -216,6 +318,11 @@ class Loop:
         return self._generations.get(slot.block, 0)
 
 
+def _carried_over(runs: Sequence[SampleRun], attempt: int, faults: Sequence[str]) -> list[Measurement]:
+    """Return what is stored of a slot that was not loaded because of what earlier loads had left."""
+    return [unmeasured(run.blank(attempt), [(Reason.CARRY_OVER, "; ".join(faults))]) for run in runs]
+
+
 def utc() -> datetime:
     """The wall's clock."""
     return datetime.now(UTC)
@@ -231,7 +338,7 @@ def stale_blocks(store: RunStore, facts: Mapping[str, str], clock: Callable[[], 
         [sample for sample in store.samples() if counts(sample)],
     )
     last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
-    changed = any(last.get(key) != value for key, value in facts.items())
+    changed = any(last.get(key) != value for key, value in facts.items() if key not in EVERY_MOMENT)
     found: list[Sample] = []
     for block in sorted({sample.block for sample in done}):
         mine = [sample for sample in done if sample.block == block]

@@ -19,6 +19,7 @@ from lab.measure import cpu
 from lab.measure.measurement import Measurement, measurement, unmeasured
 from lab.measure.sample_run import Begun, SampleRun
 from lab.measure.slices import Slices
+from lab.measure.starting import refuse_undrained
 from lab.measure.steady import Steady
 from lab.measure.validity import Fault
 from lab.model.pairs import SIDES, Layout
@@ -41,7 +42,10 @@ class PairRun:
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
-        """Of the left side and of the right one; where one cannot be measured neither is."""
+        """Of the left side and of the right one; where one cannot be measured neither is.
+
+        Raises UndrainedStartError where the warm-up takes too many local ports of one of them.
+        """
         left, right = regimes = [
             Steady(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
         ]
@@ -58,10 +62,15 @@ class PairRun:
             right_seen: list[Observation] = []
 
             def warm_up() -> None:
-                """Both at once, which also tells how fast the machine is."""
+                """Both at once, which also tells how fast the machine is; where it is left out, an earlier one told it."""
                 warmed = run_generators([job for each in begun for job in each.warm_up(lasting)])
+                rate_rps = self.sides[0].start.rate_rps
                 if slices is not None:
-                    slices.choose_length(warmed, self.layout.longer)
+                    rate_rps = slices.warmed_rps(warmed) or rate_rps
+                    slices.choose_length(rate_rps, self.layout.longer)
+                for side in self.sides:
+                    side.start.look(side.system, "start")
+                refuse_undrained([side.start for side in self.sides], rate_rps)
 
             def load() -> Ended:
                 ended.extend(run())
@@ -73,6 +82,8 @@ class PairRun:
                 return ended[0]
 
             _, left_seen = left.run(warm_up, watched, jobs[0].scratch)
+            for side in self.sides:
+                side.start.look(side.system, "end")
             return self._judged(regimes, begun, ended, [left_seen, *right_seen], slices)
 
     def _judged(
@@ -87,6 +98,9 @@ class PairRun:
         runs = [side.load_run(begun[at], ended[at], seen[at], used_s[1 - at]) for at, side in enumerate(self.sides)]
         if slices is not None:
             runs = [replace(run, cores=_own_cores(run.cores, used_s, at)) for at, run in enumerate(runs)]
+        if slices is not None:
+            for regime in regimes:
+                regime.loaded_s = sum(slices.own_s(side) for side in range(len(regimes)))
         found = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
         unexplained = cpu.unexplained(seen[0], sum(sum(used.values()) for used in used_s))
@@ -101,7 +115,7 @@ class PairRun:
                 columns |= UNTIMED
             findings = replace(own, faults=[*own.faults, *shared, *others], columns={**own.columns, **columns})
             left_files = taken(begun[at].job.scratch, self.sides[at].chosen.keep)
-            one = measurement(begun[at].blank, run, findings, left_files)
+            one = measurement(self.sides[at].seen_around(begun[at]), run, findings, left_files)
             made.append(one if slices is None else replace(one, histograms={}))
         return made[0], made[1]
 

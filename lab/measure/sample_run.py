@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lab.generators import Generator, command
 from lab.generators.loads import load_of
@@ -15,6 +15,7 @@ from lab.measure import cpu
 from lab.measure.canary import Canary, canary
 from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, measurement, unmeasured
 from lab.measure.regime import LoadRun, Regime
+from lab.measure.starting import Start, refuse_undrained
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint
 from lab.model.load import Load, OutputError, Result
@@ -29,6 +30,7 @@ from lab.targets.common.scratch import scratch
 from lab.targets.readback import Reading
 
 NOBODY: Mapping[str, float] = {}
+WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's local ports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +72,50 @@ class SampleRun:
     """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
     renewed: Renewed | None = None
     """The reload that made its workers; None: it came up with them."""
+    start: Start = field(default_factory=Start)
+    """What is seen of earlier loads around this one."""
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
-        """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
+        """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number.
+
+        Raises UndrainedStartError where the warm-up of a steady load takes too many local ports.
+        """
         with ExitStack() as lasting:
             begun = self.begin(regime, attempt, lasting)
             if isinstance(begun, Measurement):
                 return begun
             load = held([begun.job], lasting)
-            ended, seen = regime.run(
-                lambda: run_generators(begun.warm_up(lasting)), lambda: load()[0], begun.job.scratch
-            )
+
+            def warm_up() -> None:
+                run_generators(begun.warm_up(lasting))
+                self.start.look(self.system, "start")
+                if self.slot.point.disturbance is None:
+                    refuse_undrained([self.start])
+
+            ended, seen = regime.run(warm_up, lambda: load()[0], begun.job.scratch)
+            self.start.look(self.system, "end")
             left = taken(begun.job.scratch, self.chosen.keep)
             run = self.load_run(begun, ended, seen)
-            return measurement(begun.blank, run, regime.findings(run), left)
+            return measurement(self.seen_around(begun), run, regime.findings(run), left)
+
+    def blank(self, attempt: int) -> Sample:
+        """Return the record of this slot before its load, with what was seen before it."""
+        blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
+        if blank.pair is not None:
+            blank = blank.model_copy(update={"pair": blank.pair.model_copy(update={"renewed": self.renewed})})
+        return blank.model_copy(update=self.start.columns())
+
+    def seen_around(self, begun: Begun) -> Sample:
+        """Return the record of a load that was made, before its results, with what was seen until its end."""
+        warmed = begun.warmup_s > 0
+        left_out = [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
+        notes = (*begun.blank.notes, *left_out)
+        return begun.blank.model_copy(update={**self.start.columns(), "warmed_up": warmed, "notes": notes})
 
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> Begun | Measurement:
         """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged."""
         system, point, chosen = self.system, self.slot.point, self.chosen
-        blank = blank_sample(self.target, self.slot, chosen, self.generation, attempt, self.bring_up_s)
-        if blank.pair is not None:
-            blank = blank.model_copy(update={"pair": blank.pair.model_copy(update={"renewed": self.renewed})})
+        blank = self.blank(attempt)
         folder = lasting.enter_context(scratch())
         prepared, unprepared = regime.prepare(lasting)
         if unprepared:
@@ -100,7 +125,7 @@ class SampleRun:
         gauges = dict(system.gauges())
         known = {
             **prepared,
-            "notes": (*blank.notes, *filter(None, [endpoint.way, self._other_workers(gauges)])),
+            "notes": (*blank.notes, *filter(None, [endpoint.way, self._other_workers(gauges)]), *self.start.notes()),
             "argv": tuple(command(chosen.generator, chosen.path, load)),
             "gauges": gauges,
         }
@@ -108,7 +133,8 @@ class SampleRun:
         blank = blank.model_copy(update={**known, "tls": first.tls})
         if before := self._standing_faults(load) + first.faults:
             return unmeasured(blank, before)
-        return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), point.warmup_s)
+        warmup_s = point.warmup_s if self.start.warms_up else 0.0
+        return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), warmup_s)
 
     def _other_workers(self, gauges: Mapping[str, float]) -> str:
         """That not as many run as the manifests ask for; empty where they do, or it cannot be told."""

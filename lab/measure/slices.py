@@ -43,17 +43,21 @@ class Slices:
     """(seconds since the epoch, which of the script's two runs from then on)"""
     _fault: str = ""
 
-    def choose_length(self, warmed: Sequence[Ended], longer: bool) -> None:
-        """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one, of
+    def warmed_rps(self, warmed: Sequence[Ended]) -> float:
+        """Return how many requests per second both generators together answered while they warmed up."""
+        rate_rps = 0.0
+        for job, ended in zip(self.jobs, warmed, strict=False):
+            result, _ = parsed(job.generator, job.load, ended)
+            rate_rps += result.achieved_rps if result is not None else 0.0
+        return rate_rps
+
+    def choose_length(self, rate_rps: float, longer: bool) -> None:
+        """The shortest in which few enough answers are in flight at its end, as fast as both together were (`rate_rps`, 0: not known); `longer`: the next one, of
         which there may be fewer.
 
         Of those that give both sides as many slices, LEAST or more. Where even the last of them is too short no rate is told, and the
         shortest one it is, which has most of the machine's noise on both sides.
         """
-        rate_rps = 0.0
-        for job, ended in zip(self.jobs, warmed, strict=False):
-            result, _ = parsed(job.generator, job.load, ended)
-            rate_rps += result.achieved_rps if result is not None else 0.0
         load = self.jobs[0].load
         even = [length_s for length_s in LENGTHS_S if round(load.duration_s / length_s, 6) % 2 == 0] or [LENGTHS_S[0]]
         short = [length_s for length_s in even if length_s * 2 * LEAST <= load.duration_s]

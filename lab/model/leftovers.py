@@ -17,13 +17,14 @@ class Leftovers(Record):
 
     time_wait: dict[str, dict[str, int]] = Field(
         default_factory=dict[str, dict[str, int]],
-        description="place → destination (address:port) → TIME_WAIT sockets whose local port is ephemeral",
+        description="place → destination (address:port) → TIME_WAIT sockets whose local port is ephemeral; destination `any`:"
+        " they are fewer than 100 and were not told apart, ports of servers included",
     )
     port_range: dict[str, int] = Field(
         default_factory=dict[str, int], description="place → how many local ports its connections can use"
     )
     open_connections: dict[str, int] = Field(
-        default_factory=dict[str, int], description="place → established TCP connections"
+        default_factory=dict[str, int], description="place → TCP connections that are not closed yet"
     )
     accept_queue: dict[str, int] = Field(
         default_factory=dict[str, int], description="place → connections that wait to be accepted, over all listeners"
@@ -33,4 +34,7 @@ class Leftovers(Record):
     )
     memory_bytes: dict[str, int] = Field(
         default_factory=dict[str, int], description="role → resident memory; recorded, not bounded"
+    )
+    unseen: dict[str, str] = Field(
+        default_factory=dict[str, str], description="place → why it could not be looked at; nothing is known of it"
     )

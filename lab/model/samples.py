@@ -13,6 +13,7 @@ from lab.model.bottleneck import Limit
 from lab.model.leftovers import Leftovers, Moment
 from lab.model.pairs import MAX_IN_FLIGHT, PairSide
 from lab.model.plan import ArmRole, Slot
+from lab.model.steadiness import Change, Steadiness
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
 
@@ -196,6 +197,19 @@ class Sample(Record):
         default_factory=dict[Moment, Leftovers],
         description="what earlier loads had left behind; empty in samples of earlier labs, and where it cannot be seen",
     )
+    fresh_bring_ups: int = Field(
+        default=0,
+        description="how often this system had been brought up anew in its block before this load, because of what earlier loads had left",
+    )
+    warmed_up: bool | None = Field(
+        default=None,
+        description="whether the load ran for the point's warmup_s before; false where it alone would have taken 5 % of the local ports,"
+        " or the point has none; null = not recorded: nothing was loaded, or an earlier lab warmed up as the point says",
+    )
+    steadiness: Steadiness | None = Field(
+        default=None,
+        description="whether rate and CPU time per request changed for good within it; null = nobody looked, as in samples of earlier labs",
+    )
     pair: PairSide | None = Field(default=None, description="of a pair's side; null = this arm was alone")
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
@@ -212,6 +226,11 @@ class Sample(Record):
     @property
     def valid(self) -> bool:
         return self.verdict == "valid"
+
+    @property
+    def change(self) -> Change | None:
+        """The lasting change within this sample itself (not on a pair's other side); None where there is none, or it does not count anyway."""
+        return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
     @property
     def untimed(self) -> bool:
@@ -284,10 +303,11 @@ def settled(sample: Sample) -> bool:
 
 def bring_ups_s(samples: Iterable[Sample]) -> list[float]:
     """How long each bring-up took of those that the samples tell of; of a pair both sides together."""
-    ups: dict[tuple[int, int, frozenset[str], str], dict[str, float]] = {}
+    ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:
         if sample.bring_up_s is not None:
             sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
             alone = sample.point.name if sample.point.disturbance is not None else ""
-            ups.setdefault((sample.block, sample.generation, sides, alone), {})[sample.arm] = sample.bring_up_s
+            one = (sample.block, sample.generation, sides, alone, sample.fresh_bring_ups)
+            ups.setdefault(one, {})[sample.arm] = sample.bring_up_s
     return [sum(each.values()) for each in ups.values()]

@@ -29,11 +29,15 @@ DEFAULT_SWEEP = "quick"
 CONTROL = "control"
 """Name, or its end, of a point that is a control run."""
 
+SUSTAINED_S = 180.0
+"""How long `--sustained` loads: three times what a port waits in TIME_WAIT, so that ports that ran out come back twice."""
 HALF_KNEE = 0.4
 """Of a knee: a pair offers its rate twice, to proxies that have the same CPUs."""
 SPARE = 1.2
 """Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
 with none to spare requests were never sent (measured: 995 of 13,500 at 300 per second and 2 s)."""
+
+OF_SUSTAINED = "whether `--sustained` made it as long as it is: that it changes within is its subject, and its effects are shown by thirds"
 
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
@@ -108,6 +112,7 @@ class Point(Record, strict=True):
         default=False,
         description="statistics are over generations, not bring-ups: those of one bring-up are known to share little (data/levels)",
     )
+    sustained: bool = Field(default=False, description=OF_SUSTAINED)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
@@ -124,6 +129,17 @@ class Point(Record, strict=True):
         most = min(self.threads_at_most, cpus or 1)
         threads = next(count for count in range(most, 0, -1) if self.connections % count == 0)
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
+
+    def for_minutes(self) -> Point:
+        """Return the load as `--sustained` makes it; one that ends by a number of requests or is disturbed stays as it is.
+
+        Without a warm-up, since the first seconds are part of what is measured; alone, since a pair's other side would have half of the time.
+        """
+        if self.requests is not None or self.disturbance is not None:
+            return self
+        length_s = max(SUSTAINED_S, self.duration_s)
+        changes = {"duration_s": length_s, "warmup_s": 0.0, "generations": 1, "repeats": 1, "sustained": True}
+        return self.model_copy(update=changes)
 
     @property
     def scheme(self) -> Scheme:
@@ -147,6 +163,7 @@ class Point(Record, strict=True):
             "queues, ports or files run out": bool(self.subject),
             "a number of requests has no slices": self.requests is not None,
             "several generators make it": self.generators > 1,
+            "what runs out over minutes runs out half as fast for half of the time": self.sustained,
             "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > HALF_KNEE,
         }
         return self.alone or next((why for why, holds in bound.items() if holds), "")

@@ -93,8 +93,8 @@ def _old(folder: Path) -> list[Path]:
 def _pack(run: RunStore) -> None:
     new = run.folder / PARTIAL
     run.clear_partial()
-    samples = run.samples()
-    _refuse_unfinished(run, samples)
+    samples = run.stored_samples()
+    refuse_unfinished(run, samples)
     _refuse_unknown(run.folder)
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -132,7 +132,7 @@ def _put(new: Path, folder: Path) -> None:
 # -- what is refused -----------------------------------------------------------------------------------
 
 
-def _refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
+def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
     record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
     planned = planned_cells(record.plan().slots)
@@ -272,7 +272,7 @@ def _left(folder: Path, sample: Sample) -> dict[str, bytes]:
 def _compare(was: RunStore, now: RunStore, samples: Sequence[Sample], digests: Sequence[str]) -> None:
     """Everything is read again in the new form, and held against the old one; of outputs, their digests. UsageError names the first difference."""
     form, new = Folders(was.folder, was.record.id), packed.Packed(now.folder)
-    _equal(now, packed.SAMPLES, "the samples' records", now.samples() == list(samples))
+    _equal(now, packed.SAMPLES, "the samples' records", now.stored_samples() == list(samples))
     for sample, digest in zip(samples, digests, strict=True):
         what = sample.id
         _equal(now, packed.RAW, what, tables.digest(tables.unpacked(new.raw(what))) == digest)

@@ -38,11 +38,13 @@ from lab.model.load import OutputError, Result
 from lab.model.requests import shifted
 from lab.model.run import RoundTrip, RunRecord, now
 from lab.model.samples import Reason, Sample
+from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.records.folders import Folders
 from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.records.packed import BRINGUPS, RESTORE, Packed, is_packed
+from lab.records.steadiness import judge_again
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
@@ -87,9 +89,13 @@ def _another(name: str) -> str:
     return f"none of yours is known; a committed one is named {place}/RUN: {did_you_mean(name, committed)}"
 
 
-def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
-    """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone."""
-    return "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
+def _brought_up(block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
+    """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone.
+
+    `fresh`: how often the system had been brought up anew in its block.
+    """
+    more = [f"g{generation}" if generation else "", f"fresh{fresh}" if fresh else ""]
+    return "-".join(filter(None, [f"b{block:02d}", arm, point, *more]))
 
 
 def _output(sample: Sample, path: frames.Place, whole: bool = False) -> Output:
@@ -109,6 +115,7 @@ class RunStore:
         self._folders = Folders(folder, record.id)
         self._packed: Packed | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
+        self._steadiness: dict[str, Steadiness | None] = {}
 
     @property
     def _form(self) -> Form:
@@ -210,9 +217,17 @@ class RunStore:
 
     # -- samples ----------------------------------------------------------------------------------------
 
-    def samples(self) -> list[Sample]:
-        """Every sample's record, in plan order. UsageError names the first damaged one."""
+    def stored_samples(self) -> list[Sample]:
+        """Return every sample's record as it was written, in plan order. UsageError names the first damaged one."""
         return sorted(self._read(lambda form: form.samples()), key=lambda sample: (sample.order, sample.id))
+
+    def samples(self) -> list[Sample]:
+        """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`."""
+
+        def looks(samples: Sequence[str]) -> pl.DataFrame:
+            return self._told(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
+
+        return judge_again(self.stored_samples(), looks, self._steadiness)
 
     def write_sample(
         self,
@@ -367,9 +382,10 @@ class RunStore:
         generation: int,
         readings: Sequence[Mapping[str, Any]],
         point: str = "",
+        fresh: int = 0,
     ) -> None:
         """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
-        self._folders.write_brought_up(READBACK, _brought_up(block, arm, generation, point), readings)
+        self._folders.write_brought_up(READBACK, _brought_up(block, arm, generation, point, fresh), readings)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
         """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.
@@ -378,7 +394,7 @@ class RunStore:
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
         arm = f"{sample.arm}-beside-{sample.pair.against}" if sample.pair else sample.arm
-        stem = _brought_up(sample.block, arm, sample.generation, point)
+        stem = _brought_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
         place = methodcaller("brought_up_path", READBACK, stem)
         found = self._told(lambda form: form.brought_up(READBACK, stem), place)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -386,11 +402,17 @@ class RunStore:
         return found
 
     def write_deployed(
-        self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]], point: str = ""
+        self,
+        block: int,
+        arm: str,
+        generation: int,
+        pods: Sequence[Mapping[str, Any]],
+        point: str = "",
+        fresh: int = 0,
     ) -> None:
         """What came up, where there are pods to speak of (a cluster)."""
         if pods:
-            self._folders.write_brought_up(DEPLOYED, _brought_up(block, arm, generation, point), pods)
+            self._folders.write_brought_up(DEPLOYED, _brought_up(block, arm, generation, point, fresh), pods)
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""

@@ -5,7 +5,7 @@ Refuses to hold a list of its own: everything comes from the folders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -25,6 +25,7 @@ from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.report.terminal import hung
 from lab.stats.units import format_duration
+from lab.targets import stand_ins
 from lab.targets.readback import spoken
 
 ARMS = 3
@@ -127,6 +128,7 @@ def print_show(console: Console, name: str) -> None:
             "\nread back before every sample counts",
             *(hung(console, f"  {spoken(each)}", 4) for each in variant.readback),
         ]
+    lines += [hung(console, line, 4) for line in _stand_in_lines(variant)]
     if patches := variants.openshift_patches(variant):
         lines += ["", *openshift.snippet(patches).splitlines()]
     if text:
@@ -141,6 +143,22 @@ def print_show(console: Console, name: str) -> None:
         console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
     elif text:
         console.out(text, end="", highlight=False)
+
+
+def _stand_in_lines(variant: variants.Variant) -> Iterator[str]:
+    """Yield what runs in the place of the variant's programs, target by target, and how it differs from them."""
+    for each in stand_ins.stand_ins_of(variant.manifests):
+        if variant.only_on and not set(each.targets) & set(variant.only_on):
+            continue
+        yield ""
+        where = f", where its image is not to be had: {each.ran}" if each.shown_by else f": {each.ran}"
+        yield f"runs on {each.on} in the place of {each.named}{where}"
+        for setting in each.setting:
+            given = setting.value_in(variant.manifests)
+            value = setting.named if given is None else given
+            yield f"  set and read back  {setting.name}={value} (its own default: {setting.stand_in}): {setting.changes}"
+        for difference in each.unequal:
+            yield f"  cannot be equal    {difference.what}; {difference.why}"
 
 
 def _facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:

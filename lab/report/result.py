@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lab.analysis.claims.studies import Study, load_study, study_keys
 from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.thirds import seconds_in
+from lab.analysis.what_ran import describe_programs
 from lab.measure import roundtrip
 from lab.records.store import RunStore
 from lab.report import grid
@@ -29,11 +31,15 @@ class Result:
     @cached_property
     def summaries(self) -> tuple[Summary, Summary]:
         """Of steady loads, and of disturbed ones."""
-        samples = self.run.samples()
+        samples, seconds = self.run.samples(), seconds_in(self.run)
+        programs = tuple(describe_programs(self.run))
         steady, disturbed = (
-            summarise_run(self.run.record, samples, self.run.histogram, each) for each in (False, True)
+            summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True)
         )
-        return steady, disturbed
+        return (
+            replace(steady, notes=(*steady.notes, *programs)),
+            replace(disturbed, notes=(*disturbed.notes, *programs)),
+        )
 
     @cached_property
     def levels(self) -> list[Levels]:

@@ -10,6 +10,7 @@ from typing import IO, Any, Protocol
 
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Ran, Role
+from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pairs import Renewed, Side
 from lab.model.sweeps import Point
@@ -80,8 +81,18 @@ class System(Disturbable, Protocol):
         """
         ...
 
+    def leftovers(self) -> Leftovers:
+        """Look at what earlier loads have left in the system now. Its processes at the first look, and at the first after `renew`, are its
+        ordinary ones. A place that cannot be looked at is in `unseen`.
+        """
+        ...
+
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The PodDisruptionBudgets over the role's pods as Kubernetes would show them (`metadata`, `spec`), from what is in force."""
+        ...
+
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the data of a ConfigMap as it is in force now; empty where there is no such ConfigMap."""
         ...
 
     def processes(self, role: Role) -> list[int]:
@@ -142,6 +153,13 @@ class Target(Protocol):
         """UsageError when this target cannot realise the variant or serve one of the points; starts nothing.
 
         Point → where its load will go: hosts and TLS are right, the address is known only once the system is up.
+        """
+        ...
+
+    def makes_new_workers(self, variant: Variant) -> bool:
+        """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy.
+
+        Only such a variant can be measured on several generations of workers.
         """
         ...
 

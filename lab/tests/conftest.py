@@ -13,6 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings, strategies
 
 from lab.targets.local import proxies
+from lab.tests.support.deadlines import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
+
+__all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

@@ -91,7 +91,7 @@ def run(name: str) -> int:
             sys.stderr.write(line)
     took = datetime.now(UTC) - began
     head = [f"{began:%F %H:%M} UTC, {took.total_seconds() / 60:.0f} minutes, exit status {process.returncode}"]
-    head += [f"commit {_commit()}", f"machine {platform.platform()}", f"python {' '.join(soak.command)}"]
+    head += [f"commit {commit()}", f"machine {platform.platform()}", f"python {' '.join(soak.command)}"]
     record = ROOT / _record(name)
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text("\n".join([*head, "", *map(str.rstrip, printed)]) + "\n")
@@ -102,7 +102,7 @@ def _record(name: str) -> Path:
     return RECORDS / f"{name}.txt"
 
 
-def _commit() -> str:
+def commit() -> str:
     """With `-dirty` where the tree is another one; `unknown` outside of git."""
     told = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False

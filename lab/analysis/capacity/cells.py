@@ -13,6 +13,7 @@ from statistics import median
 from lab.analysis.cells import counted_alone, refuse_mixtures
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
+from lab.model.facts import EVERY_BOOT
 from lab.model.pages import PAGES
 from lab.model.plan import Arm
 from lab.model.samples import Sample
@@ -20,7 +21,7 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts, workers
 from lab.records.store import RunStore
 
-VOLATILE = ("boot_id", "open_files", "privilege")
+VOLATILE = (*EVERY_BOOT, "open_files", "privilege")
 """Facts that no request's price depends on."""
 NO_PRICE = ("reference", "again")
 """Roles of arms without a proxy, and of those whose price is another arm's."""

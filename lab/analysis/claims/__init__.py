@@ -48,6 +48,7 @@ from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import variants
+from lab.model.variants.former import FORMER
 from lab.records import published
 from lab.targets import targets
 
@@ -191,6 +192,10 @@ class Rule(BaseModel):
     )
     tests: list[Test] = Field(default_factory=list[Test])
     told: list[Test] = Field(default_factory=list[Test], description="shown beside the effect, without a bound")
+    sustained: bool = Field(
+        default=False,
+        description="only loads made by --sustained count, and a comparison must hold in each third of their samples",
+    )
     not_measurable: str = ""
     background: str = ""
 
@@ -223,7 +228,9 @@ class Rule(BaseModel):
     @property
     def command(self) -> str:
         """Makes a run that the rule can be held against."""
-        return f"just bench {' '.join(self.named())} --sweep {self.sweeps[0]} --blocks {RESTS_ON}{rerun.place(self.target)}"
+        sustained = " --sustained" if self.sustained else ""
+        loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {RESTS_ON}"
+        return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
 class Check(BaseModel):
@@ -307,7 +314,7 @@ def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
 def _refuse_unknown(place: str, rule: Rule) -> None:
     known = (
         (rule.sweeps, sweeps.sweep_names()),
-        (rule.named(), variants.variant_names()),
+        (rule.named(), [*variants.variant_names(), *FORMER]),
         ([rule.target], targets()),
     )
     for names, every in known:

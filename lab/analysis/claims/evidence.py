@@ -21,6 +21,7 @@ from lab.analysis.claims.derived import value_of
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.thirds import seconds_in
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS
@@ -107,7 +108,9 @@ class Evidence:
     def summary(self, disturbed: bool = False) -> Summary:
         """`summarise_run` of its steady loads, or of the disturbed ones; reckoned once, whoever asks. LabError as there."""
         if disturbed not in self._summaries:
-            self._summaries[disturbed] = summarise_run(self.run.record, self.samples, self.run.histogram, disturbed)
+            self._summaries[disturbed] = summarise_run(
+                self.run.record, self.samples, self.run.histogram, disturbed, seconds_in(self.run)
+            )
         return self._summaries[disturbed]
 
     @property

@@ -17,6 +17,7 @@ from lab.analysis.claims import RESTS_ON, Answer, Claim, Rule
 from lab.analysis.claims.evidence import Damaged, Evidence, damage, matching
 from lab.analysis.claims.measuring import Measured, measured
 from lab.analysis.claims.publications import Own
+from lab.analysis.what_ran import describe_kept_defaults
 from lab.base.errors import LabError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.power import MAX_BLOCKS
@@ -133,7 +134,7 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
     blank = Finding(record.id, run.name, record.target, "not resolved", "", "", ())
     try:
         given, tested, told = (
-            tuple(found for test in tests for found in measured(test, rule.variant, run))
+            tuple(found for test in tests for found in measured(test, rule.variant, run, rule.sustained))
             for tests in (rule.given, rule.tests, rule.told)
         )
     except LabError as error:
@@ -142,13 +143,16 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
     blank = replace(blank, effect=effect, measured=(*given, *tested, *told))
     for found in given:
         if found.holds is False or found.gap:
-            return replace(blank, why=f"the load was not what the claim is about: {found.text}")
+            wanted = "" if found.test.above is None else f", to be above {found.test.above:,g}"
+            return replace(blank, why=f"the load was not what the claim is about: {found.text}{wanted}")
         if found.holds is None:
             why = "; ".join(filter(None, [found.text, _why([found]), _takes([found])]))
             return replace(blank, why=f"whether the load was what the claim is about is open: {why}")
     against = [found for found in tested if found.holds is False]
     if against or all(found.holds for found in tested):
-        why = "; ".join(filter(None, [_why(tested), _rests(against or tested)]))
+        arms = {arm for found in tested for arm in (found.arm, found.other)}
+        kept = describe_kept_defaults(run.run, arms)
+        why = "; ".join(filter(None, [_why(tested), _rests(against or tested), kept]))
         return replace(blank, answer="contradicted" if against else "reproduced", why=why)
     known = any(found.holds is None and found.value is not None for found in tested)
     why = _why(tested) or ("the interval leaves both open" if known else "")

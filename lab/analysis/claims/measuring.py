@@ -20,6 +20,7 @@ from lab.analysis.claims.quantities import short
 from lab.analysis.decision import guard_of
 from lab.analysis.judging import limited as limits
 from lab.analysis.judging import resent
+from lab.analysis.thirds import seconds_in, thirds_of
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
@@ -87,18 +88,24 @@ class Measured:
         return " ".join(filter(None, [*parts, whose, against, where]))
 
 
-def measured(test: Test, variant: str, run: Evidence) -> Iterator[Measured]:
-    """The test at each of its points; one that is open with the reason where there is no point or no block."""
+def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -> Iterator[Measured]:
+    """The test at each of its points; one that is open with the reason where there is no point or no block.
+
+    `sustained`: at points of `--sustained` alone.
+    """
     name = test.variant or variant
     points = [
         point
         for point in run.points
-        if fits(test.points, point.name) and point.control is test.control and run.arms(name)
+        if fits(test.points, point.name)
+        and point.control is test.control
+        and run.arms(name)
+        and (point.sustained or not sustained)
     ]
     if not points:
-        yield Measured(
-            test, name, test.points, None, None, None, 0, None, f"no point {test.points} of {name}", gap=True
-        )
+        why = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
+        remedy = "samples of --sustained would tell" if sustained else ""
+        yield Measured(test, name, test.points, None, None, None, 0, None, why, gap=not sustained, remedy=remedy)
     for point in points:
         yield _at(test, run.arms(name)[0], point, run)
 
@@ -161,8 +168,18 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         # the slower side waited for the kernel, not for the generator
         limited[middles[0] < middles[1]] = False
     found = _held(found, guard, _hidden(blank.test.metric, *limited))
+    if ratio and point.sustained and found.holds is not None:
+        found = _in_thirds(found, (arm, point.name), against, run)
     # two variants under one load have the generator and the backend in common
     return found if other.variant else _beside_direct(found, point, against[1], run)
+
+
+def _in_thirds(found: Measured, own: tuple[str, str], against: tuple[str, str], run: Evidence) -> Measured:
+    """Open unless the ratio lies on its side of 1 in each third of the sustained samples; as it is where the metric is not known by the second."""
+    thirds = thirds_of(run.blocks(*own), run.blocks(*against), seconds_in(run.run))
+    if thirds is None or not found.value or thirds.holds(found.test.metric, log(found.value)) in (None, "holds"):
+        return found
+    return replace(found, holds=None, why=thirds.sentence(found.test.metric, log(found.value)))
 
 
 def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from lab.analysis.cells import Cell
 from lab.analysis.comparison.run_cells import RunCells
 from lab.analysis.summary import changed_facts
 from lab.base.errors import UsageError
-from lab.model.facts import lasting
+from lab.model.facts import differing
 from lab.model.names import WORTH
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
@@ -175,14 +175,13 @@ def between_notes(meeting: Meeting) -> Iterator[str]:
     """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
     first, second = meeting.base, meeting.other
     one, two = first.record, second.record
-    names = dict.fromkeys([*lasting(one.facts), *lasting(two.facts)])
-    differing = [name for name in names if one.facts.get(name) != two.facts.get(name)]
-    machine = [name for name in differing if _is_machine(name, one, two)]
+    unlike = differing(one.facts, two.facts)
+    machine = [name for name in unlike if _is_machine(name, one, two)]
     if machine:
         yield f"{TWO_MACHINES}: {'; '.join(_fact(name, one, two) for name in machine)}"
     if one.id == two.id:
         yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
-    yield from (_fact(name, one, two) for name in differing if name not in machine)
+    yield from (_fact(name, one, two) for name in unlike if name not in machine)
     if one.git_commit != two.git_commit:
         yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
     if one.sweep != two.sweep:

@@ -19,7 +19,7 @@ from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.selfbench import Report as SelfbenchReport
-from lab.analysis.steps import findings
+from lab.analysis.steps import Finding, Step, findings
 from lab.base.files import read_record
 from lab.commands import parser
 from lab.commands.readme import code
@@ -47,7 +47,7 @@ RECIPE = re.compile(
 def makers() -> Mapping[str, Maker]:
     return {
         "calibration": lambda _path, _words: _calibration(),
-        "carrying": lambda _path, _words: markdown(carrying.page(carried(evidence.references()[0]))),
+        "carrying": lambda _path, _words: _carrying(),
         "claims": lambda _path, _words: markdown(claims.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda _path, _words: _counts(),
         "disturbances": lambda _path, _words: catalog.readme_disturbances(),
@@ -108,6 +108,12 @@ def _counts() -> str:
     return f"**{counted}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.\n"
 
 
+def _carrying() -> str:
+    """Knobs on every target that has them in pairs, with what explains why they differ."""
+    runs = evidence.references()[0]
+    return markdown(carrying.page(carried(runs), runs))
+
+
 def _found() -> str:
     """A row for each of data/reference/findings.toml: its question, the answer, and the verdict as `just table RUN` ends with it."""
     runs = evidence.references()[0]
@@ -121,10 +127,21 @@ def _found() -> str:
         " and the run. A point named\n*ceiling*, *burst* or *wrk* is loaded as fast as it answers, *rate-25* with 25 requests a second.\n\n"
     )
     rows = (
-        f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) | {found.advice} |\n"
+        f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) {_where(found)} | {found.advice} |\n"
         for found in told
     )
     return "".join([head if told else "", "| question | measured | so |\n| --- | --- | --- |\n", *rows])
+
+
+def _where(found: Finding) -> str:
+    """Where a finding was measured, what the same step did on each other target, and which defaults its baseline kept."""
+    others = "".join(f"; on {step.target} {_step_text(step)}" for step in found.elsewhere)
+    return f"{found.on}{others}" + (f" ({found.kept})" if found.kept else "")
+
+
+def _step_text(step: Step) -> str:
+    """A step as a link to its run, with its metric and point."""
+    return f"[{about(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
 
 
 def _calibration() -> str:

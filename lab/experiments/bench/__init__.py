@@ -53,6 +53,8 @@ class Prepared:
     variants: Mapping[str, Variant]
     chosen: Mapping[str, ChosenGenerator]
     forecast: Forecast
+    fixed_workers: tuple[str, ...] = ()
+    """Variants that keep the plan from measuring pairs on several generations of workers, as no reload makes new ones of them."""
 
 
 def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepared:
@@ -63,7 +65,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     loaded = load(request)
     shown = measurable(loaded, target)
     led = _led(loaded, shown)  # the same on any number of generations
-    shown, planned_blocks = on_generations(loaded, shown, target, led)
+    fixed = fixed_workers(shown, target)
+    shown, planned_blocks, kept_from = on_generations(loaded, shown, target, led, fixed)
     chosen = choose_generators(loaded, shown, target)
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else planned_blocks
@@ -80,14 +83,25 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     record = record_of(loaded, shown, chosen, planned_for, planned, target, command)
     known = forecast(record, target.bring_up_s, past)
     record = record.model_copy(update={"promised": known.promised})
-    return Prepared(record, planned, shown.variants, chosen, known)
+    return Prepared(record, planned, shown.variants, chosen, known, kept_from)
+
+
+def fixed_workers(shown: MeasurableRun, target: Target) -> tuple[str, ...]:
+    """Return the variants of pairs whose proxy makes no new workers by a reload on this target."""
+    arms = {arm.name: arm for arm in shown.arms}
+    pairs = [(arm.variant, arms[arm.baseline].variant) for arm in shown.arms if arm.baseline is not None]
+    paired = dict.fromkeys(name for pair in pairs if not {*pair} & {*shown.unpaired} for name in pair)
+    return tuple(name for name in paired if not target.makes_new_workers(shown.variants[name]))
 
 
 def on_generations(
-    loaded: LoadedRequest, shown: MeasurableRun, target: Target, led: frozenset[Place]
-) -> tuple[MeasurableRun, int]:
-    """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it).
+    loaded: LoadedRequest, shown: MeasurableRun, target: Target, led: frozenset[Place], fixed: tuple[str, ...] = ()
+) -> tuple[MeasurableRun, int, tuple[str, ...]]:
+    """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it,
+    the variants that kept it from that).
 
+    `fixed`: paired variants of which no reload makes new workers. A point is the same for all pairs of a run, so where there is one, every
+    pair is measured on the workers that it came up with, in as many blocks as the sweep has.
     `led`: where an arm's effect is its own alone. As they are where another metric's effect was named, or a variant is beside itself. Where an effect was, `choose_blocks` says how many
     blocks go with it; named blocks stay as many, each on the generations that the sweep's own would have.
     """
@@ -96,11 +110,11 @@ def on_generations(
     named = request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in shown.points)
     if known is None or named or not steady or len(target.sides) < len(SIDES) or blocks < MIN_BLOCKS:
-        return shown, blocks
+        return shown, blocks, ()
     bearing = [point for point in shown.points if not point.why_alone]
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     if not slices:
-        return shown, blocks
+        return shown, blocks, ()
     others = [point for point in bearing if point not in slices]
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)
     about_s = SAMPLE_OVERHEAD_S * len(slices)
@@ -114,7 +128,9 @@ def on_generations(
     if wanted is not None:
         judged = len(shown.asked) * len(bearing)
         generations = levels.cheapest(known, costs, wanted.effect, SURE_P / max(1, judged))
-    return replace(shown, points=levels.on_generations(shown.points, generations, known)), planned
+    if fixed and generations > 1:
+        return shown, blocks, fixed
+    return replace(shown, points=levels.on_generations(shown.points, generations, known)), planned, ()
 
 
 def _led(loaded: LoadedRequest, shown: MeasurableRun) -> frozenset[Place]:

@@ -42,6 +42,8 @@ class Request:
     """The metric that may claim instead of the variants' own; where that is none, it is CPU per request beside `against`."""
     worth: float = WORTH
     """The share from which on an effect is worth knowing."""
+    sustained: bool = False
+    """Make the samples of every load that lasts by time as long as shows what runs out over minutes."""
     knee: str | None = None
     """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
 
@@ -89,6 +91,8 @@ def load(request: Request) -> LoadedRequest:
     manifests = request.manifests or MANIFESTS
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = tuple(sweep.expanded())
+    if request.sustained:
+        points = _sustained(name, points)
     fixtures = fixtures_of(points)
     if sweep.itself and request.against:
         raise UsageError(
@@ -107,6 +111,15 @@ def load(request: Request) -> LoadedRequest:
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
     _refuse_mixed(item for item in (asked | others).values() if item.name != reference)
     return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+
+
+def _sustained(sweep: str, points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points as `--sustained` makes them. UsageError where that changes none."""
+    made = tuple(point.for_minutes() for point in points)
+    if not any(point.sustained for point in made):
+        fault = f"no load of '{sweep}' lasts by time without a disturbance, so that none can be made longer"
+        raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
+    return made
 
 
 def _refuse_mixed(variants: Iterable[Variant]) -> None:

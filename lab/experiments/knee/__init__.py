@@ -25,7 +25,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.endpoint import Tls
-from lab.model.facts import lasting
+from lab.model.facts import differing
 from lab.model.load import Encoding
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import KneeSearch
@@ -152,8 +152,7 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
     """A search ready to go on, or UsageError: also under other facts than those of its trials, but for the boot's, as nothing pairs trials."""
     prepared, run = bench.resume(name, target, choose_for_trials)
     record = run.record
-    began, here = lasting(record.facts), lasting(facts_of(target))
-    if changed := sorted(fact for fact in began.keys() | here.keys() if began.get(fact) != here.get(fact)):
+    if changed := sorted(differing(record.facts, facts_of(target))):
         fault = f"it began under other facts ({', '.join(changed)}), and a knee is of one place"
         anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
         raise UsageError(record.id, fault, f"search anew: {anew}")

@@ -66,6 +66,7 @@ class Check(Record, coerce_numbers_to_str=True):
     page        what stands in a line (`name`: the page's path, a blank, the words with which the line begins) that any proxy's own interface
                 shows on `port` of its pod's loopback; `absent` without such a line
     argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
+    configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …) or
                 in one (`frontend public`); one without arguments is `set`; `among`: the words stand somewhere among its arguments
@@ -99,6 +100,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "traefik": ({"name"}, set()),
         "page": ({"name", "port"}, set()),
         "argument": ({"name"}, set()),
+        "configmap": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context", "among"}),
         "pod": ({"name"}, set()),
@@ -115,7 +117,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "entry", "node", "rps",
-        "caddy", "envoy", "traefik", "page", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
+        "caddy", "envoy", "traefik", "page", "argument", "configmap", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
         "termination", "tls", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)

@@ -233,6 +233,13 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
     )
 
 
+def choose_steps(run: Run, *choices: rungs.Steps) -> rungs.Steps:
+    """Return the first of several ladders whose variants a run has all measured; the first of all where it has none of them whole."""
+    if isinstance(run, Missing):
+        return choices[0]
+    return next((steps for steps in choices if all(run.arms(variant) for variant, _ in steps.values())), choices[0])
+
+
 def ladder(
     panels: Mapping[str, tuple[Run, rungs.Steps]], title: str, point: str, elsewhere: Elsewhere | None = None
 ) -> go.Figure:

@@ -36,6 +36,7 @@ WORDS = {
     "bimodal": "two clusters",
     "not-measurable": "nothing to judge",
     "instrument": "only to measure by",
+    "not-steady": "not steady: no effect",
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
 """The same of a knob that was compared with another variant than the root."""

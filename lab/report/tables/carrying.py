@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from lab.analysis import matrix
 from lab.analysis.carrying import METRIC, Carried, Held, Predicted, Shown, predicted
+from lab.analysis.carrying_causes import Explained, Undecided, explain_differences, list_undecided
+from lab.analysis.claims.evidence import Evidence
+from lab.analysis.costs import Interval
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.report.grid import Cell, Part, plain, texts
 from lab.report.loads import load_text
-from lab.stats.units import significant
+from lab.stats.power import MAX_BLOCKS
+from lab.stats.units import format_micros, significant
 
 NONE = (
     "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just pack RUN` and a copy in"
@@ -20,8 +24,11 @@ WHERE = {"process": "in the proxy's process", "shared": "also in what a pair sha
 NAMES = {"seconds": "µs", "shares": "per cent"}
 
 
-def page(lines: Sequence[Carried]) -> list[Part]:
-    """The table and a sentence for each kind of cost and target; links are as from the checkout's top."""
+def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
+    """The table and a sentence for each kind of cost and target; links are as from the checkout's top.
+
+    With `runs`, those whose ladders explain: what makes a knob's effect another on a target, and what would decide the undecided ones.
+    """
     if not lines:
         return [plain(NONE)]
     heads = ("knob", "against", "load", "its cost can lie", *matrix.places())
@@ -31,7 +38,56 @@ def page(lines: Sequence[Carried]) -> list[Part]:
         f"{about(METRIC).title}: time against the baseline [95 %] of what that costs there, share [95 %]. Two effects are called the same where their"
         f" difference's interval, which has in it how surely the baseline's cost is known, lies within {share} of a request's cost there, others where it excludes 0."
     )
-    return [texts(heads, rows), plain(rule), *(plain(sentence(each)) for each in predicted(lines))]
+    found = [texts(heads, rows), plain(rule), *(plain(sentence(each)) for each in predicted(lines))]
+    targets = [each for each in matrix.places() if runs and any(each in line.shown for line in lines)]
+    return found + [part for target in targets if target != DEFAULT_TARGET for part in _why_there(lines, runs, target)]
+
+
+def _why_there(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> list[Part]:
+    """Why knobs have another effect on a target, and how many blocks there would decide the others; empty where all are the same."""
+    explained = explain_differences(lines, runs, target)
+    undecided = list_undecided(lines, target)
+    why = [(each.line.variant, *_told(each)) for each in explained]
+    parts: list[Part] = []
+    if why:
+        heads = (f"another effect on {target}", "measured there", "explained by", "which makes", "so")
+        parts.append(texts(heads, why))
+    if undecided:
+        blocks = [(each.line.variant, str(each.measured), _needed(each)) for each in undecided]
+        parts.append(
+            texts(
+                (f"undecided on {target}", "blocks measured", "blocks that would decide it, nine times in ten"), blocks
+            )
+        )
+    return parts
+
+
+def _told(found: Explained) -> tuple[str, str, str, str]:
+    """What was measured, by what it is explained, what that makes, and whether it fits."""
+    made = "–" if found.predicted is None else _interval(found, found.predicted)
+    if found.predicted is None:
+        so = "not explained"
+    elif found.fits:
+        so = "explained"
+    else:
+        so = "in part" if found.share else "not explained"
+    return _interval(found, found.measured), found.by, made, so
+
+
+def _interval(found: Explained, interval: Interval) -> str:
+    value, low, high = interval
+    metric = about(METRIC)
+    if found.share:
+        return f"{metric.change(value)}{metric.ends(low, high)}"
+    return f"{format_micros(value)} µs [{format_micros(low)}, {format_micros(high)}]"
+
+
+def _needed(found: Undecided) -> str:
+    if found.blocks is not None:
+        return str(found.blocks)
+    if found.local_too_wide:
+        return f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
+    return f"more than {MAX_BLOCKS}"
 
 
 def _load(line: Carried) -> str:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from lab.analysis.absolute import absolute_text
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
+from lab.analysis.migration.outcomes import outcomes
 from lab.analysis.migration.table import WEIGHTS, Weight
 from lab.analysis.rows import Row as ResultRow
 from lab.analysis.solo_ratios import misleading_ratios
@@ -88,6 +89,17 @@ def costs(summaries: Sequence[Summary]) -> list[Part]:
         UNITS,
     )
     return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
+
+
+def happened(summaries: Sequence[Summary]) -> list[Part]:
+    """What the numbers do not show, a line each: who does not hold its rate, after how many seconds and why, and where too few samples count."""
+    lines = tuple(outcomes(summaries))
+    if not lines:
+        return []
+    return [
+        title("what happened", "in words, where a number would mislead", blank=True),
+        Words(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
+    ]
 
 
 def _cost(own: ResultRow) -> Row:

@@ -210,6 +210,11 @@ class Registry:
         """The Pods as the API server has them."""
         return [pod for space in self._spaces for pod in self._api.list("v1", "Pod", space)]
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the data of a ConfigMap as the API server has it, which the controllers watch."""
+        found = self._api.get("v1", "ConfigMap", name, namespace)
+        return (found or {}).get("data") or {}
+
     def events(self) -> Sequence[Object]:
         """The Events that there are, of whoever reported them."""
         return [event for space in self._spaces for event in self._api.list("v1", "Event", space)]

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
@@ -16,6 +17,7 @@ from typing import IO, Any, TypeVar
 
 from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
+from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
@@ -40,7 +42,7 @@ from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import envoy, fetching, haproxy, inside, nginx, renewing, workers
+from lab.targets.common import envoy, fetching, haproxy, inside, leftovers, nginx, renewing, workers
 
 T = TypeVar("T")
 
@@ -135,6 +137,7 @@ class ClusterSystem:
         self._changing: Changes | None = None
         if inventory is not None:
             self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
+        self._ordinary = leftovers.Ordinary()
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
@@ -307,6 +310,10 @@ class ClusterSystem:
             if budget["spec"].get("selector", {}).get("matchLabels", {}).items() <= labels.items()
         ]
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        found = self._api.get("v1", "ConfigMap", name, namespace)
+        return (found or {}).get("data") or {}
+
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return pods_record([pod for role in ROLES for pod in self._all(role)])
 
@@ -331,9 +338,11 @@ class ClusterSystem:
                     fault = f"takes no reload: {done.stderr.strip() if done else 'no nginx is there'}"
                     raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
-        return renewing.renewed(
+        found = renewing.renewed(
             ask, self._serving, lambda: not self._fault(self.entry()), self.log_tail, RENEWAL_LOOK_S
         )
+        self._ordinary.forget()
+        return found
 
     def _serving(self) -> Mapping[int, renewing.Running]:
         """The proxy's processes."""
@@ -396,6 +405,47 @@ class ClusterSystem:
         count = workers.started(process for text in listed for process in workers.listed(text))
         count = count or sum(workers.told(text) or 0 for text in listed)
         return {**told, **({GAUGE: float(count)} if count else {})}
+
+    def leftovers(self) -> Leftovers:
+        return self._again(self._leftovers)
+
+    def _leftovers(self) -> Leftovers:
+        """Every pod is asked through its shell, all at once; pods on the host network show their node's sockets."""
+        present = {role: self._came_up[role] if self._changing is None else self.pods(role) for role in ROLES}
+        places = {
+            role if number == 0 else f"{role}-{number + 1}": (role, self._shell(pod))
+            for role, pods in present.items()
+            for number, pod in enumerate(pods)
+        }
+        unseen: dict[str, str] = {}
+
+        def look(place: str) -> leftovers.Told | None:
+            shell = places[place][1]
+            try:
+                script = f"SHELL_PID={shell.pid}\nLOADER='{nginx.LOADER}'\n{leftovers.SCRIPT}"
+                return leftovers.parse_told(shell.script(script).stdout)
+            except LostError:
+                raise
+            except (MeasuringError, ValueError) as error:
+                unseen[place] = f"{shell.place}: {error}"
+                return None
+
+        with ThreadPoolExecutor(max(1, len(places)), "leftovers") as pool:
+            answers = zip(places, pool.map(look, places), strict=True)
+            seen = {place: one for place, one in answers if one is not None}
+        by_role = {role: [one for place, one in seen.items() if places[place][0] == role] for role in ROLES}
+        proxies = by_role["proxy"]
+        whole = bool(proxies) and len(proxies) == len(present["proxy"])
+        processes, ending = sum(one.processes for one in proxies), sum(one.ending for one in proxies)
+        return Leftovers(
+            time_wait={place: dict(one.sockets.time_wait) for place, one in seen.items()},
+            port_range={place: one.sockets.ports for place, one in seen.items()},
+            open_connections={place: one.sockets.connections for place, one in seen.items()},
+            accept_queue={place: one.sockets.queued for place, one in seen.items()},
+            old_workers=self._ordinary.beyond(processes, ending) if whole else None,
+            memory_bytes={role: sum(one.memory_bytes for one in mine) for role, mine in by_role.items() if mine},
+            unseen=unseen,
+        )
 
     def recorder(self) -> ClusterRecorder:
         self._recorder = ClusterRecorder(self._api, self._namespace)

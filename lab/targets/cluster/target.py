@@ -161,6 +161,9 @@ class ClusterTarget:
         proxied = any(objects.role(obj) == "proxy" for obj in there)
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
+    def makes_new_workers(self, variant: Variant) -> bool:
+        return renews(objects.on_cluster(variant.manifests))
+
     def unpaired(self, variant: Variant) -> str:
         return unpaired(objects.on_cluster(variant.manifests))
 

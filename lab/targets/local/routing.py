@@ -88,6 +88,10 @@ class Routes(Protocol):
         """As `lab.targets.base.System.deployed`."""
         ...
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """As `lab.targets.base.System.configmap`."""
+        ...
+
     def check(self) -> None:
         """MeasuringError when something could not be told."""
         ...
@@ -132,6 +136,10 @@ class Routing:
     def objects(self) -> Objects:
         """As they are now: what a new proxy pod is to be started with."""
         return self._objects
+
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the ConfigMap as the proxies were configured by it: there is one namespace on this target."""
+        return self._objects.configmaps.get(name, {})
 
     @property
     def note(self) -> str:

@@ -19,6 +19,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import readable, write_texts
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.events import Event, EventLog
+from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
@@ -26,9 +27,9 @@ from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
 from lab.model.variants.workers import GAUGE
-from lab.targets.common import fetching, haproxy, nginx, renewing, workers
+from lab.targets.common import fetching, haproxy, leftovers, nginx, renewing, workers
 from lab.targets.common.environment import composed
-from lab.targets.common.sampler import Sampler, thread_ids
+from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
@@ -68,6 +69,7 @@ class LocalSystem:
         self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
+        self._ordinary = leftovers.Ordinary()
         if control is not None:
             control.ended = self.end_helpers
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
@@ -200,6 +202,9 @@ class LocalSystem:
             if any(budget.selector.items() <= own.items() for own in labels)
         ]
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        return self.routing.configmap(namespace, name)
+
     def processes(self, role: Role) -> list[int]:
         if role == "lab":
             return [os.getpid()]
@@ -242,6 +247,39 @@ class LocalSystem:
         told = {f"proxy/{name}": float(value) for name, value in found.items()}
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
+    def leftovers(self) -> Leftovers:
+        """Each network namespace is looked at once, from a thread in it: pods on the host network share one."""
+        seen: dict[str, leftovers.Sockets] = {}
+        unseen: dict[str, str] = {}
+        for place, pod in self._places_left():
+            try:
+                seen[place] = network.call_in(self.net[pod.name], leftovers.look)
+            except (OSError, ValueError) as error:
+                unseen[place] = str(error)
+        pids = {role: self.processes(role) for role in ("proxy", "backend")}
+        serving = self._serving()
+        ending = sum(leftovers.SHUTTING_DOWN in readable(f"/proc/{pid}/cmdline") for pid in serving)
+        return Leftovers(
+            time_wait={place: dict(one.time_wait) for place, one in seen.items()},
+            port_range={place: one.ports for place, one in seen.items()},
+            open_connections={place: one.connections for place, one in seen.items()},
+            accept_queue={place: one.queued for place, one in seen.items()},
+            old_workers=self._ordinary.beyond(len(serving), ending) if serving else None,
+            memory_bytes={role: sum(_resident_bytes(pid) for pid in mine) for role, mine in pids.items() if mine},
+            unseen=unseen,
+        )
+
+    def _places_left(self) -> Iterator[tuple[str, Pod]]:
+        """Yield the name and the first pod of each network namespace that runs a part of the system."""
+        looked_at: set[Path] = set()
+        for role in ("balancer", "proxy", "backend"):
+            number = 0
+            for pod in {runner.pod.name: runner.pod for runner in self.kubelet.runners(role)}.values():
+                if (path := self.net[pod.name].path) not in looked_at:
+                    looked_at.add(path)
+                    number += 1
+                    yield role if number == 1 else f"{role}-{number}", pod
+
     def recorder(self) -> Recorder:
         control = self._control("events")
 
@@ -278,6 +316,7 @@ class LocalSystem:
         found = renewing.renewed(self.routing.renew, self._serving, self._answers, self.log_tail)
         for runner in self.kubelet.runners("proxy"):
             runner.process.confine()  # its new workers may have chosen CPUs of their own
+        self._ordinary.forget()
         return found
 
     def _serving(self) -> Mapping[int, renewing.Running]:
@@ -412,3 +451,9 @@ class LocalSystem:
         address, number = services.address(objects, self.net, role)
         way = self._way(objects) if role != "backend" else ""
         return Endpoint(f"http://{address}:{number}", self._host, way=way)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return a process's resident memory, 0 once it has ended."""
+    times = process_times(pid)
+    return times.rss_bytes if times is not None else 0

@@ -182,6 +182,9 @@ class LocalTarget:
         proxied = bool(wanted.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
+    def makes_new_workers(self, variant: Variant) -> bool:
+        return all(self.renews(pod.containers[0]) for pod in self.read(variant.manifests).role("proxy"))
+
     def unpaired(self, variant: Variant) -> str:
         return ""
 

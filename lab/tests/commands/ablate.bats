@@ -86,7 +86,7 @@ TOML
 @test "ablate keeps everything on Ctrl-C and says how to go on" {
   scratch
   sed -i 's/^duration_s = 1/duration_s = 20/' lab/sweeps/quick.toml
-  python -m lab ablate keepalive --blocks 6 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab ablate keepalive --blocks 6 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   local deadline=$((SECONDS + 60))
   until [[ -n $(find "$LAB_RUNS" -path '*/readback/*.json' 2>/dev/null) ]]; do
@@ -95,7 +95,7 @@ TOML
   done
   kill -INT "$lab_pid"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   assert_equal "$status" 1
   id=$(basename "$(dirname "$LAB_RUNS"/*/ablation.json)")
   run cat "$BATS_TEST_TMPDIR/err"

@@ -102,7 +102,7 @@ PYTHON
   lab with --target apiserver baseline sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
   assert_success
   assert_output 200
-  wait "$other"
+  wait_for_end "the other lab" "$other"
 }
 
 # bats test_tags=slow

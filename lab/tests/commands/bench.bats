@@ -154,7 +154,7 @@ environmental_or_ok() {
 
 # bats test_tags=measures
 @test "kill -9 leaves no process, and --resume finishes the run without losing or repeating a sample" {
-  python -m lab bench baseline --sweep "$sweep" --blocks 3 --seed 1 >/dev/null 2>&1 &
+  python -m lab bench baseline --sweep "$sweep" --blocks 3 --seed 1 >/dev/null 2>&1 3>&- &
   lab_pid=$!
   until_samples 2
   inside=$(pgrep -P "$lab_pid")
@@ -179,13 +179,13 @@ environmental_or_ok() {
 
 # bats test_tags=measures
 @test "Ctrl-C ends at once, keeps everything and says how to resume" {
-  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   until_samples 1
   began=$(date +%s%N)
   kill -INT "$lab_pid"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   took_ms=$((($(date +%s%N) - began) / 1000000))
   assert_equal "$status" 1
   ((took_ms < 20000)) || fail "took $took_ms ms"
@@ -271,7 +271,7 @@ environmental_or_ok() {
 # killed_under_load master|worker: a run in which that process of the proxy's nginx is killed during a sample.
 killed_under_load() {
   sed -i 's/duration_s = 1/duration_s = 3\nwarmup_s = 0/' "$sweep"
-  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   master=$(command_of "$lab_pid" '^nginx: master process nginx -c /tmp/nginx/nginx.conf')
   victim=$master
@@ -279,7 +279,7 @@ killed_under_load() {
   command_of "$lab_pid" '^wrk -t|/wrk -t' >/dev/null
   kill -9 "$victim"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   assert_equal "$status" 1
   one_of_three_is proxy-died
   run cat "$BATS_TEST_TMPDIR/err"
@@ -306,7 +306,7 @@ killed_under_load() {
 
 # bats test_tags=slow
 @test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
-  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   until_samples 1
   run_dir=$(echo "$LAB_RUNS"/*)
@@ -319,7 +319,7 @@ killed_under_load() {
   until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
   kill -INT "$lab_pid"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   assert_equal "$status" 1
   run cat "$BATS_TEST_TMPDIR/err"
   assert_output --partial "just bench --resume"
@@ -330,12 +330,12 @@ killed_under_load() {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"
   mount -t tmpfs -o size=60m lab-tiny "$LAB_RUNS"
-  python -m lab bench baseline --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab bench baseline --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   until_samples 1
   dd if=/dev/zero of="$LAB_RUNS/filler" bs=1M status=none || echo "full, as meant"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   rm "$LAB_RUNS/filler"
   kept=$(recorded verdict | wc -l)
   umount "$LAB_RUNS"

@@ -61,7 +61,7 @@ setup() {
 
 # bats test_tags=measures
 @test "calibrate keeps what was measured on Ctrl-C and says how to see it" {
-  python -m lab calibrate --generator wrk --scenario fixed --duration 4 --repeats 20 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab calibrate --generator wrk --scenario fixed --duration 4 --repeats 20 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   local deadline=$((SECONDS + 60))
   until grep -q '^1/20' "$BATS_TEST_TMPDIR/err"; do
@@ -70,7 +70,7 @@ setup() {
   done
   kill -INT "$lab_pid"
   status=0
-  wait "$lab_pid" || status=$?
+  wait_for_end "the lab" "$lab_pid" || status=$?
   assert_equal "$status" 1
   id=$(basename "$LAB_RUNS"/*-calibration-*)
   run cat "$BATS_TEST_TMPDIR/err"

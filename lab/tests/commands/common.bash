@@ -3,6 +3,8 @@
 
 bats_load_library bats-support
 bats_load_library bats-assert
+# shellcheck source=lab/tests/commands/waiting.bash
+source "$BATS_TEST_DIRNAME/waiting.bash"
 root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
 stubs=$BATS_TEST_TMPDIR/stubs calls=$BATS_TEST_TMPDIR/calls checkout=$BATS_TEST_TMPDIR/checkout
 

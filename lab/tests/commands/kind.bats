@@ -237,7 +237,7 @@ PYTHON
   until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
   kill -TERM "$first"
   local status=0
-  wait "$first" || status=$?
+  wait_for_end "the lab" "$first" || status=$?
   assert_equal "$status" 1
   run cat "$BATS_TEST_TMPDIR/err"
   assert_output --partial "just bench --resume"
@@ -252,7 +252,7 @@ PYTHON
   until_samples 1
   docker pause "$LAB_KIND_NAME-control-plane"
   timeout 120 tail --pid="$lab" -f /dev/null || fail "still running after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
-  wait "$lab" || status=$?
+  wait_for_end "the lab" "$lab" || status=$?
   docker unpause "$LAB_KIND_NAME-control-plane"
   assert_equal "$status" 1
   run cat "$BATS_TEST_TMPDIR/err"

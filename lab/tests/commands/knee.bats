@@ -42,12 +42,12 @@ told() {
 
 # bats test_tags=measures
 @test "a real search is interrupted, resumed, printed again, exported to the next bench, and refused as a bench" {
-  python -m lab knee baseline --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" &
+  python -m lab knee baseline --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   search=$!
   until_samples 1
   kill -INT "$search"
   status=0
-  wait "$search" || status=$?
+  wait_for_end "the search" "$search" || status=$?
   assert_equal "$status" 1
   run_id=$(basename "$LAB_RUNS"/*-baseline-knee-*)
   run cat "$BATS_TEST_TMPDIR/err"

@@ -4,6 +4,8 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
+  # shellcheck source=lab/tests/commands/waiting.bash
+  source "$BATS_TEST_DIRNAME/waiting.bash"
   bats_load_library bats-support
   bats_load_library bats-assert
   root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
@@ -179,15 +181,18 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
 @test "a second first start waits for the first and then uses what it made" {
   bare_checkout
   mkdir "$bare/.cache"
-  in_env 'exec 9>"$cache/lock"; flock 9; echo held >"$cache/held"; read -r <"$cache/go"; fingerprint >"$cache/ready"' &
-  mkfifo "$bare/.cache/go"
-  local deadline=$((SECONDS + 10))
-  until [[ -e $bare/.cache/held || $SECONDS -gt $deadline ]]; do :; done
-  "$bare/scripts/shell" echo went on >"$BATS_TEST_TMPDIR/output" 2>&1 &
+  # Files, no FIFO: who opens one waits for the other end, which may have died, for ever.
+  in_env 'exec 9>"$cache/lock"; flock -w 60 9; echo held >"$cache/held"
+    for ((i = 0; i < 1200; i++)); do [[ ! -e $cache/go ]] || break; sleep 0.05; done
+    fingerprint >"$cache/ready"' 3>&- &
+  local first=$!
+  wait_until "the first start to hold the lock" test -e "$bare/.cache/held"
+  "$bare/scripts/shell" echo went on >"$BATS_TEST_TMPDIR/output" 2>&1 3>&- &
   local second=$!
-  until grep -q waiting "$BATS_TEST_TMPDIR/output" || ((SECONDS > deadline)); do :; done
-  echo go >"$bare/.cache/go"
-  wait "$second"
+  wait_until "the second start to say that it waits" grep -q waiting "$BATS_TEST_TMPDIR/output"
+  touch "$bare/.cache/go"
+  wait_for_end "the first start" "$first"
+  wait_for_end "the second start" "$second"
   run cat "$BATS_TEST_TMPDIR/output"
   assert_line "another scripts/ command is setting up this checkout; waiting for it"
   assert_line "went on"

@@ -188,7 +188,7 @@ def test_slices_are_as_long_as_few_answers_in_flight_ask(
     record = json.dumps({"requests": rate_rps // 2, "duration_s": 1.0, "bytes": 1, "errors": {}})
     said = record if rate_rps else "nothing"
     turns = Slices([Job(FakeSystem(), FakeGenerator(), "x", LOAD5, tmp_path)] * 2, first=0)
-    turns.choose_length([Ended(said, "", 0, 0.0, 0, False)] * 2, longer)
+    turns.choose_length(turns.warmed_rps([Ended(said, "", 0, 0.0, 0, False)] * 2), longer)
     assert turns.length_s == length_s
 
 

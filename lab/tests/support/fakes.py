@@ -22,6 +22,7 @@ from lab.measure.loop import Loop
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
+from lab.model.leftovers import Leftovers
 from lab.model.load import Load, OutputError, Result, Spoken
 from lab.model.pairs import SIDES, Renewed, Side
 from lab.model.plan import Shape, Slot, arms_for, plan
@@ -139,6 +140,9 @@ class FakeSystem:
     happened: Sequence[Event] | LabError = ()
     done: list[str] = field(default_factory=list[str])
     """What a disturbance did, in words."""
+    left: list[Leftovers] = field(default_factory=list[Leftovers])
+    """What is seen at one look after another; nothing once they are used up."""
+    looks: int = 0
 
     def entry(self) -> Endpoint:
         return Endpoint("http://proxy", "h")
@@ -191,6 +195,9 @@ class FakeSystem:
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         return []
 
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        return {}
+
     def processes(self, role: Role) -> list[int]:
         return []
 
@@ -219,6 +226,10 @@ class FakeSystem:
 
     def gauges(self) -> Mapping[str, float]:
         return {}
+
+    def leftovers(self) -> Leftovers:
+        self.looks += 1
+        return self.left.pop(0) if self.left else Leftovers()
 
     def recorder(self) -> FakeRecorder:
         return FakeRecorder(self.happened)
@@ -277,6 +288,8 @@ class FakeTarget:
     on_up: Callable[[int], None] = lambda count: None
     alone: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variant → why no pair has it."""
+    fixed: frozenset[str] = frozenset()
+    """Variants of whose proxy no reload makes new workers."""
     ups: list[str] = field(default_factory=list)
     ups_at: list[Side] = field(default_factory=list[Side])
     ready_at: list[Side] = field(default_factory=list[Side])
@@ -293,6 +306,9 @@ class FakeTarget:
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}
+
+    def makes_new_workers(self, variant: Variant) -> bool:
+        return variant.name not in self.fixed
 
     def unpaired(self, variant: Variant) -> str:
         return self.alone.get(variant.name, "")
@@ -332,11 +348,16 @@ class Silent:
 
     samples: list[Sample] = field(default_factory=list)
     failures: list[LabError] = field(default_factory=list)
+    fresh: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
+    """Point and reasons of each fresh bring-up."""
     on_measured: Callable[[int], None] = lambda count: None
 
     def bringing_up(self, slot: Slot) -> None: ...
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
     def measuring(self, slot: Slot, attempt: int) -> None: ...
+    def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
+        self.fresh.append((slot.point.name, list(why)))
+
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         self.samples.append(sample)
         self.on_measured(len(self.samples))

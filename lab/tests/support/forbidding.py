@@ -33,8 +33,13 @@ def main(argv: list[str]) -> int:
     mapped, map_ = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(begun)
+        os.close(map_)
         inside(begin, mapped, argv)
-    os.read(begun, 1)
+    os.close(begin)  # else the read below would wait for ever for a child that has died
+    os.close(mapped)
+    if not os.read(begun, 1):
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     for name in ("uid_map", "gid_map"):
         Path(f"/proc/{child}/{name}").write_text("0 0 65536")
     os.write(map_, b"1")

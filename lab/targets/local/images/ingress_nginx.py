@@ -42,6 +42,7 @@ _WAIVED = (
     "--ingress-class",
     "--watch-namespace",
     "--enable-metrics=false",
+    "--enable-annotation-validation",
 )
 _RATE = "--sync-rate-limit"
 _BEFORE, _AFTER = "--shutdown-grace-period", "--post-shutdown-grace-period"

@@ -787,9 +787,9 @@ def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> 
 
 def test_so_is_a_knob_of_which_some_targets_alone_have_anything() -> None:
     """With whatever comes after it; and one that no target of its system has is no variant."""
-    for name in ("baseline+metrics-off", "lua-bypassed"):
+    for name in ("baseline+metrics-on", "metrics-on"):
         load_variant(name).refuse_on("apiserver")
         with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
             load_variant(name).refuse_on("local")
     with pytest.raises(UsageError, match="no target has all of it: local; apiserver kind remote"):
-        load_variant("traefik+metrics-off")
+        load_variant("traefik+metrics-on")

@@ -131,6 +131,16 @@ def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None
     assert summary.complete
 
 
+@pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
+def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
+    """No verdict rests on the direct reference, though all its samples are invalid; every one on arms and their baselines."""
+
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.OTHER_PROCESSES) if slot.arm.role == role else sample
+
+    assert summary_of(make_plan(), change=lost).complete is complete
+
+
 def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     """However fast it was where it worked; blocks that the machine took are nothing against it."""
 

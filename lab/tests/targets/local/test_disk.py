@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lab.targets.local.disk import Disk
 from lab.targets.local.pods import Volume
 from lab.targets.readback import read_back
 from lab.targets.readback.disk import mount_options
+from lab.tests.support.waiting import until
 
 MOUNTS = (
     "22 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n31 22 8:1 /x /var/log/lab rw,noatime shared:1 - ext4 /dev/sda1 rw\n"
@@ -70,8 +70,7 @@ def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -
     with (disks.folder("proxy-0", "log") / "access.log").open("ab") as log:
         log.write(b"x" * 101)
         log.flush()
-        while os.fstat(log.fileno()).st_size:
-            time.sleep(0.01)
+        until(lambda: not os.fstat(log.fileno()).st_size, "the log was not cut")
         log.write(b"y")
         log.flush()
         assert os.fstat(log.fileno()).st_size == 1

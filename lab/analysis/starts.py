@@ -1,0 +1,231 @@
+"""Which samples of a stored run began on a system that was not drained, and which loads make a fresh bring-up certain.
+
+Where a sample recorded what loads leave, that decides. Of older samples connections that the proxy opened stand in for TIME_WAIT
+sockets: each waits 60 s, if the proxy closes it. Refuses to say of an older sample which side closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import polars as pl
+
+from lab.base.errors import LabError
+from lab.base.files import readable, reference_folder, runs_folder
+from lab.model.drained import DEFAULT_PORTS, PORT_SHARE, ports_taken, undrained
+from lab.model.plan import Plan, Slot
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.records.forms import RUN
+from lab.records.store import RunStore, run_names
+
+WAITS = timedelta(seconds=60)
+"""TCP_TIMEWAIT_LEN of Linux: a constant of the kernel's source."""
+OPENED = "proxy/ActiveOpens"
+MOST_OPENED = PORT_SHARE * DEFAULT_PORTS
+"""Connections opened within WAITS from which on a start counts as not drained."""
+SHORTEST_S = 0.9
+"""Between two looks at the usage for a rate to be taken from them: they are a second apart, but for the last."""
+
+
+def replay(samples: Sequence[Sample], usage: Callable[[Sample], pl.DataFrame]) -> dict[str, str]:
+    """Apply the rule of drained starts to a run's stored samples.
+
+    Args:
+        samples: All of the run.
+        usage: Reads a sample's usage.parquet.
+
+    Returns:
+        Sample id → why that sample would not have been measured as it was: its start was not drained, or its warm-up too long.
+
+    """
+    loads = sorted((one for one in samples if one.requests is not None), key=lambda one: one.started_at)
+    fastest = _fastest_opening(loads, usage)
+    bring_ups: dict[tuple[object, ...], list[Sample]] = {}
+    found: dict[str, str] = {}
+    for sample in loads:
+        earlier = bring_ups.setdefault(bring_up_of(sample), [])
+        if (before := sample.leftovers.get("before")) is not None:
+            if faults := undrained(before, None):
+                found[sample.id] = "; ".join(faults)
+        elif (opened := opened_before(sample, earlier)) >= MOST_OPENED:
+            found[sample.id] = f"{opened:,.0f} connections were opened in the minute before"
+        elif (warm := fastest.get(load_of(sample), 0.0) * sample.point.warmup_s) >= MOST_OPENED:
+            found[sample.id] = f"its warm-up alone opens {warm:,.0f} connections"
+        earlier.append(sample)
+    return found
+
+
+def bring_up_of(sample: Sample) -> tuple[object, ...]:
+    """Return what samples of one bring-up have in common, and no others."""
+    sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
+    alone = sample.point.name if sample.point.disturbance is not None else ""
+    return sample.block, sample.generation, sides, sample.pair is not None, alone, sample.fresh_bring_ups, sample.arm
+
+
+def load_of(sample: Sample) -> tuple[str, str, bool]:
+    """Return what samples with an equal warm-up have in common: variant, point, and whether it is a pair's side."""
+    return sample.variant, sample.point.name, sample.pair is not None
+
+
+def opened_before(sample: Sample, earlier: Sequence[Sample]) -> float:
+    """Return how many connections the proxy opened in the 60 s before a sample, in the earlier samples of its bring-up.
+
+    A warm-up is counted as as many per second as its load. A load that lies only partly in those 60 s is counted in proportion.
+    """
+    start = datetime.fromisoformat(sample.started_at)
+    opened = 0.0
+    for one in earlier:
+        lasts_s = one.duration_s or one.point.duration_s
+        warmup_s = 0.0 if one.warmed_up is False else one.point.warmup_s
+        ended = datetime.fromisoformat(one.started_at) + timedelta(seconds=warmup_s + lasts_s)
+        within_s = min(warmup_s + lasts_s, max(0.0, (ended - (start - WAITS)).total_seconds()))
+        opened += one.counters.get(OPENED, 0) * within_s / lasts_s
+    return opened
+
+
+def _fastest_opening(
+    loads: Sequence[Sample], usage: Callable[[Sample], pl.DataFrame]
+) -> Mapping[tuple[str, str, bool], float]:
+    """Return load → the most connections per second that the proxy opened in any second of any of its samples.
+
+    The counter is of a whole sample. Over its seconds it is spread as the backend's CPU time is, which goes with the requests served.
+    """
+    fastest: dict[tuple[str, str, bool], float] = {}
+    for sample in loads:
+        opened = sample.counters.get(OPENED, 0)
+        if opened < MOST_OPENED or not sample.point.warmup_s:
+            continue
+        per_s = opened * _busiest_share(usage(sample))
+        fastest[load_of(sample)] = max(per_s, fastest.get(load_of(sample), 0.0))
+    return fastest
+
+
+def _busiest_share(usage: pl.DataFrame) -> float:
+    """Return the largest part of the backend's CPU time that falls into one second; 0 where it was not seen often enough."""
+    backend = usage.filter(pl.col("role") == "backend", pl.col("tid").is_null())
+    looks = backend.group_by("t_s").agg(pl.col("cpu_s").sum()).sort("t_s")
+    spans = looks.select(took_s=pl.col("t_s").diff(), used_s=pl.col("cpu_s").diff()).drop_nulls()
+    total_s = spans["used_s"].sum()
+    whole = spans.filter(pl.col("took_s") >= SHORTEST_S)
+    if not total_s or whole.is_empty():
+        return 0.0
+    return float((whole["used_s"] / whole["took_s"]).max() or 0.0) / total_s  # pyright: ignore[reportArgumentType]
+
+
+Load = tuple[str, Point]
+"""A variant and a load on it, the load without its name."""
+
+EACH_ITS_OWN = 0.95
+"""Connections opened per request from which on an older sample does not show who closes them: each request has one of its own then, and
+many backends close those. Below it a proxy keeps some and closes what its pool does not take."""
+LEAST_SAMPLES = 2
+"""Samples of a load on which its leaving too much is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAnew:
+    """The fresh bring-ups that a plan's loads make certain.
+
+    Attributes:
+        count: How many there are.
+        loads: "variant at point" of each load after which there is one.
+        runs: The stored runs that show it.
+
+    """
+
+    count: int = 0
+    loads: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+def share_left(sample: Sample) -> float | None:
+    """Return the share of local ports that wait in TIME_WAIT after a sample's load; None where it does not show that."""
+    if (end := sample.leftovers.get("end")) is not None:
+        return None if end.unseen else ports_taken(end).share
+    opened = sample.counters.get(OPENED)
+    if opened is None or not sample.requests or not sample.duration_s or opened > EACH_ITS_OWN * sample.requests:
+        return None
+    return opened * (1 + sample.point.warmup_s / sample.duration_s) / DEFAULT_PORTS
+
+
+def certain_loads(samples: Iterable[Sample]) -> set[Load]:
+    """Return the solo loads each of whose samples left too many ports waiting, LEAST_SAMPLES of them or more."""
+    shares: dict[Load, list[float | None]] = {}
+    for sample in samples:
+        if sample.valid and sample.pair is None and sample.point.disturbance is None:
+            shares.setdefault((sample.variant, _nameless(sample.point)), []).append(share_left(sample))
+    return {
+        load
+        for load, found in shares.items()
+        if len(found) >= LEAST_SAMPLES and all(share is not None and share >= PORT_SHARE for share in found)
+    }
+
+
+def planned_anew(planned: Plan, certain: Iterable[Load], runs: Sequence[str] = ()) -> PlannedAnew:
+    """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
+
+    Args:
+        planned: The plan.
+        certain: Loads that are known to leave too much (`certain_loads`); a load of more connections for as long does, too.
+        runs: Where that is known from.
+
+    """
+    known, count, loads = list(certain), 0, dict[str, None]()
+    for before, after in pairwise(planned.slots):
+        if before.bring_up != after.bring_up or before.point.disturbance is not None:
+            continue
+        leaving = [side for side in before.sides if any(_leaves(side, load) for load in known)]
+        count += bool(leaving)
+        loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
+    return PlannedAnew(count, tuple(loads), tuple(runs))
+
+
+def known_anew(planned: Plan, target: str) -> PlannedAnew:
+    """Count a plan's certain fresh bring-ups by all runs of its variants on this target, one's own and the committed ones."""
+    ups = [slot.bring_up for slot in planned.slots]
+    if len(ups) == len(set(ups)):
+        return PlannedAnew()
+    variants = {arm.variant for arm in planned.arms}
+    known: dict[Load, None] = {}
+    runs: list[str] = []
+    for run in _runs_of(variants, target):
+        with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
+            certain = [load for load in certain_loads(run.samples()) if load[0] in variants]
+            if planned_anew(planned, certain).count:
+                known |= dict.fromkeys(certain)
+                runs.append(run.record.id)
+    return planned_anew(planned, known, runs)
+
+
+def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
+    """Yield the stored steady runs on a target that have one of the variants. Their run.json is searched before it is parsed."""
+    for folder in (runs_folder(), reference_folder()):
+        for name in run_names(folder):
+            text = readable(folder / name / RUN)
+            if any(f'"{variant}"' in text for variant in variants):
+                with suppress(LabError):
+                    run = RunStore.open(str(folder / name))
+                    if run.record.target == target and not any(one.disturbance for one in run.record.points):
+                        yield run
+
+
+def _nameless(point: Point) -> Point:
+    return point.model_copy(update={"name": ""})
+
+
+def _leaves(slot: Slot, load: Load) -> bool:
+    """Whether a slot's load is the known one, or that with more connections for at least as long."""
+    variant, known = load
+    point = _nameless(slot.point)
+    if slot.arm.variant != variant or point.connections < known.connections or point.duration_s < known.duration_s:
+        return False
+    return point.model_copy(update={name: getattr(known, name) for name in _MORE}) == known
+
+
+_MORE = ("connections", "threads", "duration_s", "warmup_s", "subject", "generations", "repeats", "attempts", "singly")
+"""Keys of a point that may differ from the known load's: more connections for longer leave more, the others decide nothing of it."""

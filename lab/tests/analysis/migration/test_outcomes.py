@@ -1,0 +1,50 @@
+"""What a migration's numbers do not show is said in words: too few samples, and ports that run out later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.analysis.migration.outcomes import ENOUGH, outcomes
+from lab.analysis.summary import summarise_run
+from lab.model.plan import Slot
+from lab.model.samples import Reason, Sample
+from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.made_runs import made
+
+CEILING = make_point("ceiling", rate_rps=None)
+
+
+def said(change: Callable[[Slot, Sample], Sample | None]) -> list[str]:
+    store = made(planned=make_plan(points=[CEILING]), change=change)
+    return list(outcomes([summarise_run(store.record, store.samples(), store.histogram)]))
+
+
+def test_a_run_whose_samples_count_says_nothing() -> None:
+    assert said(lambda _slot, sample: sample) == []
+
+
+def test_fewer_than_four_samples_are_told_with_the_reasons() -> None:
+    def lose(slot: Slot, sample: Sample) -> Sample:
+        lost = slot.arm.role == "variant" and slot.block > ENOUGH - 1
+        return made_invalid(sample, Reason.DROPPED) if lost else sample
+
+    (sentence,) = said(lose)
+    assert sentence == (
+        "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
+    )
+
+
+def test_four_are_enough() -> None:
+    def lose(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.DROPPED) if slot.block > ENOUGH else sample
+
+    assert said(lose) == []
+
+
+def test_ports_that_run_out_after_the_sample_are_told() -> None:
+    def open_many(slot: Slot, sample: Sample) -> Sample:
+        opened = 6000 if slot.arm.role == "variant" else 0
+        return sample.model_copy(update={"counters": {"proxy/ActiveOpens": opened}})
+
+    (sentence,) = said(open_many)
+    assert sentence.startswith("keepalive at ceiling: before exhaustion, which comes after 12 s")

@@ -1,0 +1,99 @@
+"""Results of short loads whose ports would run out are labelled, with the seconds that it takes; others are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.analysis.exhaustion import MEANING, Exhaustion, exhaustion_of
+from lab.analysis.summary import summarise_run
+from lab.analysis.verdicts import verdicts
+from lab.base.files import reference_folder
+from lab.model.leftovers import Leftovers
+from lab.model.plan import Slot
+from lab.model.samples import Sample
+from lab.records.store import RunStore
+from lab.tests.support.factories import make_plan, make_point, make_sample
+from lab.tests.support.made_runs import made
+
+POINT = make_point("ceiling", rate_rps=None, duration_s=4.0)
+
+
+def opening(per_s: float, **more: object) -> Sample:
+    """A sample of 4 s whose proxy opened so many connections per second beyond the clients' own 100."""
+    return make_sample(point=POINT, counters={"proxy/ActiveOpens": round(4 * per_s) + 100}, **more)
+
+
+def with_waiting(per_s: float, waiting: dict[str, int], ports: int = 28_232) -> Sample:
+    """The same, with what waited when its load ended."""
+    end = Leftovers(time_wait={"proxy": waiting}, port_range={"proxy": ports})
+    return opening(per_s, leftovers={"start": Leftovers(port_range={"proxy": ports}), "end": end})
+
+
+def found_of(sample: Sample, *knobs: str) -> Exhaustion:
+    found = exhaustion_of([sample], knobs)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("per_s", "labelled"), [(100, False), (187, False), (190, True), (1000, True)])
+def test_more_than_forty_percent_of_the_ports_in_a_minute_is_labelled(per_s: float, labelled: bool) -> None:
+    assert (exhaustion_of([opening(per_s)]) is not None) is labelled
+
+
+def test_it_comes_when_half_of_the_ports_wait() -> None:
+    found = found_of(opening(1000))
+    assert found.after_s == pytest.approx(14.116)
+    assert (
+        found.label
+        == "before exhaustion, which comes after 14 s if it is the proxy that closes its upstream connections"
+    )
+    assert "with one endpoint of the backend ports run out N times earlier than with N endpoints" in found.note
+
+
+def test_a_wider_range_lasts_longer() -> None:
+    assert found_of(opening(1000), "port-range-1024-65535").after_s == pytest.approx(32.256)
+
+
+def test_of_recorded_ports_those_that_wait_at_the_busiest_endpoint_count() -> None:
+    found = found_of(with_waiting(1000, {"10.0.0.1:80": 3000, "10.0.0.2:80": 1000}))
+    assert (found.per_s, found.endpoints, found.recorded) == (750, 2, True)
+    assert found.label == "before exhaustion, which comes after 19 s"
+    assert "with one, ports would run out 2 times earlier" in found.note
+
+
+def test_where_the_backend_closes_nothing_waits_here() -> None:
+    assert exhaustion_of([with_waiting(15_000, {"10.0.0.1:80": 12})]) is None
+
+
+def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_every_point_of_the_variant() -> None:
+    points = [POINT, make_point("rate-1000", duration_s=4.0)]
+
+    def count(slot: Slot, sample: Sample) -> Sample:
+        opened = {"ceiling": 60_000, "rate-1000": 4000}[slot.point.name] if slot.arm.role == "variant" else 4000
+        return sample.model_copy(update={"counters": {"proxy/ActiveOpens": opened}})
+
+    store = made(planned=make_plan(points=points), change=count)
+    rows = summarise_run(store.record, store.samples(), store.histogram).rows
+    labelled = {row.arm.name for row in rows if row.exhaustion is not None}
+    assert labelled == {"baseline", "baseline-again", "direct"}
+
+
+def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
+    def count(slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"counters": {"proxy/ActiveOpens": 5000}}) if slot.arm.baseline else sample
+
+    store = made(effects={"keepalive": 0.8}, planned=make_plan(points=[POINT]), noise=0.005, change=count)
+    variants = {**store.record.variants}
+    variants["keepalive"] = variants["keepalive"].model_copy(update={"primary_metric": "rate"})
+    record = store.record.model_copy(update={"variants": variants})
+    summary = summarise_run(record, store.samples(), store.histogram)
+    (verdict,) = verdicts(summary)
+    assert "(before exhaustion, which comes after 12 s if it is the proxy" in verdict.text
+    assert MEANING in summary.notes
+
+
+def test_a_reference_run_without_churn_carries_none() -> None:
+    store = RunStore.open(str(reference_folder() / "keepalive-pairs"))
+    summary = summarise_run(store.record, store.samples(), store.histogram)
+    assert summary.rows
+    assert not any(row.exhaustion for row in summary.rows)

@@ -1,0 +1,132 @@
+"""Effects within a sustained sample: by thirds, and what a verdict makes of one that holds only at first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+
+import polars as pl
+import pytest
+
+from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.thirds import CHANGES, STAND_IN, Seconds, seconds_of, thirds_of
+from lab.analysis.verdicts import verdicts
+from lab.model.plan import Slot
+from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
+from lab.tests.support.factories import make_plan, make_point, make_sample
+from lab.tests.support.made_runs import made
+
+LENGTH_S = 180
+POINT = make_point("ceiling", rate_rps=None).for_minutes()
+
+
+def usage(proxy: Sequence[float], backend: Sequence[float]) -> pl.DataFrame:
+    """One process each, which used so many CPU seconds in each second."""
+    rows = [
+        {"t_s": float(at), "role": role, "pid": pid, "cpu_s": sum(used[:at])}
+        for role, pid, used in (("proxy", 7, proxy), ("backend", 8, backend))
+        for at in range(len(used) + 1)
+    ]
+    return pl.DataFrame(rows).select(
+        (pl.col(name) if name in rows[0] else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in USAGE_SCHEMA.items()
+    )
+
+
+def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None:
+    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200, 200, 200, 50, 50, 50, 50, 50, 50])
+    assert found is not None
+    assert found.source == "requests"
+    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+    assert [third["cpu_per_request"] for third in found.thirds()] == pytest.approx([0.0025, 0.01, 0.01])
+    assert found.burst()["rate"] == pytest.approx(200)
+
+
+def test_without_counts_the_backend_stands_for_the_requests() -> None:
+    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.4, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]))
+    assert found is not None
+    assert found.source == "backend-cpu"
+    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+
+
+def test_the_bytes_that_the_backend_sent_stand_for_them_before_its_cpu_time() -> None:
+    looks = usage([0.5] * 9, [0.1] * 9)
+    sent = [0, *(min(at, 3) * 800 + max(0, at - 3) * 200 for at in range(1, 10))] * 2
+    role = pl.when(pl.col("role") == "backend")
+    looks = looks.with_columns(sent_bytes=role.then(pl.Series(sent, dtype=pl.Int64)))
+    found = seconds_of(make_sample(requests=900), looks)
+    assert found is not None
+    assert found.source == "sent-bytes"
+    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+
+
+def test_too_few_looks_say_nothing() -> None:
+    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
+
+
+def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
+    """What a variant's samples answered per second in each third, the baseline's 100 in all; a little else by block."""
+
+    def of(sample: Sample) -> Seconds:
+        thirds = rates if sample.role == "variant" else (100.0, 100.0, 100.0)
+        third_s = LENGTH_S / 3
+        noise = 1 + 0.01 * (sample.block % 3)
+        sums = [noise * third_s * sum(thirds[:at]) for at in range(4)]
+        return Seconds([third_s * at for at in range(4)], sums, [third_s * at for at in range(4)], "requests")
+
+    return of
+
+
+def judged(rates: Sequence[float]) -> tuple[str, str]:
+    """The kind and text of the verdict on a variant whose rate is 20 % higher over the whole sample, and these in its thirds."""
+    plan = make_plan(points=[POINT])
+
+    def alone(_slot: Slot, sample: Sample) -> Sample:
+        return sample
+
+    store = made(effects={"keepalive": 0.8}, planned=plan, noise=0.005, change=alone)
+    variants = {**store.record.variants}
+    variants["keepalive"] = variants["keepalive"].model_copy(update={"primary_metric": "rate"})
+    record = store.record.model_copy(update={"variants": variants})
+    summary: Summary = summarise_run(record, store.samples(), store.histogram, False, steady(rates))
+    (verdict,) = verdicts(summary)
+    return verdict.kind, verdict.text
+
+
+def test_what_holds_in_each_third_is_decided() -> None:
+    kind, text = judged([120, 121, 119])
+    assert kind == "apply"
+    assert "it holds in each third (×1.2 in the first 2 s, by thirds +20.0 %" in text
+
+
+def test_what_changes_its_sign_within_the_sample_decides_nothing() -> None:
+    kind, text = judged([300, 60, 60])
+    assert kind == "unresolved"
+    assert CHANGES in text
+    assert "nothing to decide by" in text
+
+
+def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
+    """As the review has port-wait: more in the first two seconds, less in the other eighteen, and more on average."""
+    first, rest = [0.4, 0.4], [0.02] * 18
+    looks = {
+        "own": usage([1.0] * 20, [0.9, 0.9, *(0.5 * each for each in rest)]),
+        "base": usage([1.0] * 20, first + rest),
+    }
+    samples = {name: {block: make_sample(id=name, requests=1000) for block in range(1, 7)} for name in looks}
+    found = thirds_of(samples["own"], samples["base"], lambda sample: seconds_of(sample, looks[sample.id]))
+    assert found is not None
+    assert found.burst["rate"].effect > 0
+    assert found.holds("rate", log(2.3)) == "changes"
+    assert STAND_IN["backend-cpu"] in found.sentence("rate", log(2.3))
+
+
+def test_a_sustained_load_is_long_alone_and_from_its_first_second() -> None:
+    assert (POINT.duration_s, POINT.warmup_s, POINT.sustained) == (LENGTH_S, 0, True)
+    assert POINT.why_alone
+
+
+def test_a_load_by_number_stays_as_it_is() -> None:
+    point = make_point(requests=100)
+    assert point.for_minutes() == point

@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# scripts/measure-again: what it lists, that it can be stopped and goes on, and what it commits. `just` is a stub; nothing is measured.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  own_checkout scripts
+  export LAB_RUNS=$checkout/data/runs BOOT_ID=$BATS_TEST_TMPDIR/boot
+  mkdir -p data/again data/reference
+  echo boot-one >"$BOOT_ID"
+  {
+    printf 'name\tinto\thow\tseed\tminutes\tcommand\twhy\n'
+    printf 'waiting\tport-wait\tnew\t7\t90\tbench ports --sweep port-wait\tit fell\n'
+    printf 'again\tport-wait\tboot\t8\t30\tbench ports --sweep port-wait\tone more boot\n'
+  } >data/again/plan.tsv
+  printf 'data/runs/\n' >.gitignore
+  git init -q . && git config user.email a@example.org && git config user.name a && git add -A && git commit -qm begin
+  # A bench makes its run at once; while `slow` is there it is not finished and waits to be ended. A resumed one is finished.
+  stub just '
+    case $1 in
+      bench | study)
+        if [[ $2 == --resume ]]; then
+          touch "$LAB_RUNS/$3/finished"
+        else
+          mkdir -p "$LAB_RUNS/run-1"
+          printf "{\"seed\": %s, \"facts\": {\"boot_id\": \"%s\"}}\n" "${@: -1}" "$(cat "$BOOT_ID")" >"$LAB_RUNS/run-1/run.json"
+          if [[ -e slow ]]; then trap "exit 1" TERM; touch begun; while :; do sleep 0.05; done; fi
+          touch "$LAB_RUNS/run-1/finished"
+        fi ;;
+      pack)
+        [[ -e $2/finished ]] || { echo "not finished" >&2; exit 2; }
+        into=data/reference/$4
+        [[ ! -e $into/run.json || ${5-} == --replace ]] || into=$into/boot-2
+        mkdir -p "$into" && cp "$2/run.json" "$into" ;;
+      table) printf "ports: rate at wait −30 %%: do not apply it\n  yaml: 1\n\ntable\n" ;;
+    esac'
+}
+
+@test "the plan says what is to do, how long it takes, why, and what waits for another boot" {
+  run -0 scripts/measure-again --plan
+  assert_line --regexp '^waiting +to do +90 min  just bench ports --sweep port-wait --seed 7$'
+  assert_line --regexp '^again +waits for its first boot +30 min'
+  assert_output --partial "it fell"
+  assert_line "left on this boot: about 1 h 30 min"
+  run -0 cat "$calls"
+  refute_output
+}
+
+@test "each run is packed and committed with its figures, and the next boot waits until there is one" {
+  run -0 scripts/measure-again
+  assert_output --partial "measured: what can be on this boot"
+  run -0 git log -1 --format=%B
+  assert_line "Measure waiting"
+  assert_line "just bench ports --sweep port-wait --seed 7"
+  assert_line "ports: rate at wait −30 %: do not apply it"
+  refute_output --partial "yaml"
+  run -0 scripts/measure-again --plan
+  assert_line --regexp '^waiting +done'
+  assert_line --regexp '^again +waits for a new boot'
+  echo boot-two >"$BOOT_ID"
+  run -0 scripts/measure-again
+  run -0 git log --format=%s
+  assert_output "Measure again
+Measure waiting
+begin"
+  run -0 git status --short
+  refute_output
+}
+
+@test "stopped by a signal it ends the bench, keeps its run, and goes on with it" {
+  touch slow
+  scripts/measure-again 2>err &
+  local pid=$! deadline=$((SECONDS + 20)) status=0
+  until [[ -e begun ]]; do
+    ((SECONDS < deadline)) || fail "the bench did not begin within 20 s: $(cat err)"
+    sleep 0.05
+  done
+  kill -TERM "$pid"
+  wait "$pid" || status=$?
+  assert_equal "$status" 1
+  run -0 cat err
+  assert_output --partial "stopped; every complete sample is kept"
+  run -0 git log --format=%s
+  assert_output begin
+  rm slow
+  run -0 scripts/measure-again
+  run -0 cat "$calls"
+  assert_line "just bench --resume run-1"
+  run -0 git log -1 --format=%s
+  assert_output "Measure waiting"
+}
+
+@test "what does not finish is not committed" {
+  stub just 'mkdir -p "$LAB_RUNS/run-1" && echo {} >"$LAB_RUNS/run-1/run.json"; [[ $1 != pack ]] || exit 2'
+  run -1 scripts/measure-again
+  assert_output --partial "waiting: cannot be kept"
+  run -0 git log --format=%s
+  assert_output begin
+}
+
+@test "a run that is too large is not committed" {
+  stub just '
+    case $1 in
+      bench) mkdir -p "$LAB_RUNS/run-1" && printf "{\"seed\": 7}" >"$LAB_RUNS/run-1/run.json" ;;
+      pack) mkdir -p data/reference/port-wait && head -c 1700000 /dev/zero >data/reference/port-wait/run.json ;;
+    esac'
+  run -1 scripts/measure-again
+  assert_output --partial "it is not committed; measure fewer arms or blocks"
+  run -0 git log --format=%s
+  assert_output begin
+}
+
+@test "a name that is not in the plan is refused" {
+  run -2 scripts/measure-again --only wating
+  assert_output --partial "there is no run 'wating'"
+  run -2 scripts/measure-again --olny
+  assert_output --partial "--olny: unknown"
+}
