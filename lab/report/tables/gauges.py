@@ -72,7 +72,9 @@ def _ends(rows: Sequence[Row]) -> str:
     most = max(found, key=lambda each: each.value or 0.0, default=None)
     if most is None or (most.value or 0.0) < OFTEN:
         return ""
-    low, high = most.interval or (most.low, most.low)  # no interval: all blocks show the same
+    if most.interval is None and most.low < most.high:  # some block opened none
+        return ""
+    low, high = most.interval or (most.low, most.high)
     return f" [{low:.2f}, {high:.2f}]"
 
 
