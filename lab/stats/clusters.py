@@ -14,13 +14,13 @@ from scipy import special
 LEAST = 2
 """Values of the smaller cluster: one value that is far away is an outlier."""
 FACTOR = 1.5
-"""The clusters' geometric means differ by at least this. Blocks of one arm have a coefficient of variation of 3 to 15 % (closed loops) in
-the committed runs, and no arm there whose values fall apart by less than 1.5 has two clusters in a second metric or run too."""
-ALPHA = 1e-3
-"""Significance level of one arm in one metric at one point. The bound below is conservative and FACTOR rules out most of the
-rest: over a whole run with noise of the committed kind about 2 in 1,000 have a false pair of clusters anywhere."""
-NOISE_DF = 4
-"""How many degrees of freedom a noise known from other arms counts for at most: arms differ in how much they vary."""
+"""The clusters' geometric means differ by at least this. In the committed runs every arm that has two clusters in rate and CPU time
+differs by a factor of 2 or more; gaps below 1.4 were in one metric of one run."""
+ALPHA = 2e-4
+"""Significance level of one arm in one metric at one point, so that a whole run with noise of the committed kind (some 40 of them)
+has a false pair of clusters in at most 3 of 1,000 (lab/tests/stats/test_method_simulation.py)."""
+GAP_SD = 3.0
+"""With a known noise: the gap between the clusters in standard deviations within them, as normal noise alone rarely has it."""
 
 
 def find_two_clusters(
@@ -32,13 +32,13 @@ def find_two_clusters(
     one place. The F test of a split fixed beforehand is F = between / (within / (n - 2)) with 1 and n - 2 degrees of freedom; the best
     one is the largest over all 2^(n-1) - 1 - n splits into groups of two or more, so that its p-value is at most as many times
     that of one (Bonferroni's inequality; Engelman & Hartigan 1969, Journal of the American Statistical Association 64:1647, have
-    the statistic). With a known noise the variance within is the weighted mean of both (Smyth 2004, Statistical Applications in
-    Genetics and Molecular Biology 3(1):3), which keeps few values that agree by chance from looking like clusters.
+    the statistic). Few values cannot show it by themselves: with a `noise_sd`, between / noise_sd² against chi-square with one degree
+    of freedom may show it as well, where the gap is wider than GAP_SD times what either cluster varies by.
 
     Args:
         values: One positive, finite number per block, in any order; others have no logarithm and return None.
-        noise_sd: The standard deviation of the logarithms that such values are known to have, for example from the other arms at the
-            same point; None where none is known.
+        noise_sd: A standard deviation that the logarithms of such values hardly ever have, 0.3 for closed loops; None where none is
+            known.
 
     Returns:
         The values of the lower and of the upper cluster, each sorted, or None.
@@ -54,14 +54,14 @@ def find_two_clusters(
     apart = (float(logs.sum()) - sums) / (n - sizes) - sums / sizes
     between = apart**2 * sizes * (n - sizes) / n
     best = int(between.argmax())
-    within, degrees = max(0.0, float(((logs - logs.mean()) ** 2).sum() - between[best])), n - 2
-    if noise_sd is not None:
-        within, degrees = within + NOISE_DF * noise_sd**2, degrees + NOISE_DF
+    at = int(sizes[best])
+    lower, upper = x[:at].tolist(), x[at:].tolist()
     if apart[best] < np.log(FACTOR):
         return None
     splits = 2.0 ** (n - 1) - 1 - n
-    f = float(between[best]) / max(within / degrees, 1e-24)
-    if splits * float(special.fdtrc(1, degrees, f)) > ALPHA:
+    variance = max(float(((logs - logs.mean()) ** 2).sum() - between[best]) / (n - 2), 1e-24)
+    if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) <= ALPHA:
+        return lower, upper
+    if noise_sd is None or logs[at] - logs[at - 1] < GAP_SD * variance**0.5:
         return None
-    at = int(sizes[best])
-    return x[:at].tolist(), x[at:].tolist()
+    return (lower, upper) if splits * float(special.chdtrc(1, between[best] / noise_sd**2)) <= ALPHA else None

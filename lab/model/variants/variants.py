@@ -48,7 +48,7 @@ class Overlay(Record):
     name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it is, against its baseline")
     study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study it belongs to")
-    reference: bool = Field(default=False, description="measured once per run as the direct reference")
+    reference: bool = Field(default=False, description="measured in some blocks of every run as the direct reference")
     primary_metric: Primary | None = Field(
         default=None, description="the one metric that may claim, where it is not its last knob's"
     )
@@ -98,7 +98,7 @@ class Variant(Record):
     name: str
     title: str
     study: str | None
-    reference: bool = Field(default=False, description="measured once per run as the direct reference")
+    reference: bool = Field(default=False, description="measured in some blocks of every run as the direct reference")
     baseline: str | None
     knobs: tuple[Knob, ...]
     own_knobs: tuple[str, ...]

@@ -4,7 +4,8 @@
     okd                         61.2 kB         42.1 ms         1        18.3 MB
     okd-routes-1000           612 kB ×10.0    303 ms ×7.2    1 ×1.00    41.9 MB ×2.3
 
-Shows and compares medians; claims nothing, as only a primary metric may.
+Shows and compares medians of gauges and means of memory and connections, of fewer than six blocks the smallest and the largest; claims
+nothing, as only a primary metric may.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from lab.analysis.summary import Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, row
-from lab.stats.paired import middle
-from lab.stats.units import format_bytes, format_seconds
+from lab.stats.paired import MIN_BLOCKS
+from lab.stats.units import format_bytes, format_seconds, significant
 
 MEMORY, OPENED = "memory", "opened_per_request"
 OFTEN = 0.01
@@ -42,10 +43,11 @@ def page(summary: Summary) -> list[Part]:
     often = any(values.get(OPENED, 0.0) >= OFTEN for values in held.values())
     names = [name for name in COLUMNS if any(name in values for values in held.values()) and (name != OPENED or often)]
     by_name = {arm.name: values for arm, values in held.items()}
-    ends = {arm: _ends([row for row in summary.rows if row.arm == arm]) for arm in held}
+    rows_of = {arm.name: [row for row in summary.rows if row.arm == arm] for arm in held}
+    ends = {arm: _ends(rows_of[arm.name]) for arm in held}
     heads = columns([TITLE, *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
     rows = [
-        row(arm.name, *(_cell(name, arm, by_name, ends[arm]) for name in names))
+        row(arm.name, *(_cell(name, arm, by_name, ends[arm], _few(name, rows_of[arm.name])) for name in names))
         for arm, values in held.items()
         if values
     ]
@@ -66,18 +68,42 @@ def _held(rows: Sequence[Row]) -> dict[str, float]:
 
 def _ends(rows: Sequence[Row]) -> str:
     """` [0.93, 0.97]` of the upstream connections at the point with the most; empty where they are few, or have no interval."""
-    read = METRICS[OPENED].read
-    told = ([read(sample, None) for sample in row.cell.counted.values()] for row in rows)
-    known = ([value for value in values if value is not None] for values in told)
-    levels = [middle(values) for values in known if values]
-    most = max(levels, key=lambda level: level.value, default=None)
-    if most is None or most.low is None or most.high is None or most.value < OFTEN:
+    found = [each for row in rows if (each := row.cell.absolute(OPENED)) is not None and each.value is not None]
+    most = max(found, key=lambda each: each.value or 0.0, default=None)
+    if most is None or (most.value or 0.0) < OFTEN:
         return ""
-    return f" [{most.low:.2f}, {most.high:.2f}]"
+    if most.interval is None and most.low < most.high:  # some block opened none
+        return ""
+    low, high = most.interval or (most.low, most.high)
+    return f" [{low:.2f}, {high:.2f}]"
 
 
-def _cell(name: str, arm: Arm, held: Mapping[str, Mapping[str, float]], ends: str) -> str:
-    """The value, of upstream connections with their interval (`ends`), and how many times the baseline's it is."""
+def _few(name: str, rows: Sequence[Row]) -> tuple[float, float] | None:
+    """Return the smallest and the largest that fewer than six blocks show, at the point with the most; None where there are six."""
+    if name in (MEMORY, OPENED):
+        metric = "memory_bytes" if name == MEMORY else OPENED
+        found = [each for row in rows if (each := row.cell.absolute(metric)) is not None]
+        most = max(found, key=lambda each: each.high, default=None)
+        return (most.low, most.high) if most is not None and most.blocks < MIN_BLOCKS else None
+    samples = {
+        (block, sample.gauges[name])
+        for row in rows
+        for block, sample in row.cell.counted.items()
+        if name in sample.gauges
+    }
+    values = [value for _, value in samples]
+    return (min(values), max(values)) if 0 < len({block for block, _ in samples}) < MIN_BLOCKS else None
+
+
+def _cell(
+    name: str, arm: Arm, held: Mapping[str, Mapping[str, float]], ends: str, few: tuple[float, float] | None
+) -> str:
+    """The value, of upstream connections with their interval (`ends`), of few blocks as a range, and how many times the baseline's it is."""
     value, base = held[arm.name].get(name), held.get(arm.baseline or "", {}).get(name)
     text = COLUMNS[name][1](value) + (ends if name == OPENED else "")
-    return f"{text} ×{value / base:.2f}" if value is not None and base and arm.role == "variant" else text
+    if few is not None and value is not None and few[0] < few[1]:
+        metric = METRICS["memory_bytes" if name == MEMORY else name]
+        text = f"{'–'.join(dict.fromkeys(map(metric.coarse, few)))} {metric.unit}".rstrip()
+    if value is None or not base or arm.role != "variant":
+        return text
+    return f"{text} ×{value / base:.2f}" if few is None else f"{text} ×{significant(value / base, 2)}"

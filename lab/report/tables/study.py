@@ -117,15 +117,18 @@ def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> Lev
 def _relative(
     cell: Cell, reference: Cell, rows: Mapping[tuple[str, str], Row]
 ) -> tuple[float, float | None, float | None] | None:
-    """Paired by block; where the reference was measured once, before the blocks, against its one value and without an interval."""
+    """Paired by block; where the reference was measured in few blocks, mean against mean and without an interval."""
     values, theirs = _values(cell, rows), _values(reference, rows)
     both = sorted(values.keys() & theirs.keys())
-    if both:
+    if len(both) >= stats.MIN_BLOCKS or len(both) == len(values):
+        if not both:
+            return None
         estimate = stats.paired([values[block] for block in both], [theirs[block] for block in both])
         low, high = estimate.ratio_interval or (None, None)
         return estimate.ratio, low, high
-    if values and len(theirs) == 1:
-        return stats.level(list(values.values())).value / next(iter(theirs.values())), None, None
+    if values and theirs:
+        mine, other = (stats.level(list(side.values())).value for side in (values, theirs))
+        return mine / other, None, None
     return None
 
 
