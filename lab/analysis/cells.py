@@ -14,11 +14,12 @@ from math import inf, log
 from statistics import geometric_mean, median
 
 from lab.analysis.decision import guard_of
+from lab.analysis.unsteady import UnsteadyArm, unsteady_arms
 from lab.base.errors import MeasuringError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
 from lab.model.plan import Arm, Place, Plan
 from lab.model.samples import Cell as Measured
-from lab.model.samples import Reason, Sample, cell, cells
+from lab.model.samples import Reason, Sample, cell, cells, counts
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, Kind
@@ -50,6 +51,8 @@ class Cell:
     lost: tuple[int, ...] = ()
     values: Values = field(default_factory=dict[str, Mapping[int, float | None]])
     merged: Histogram | None = None
+    unsteady: UnsteadyArm | None = None
+    """Where a sample of this arm at this point is not steady, alone or in any pair: then no sample counts, and nothing is computed."""
 
     # -- in one metric
 
@@ -90,6 +93,12 @@ class Cell:
         return len(self.planned)
 
     @property
+    def outcome_blocks(self) -> int:
+        """Blocks that have an outcome: a sample that counts, or one that is not steady or would count beside others that are."""
+        settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
+        return len(self.counted.keys() | {block_of(self.point, cell(sample)) for sample in settled if counts(sample)})
+
+    @property
     def tried(self) -> int:
         """Blocks that were begun."""
         return len({block_of(self.point, cell(sample)) for sample in self.samples})
@@ -120,6 +129,11 @@ class Cell:
     def notes(self) -> list[str]:
         """What the generator's numbers leave out or cannot tell."""
         return [note for sample in self.counted.values() for note in sample.notes]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned block has what it was measured for."""
+        return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
     # -- of a steady load
 
@@ -189,7 +203,14 @@ class Pair:
 
     @property
     def complete(self) -> bool:
+        if self.unsteady is not None:
+            return all(side.outcome_blocks >= side.planned_blocks for side in (self.own, self.base))
         return all(side.valid_blocks >= side.planned_blocks for side in (self.own, self.base))
+
+    @property
+    def unsteady(self) -> UnsteadyArm | None:
+        """What makes an effect between the two impossible, the own one's first; None: both are steady."""
+        return self.own.unsteady or self.base.unsteady
 
     def log_ratios(self, metric: str) -> dict[int, float]:
         """Block → log of own over base, in block order, of the blocks that both have."""
@@ -256,6 +277,7 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
             wanted[block, *where] += 1
     for sample in samples:
         tried[cell(sample)[1:4]].append(sample)
+    unsteady = unsteady_arms(samples)
     counted: dict[_Where, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for place, sample in sorted(counted_samples(samples).items()):
         counted[place[1:4]][block_of(sample.point, place)].append(sample)
@@ -270,7 +292,10 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
         kept = {block: sample for block, sample in counted[where].items() if block not in lost}
         values = _steady(kept, histogram_of) if point.disturbance is None else (_outcomes(kept), None)
         firsts = {block: found[0] for block, found in kept.items()}
-        return Cell(arm, point, frozenset(planned[where]), tuple(tried[where]), firsts, tuple(sorted(lost)), *values)
+        told = unsteady.get((arm.name, point.name))
+        return Cell(
+            arm, point, frozenset(planned[where]), tuple(tried[where]), firsts, tuple(sorted(lost)), *values, told
+        )
 
     points = [point for point in plan.points if disturbed is None or (point.disturbance is not None) is disturbed]
     places = [(arm, point) for point in points for arm in plan.arms]
@@ -325,10 +350,16 @@ def _outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
 
 
 def counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
-    """What is measured once → the sample that counts: the last valid attempt, never one of an interrupted block."""
+    """What is measured once → the sample that counts: the last valid attempt, never one of an interrupted block, and none of an arm at a point
+    where another sample of it is not steady: the others may only have ended too early to show it.
+    """
+    samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
+    unsteady = unsteady_arms(samples).keys()
     found: dict[Measured, Sample] = {}
-    for sample in sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id)):
-        if sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
+    for sample in samples:
+        arms = {sample.arm, sample.pair.against} if sample.pair else {sample.arm}
+        steady = unsteady.isdisjoint((arm, sample.point.name) for arm in arms)
+        if steady and sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
             found[cell(sample)] = sample
     return found
 

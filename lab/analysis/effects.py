@@ -137,6 +137,8 @@ class Effects:
                 continue
             if estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
+            elif estimate is None and (moved := self._unsteady(arm, point)):
+                why = moved
             elif why and (estimate or point.disturbance is not None):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
@@ -147,6 +149,14 @@ class Effects:
             yield Effect(
                 metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside, level_s
             )
+
+    def _unsteady(self, arm: Arm, point: Point) -> str:
+        """Say why no effect is computed where the arm or its baseline is not steady; empty where both are."""
+        sides = self.cells.apart(arm, point)
+        if sides.unsteady is None:
+            return ""
+        whose = arm.name if sides.own.unsteady else arm.baseline
+        return f"no effect is computed: of {whose}, {sides.unsteady.sentence()}"
 
     def _level_s(self, baseline: str, point: Point, metric: str, base: Cell) -> float | None:
         """As the table shows it of the baseline, else what it was in the pair."""

@@ -13,6 +13,8 @@ from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
+from lab.analysis.thirds import Thirds, lasting_change
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS
@@ -23,7 +25,6 @@ from lab.stats.units import format_blocks
 
 if TYPE_CHECKING:
     from lab.analysis.exhaustion import Exhaustion
-    from lab.analysis.thirds import Thirds
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -60,6 +61,16 @@ class Row:
         return self.cell.point
 
     @property
+    def unsteady(self) -> UnsteadyArm | None:
+        """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
+        return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
+
+    @property
+    def change(self) -> UnsteadyArm | None:
+        """How the arm's sustained samples, which count all the same, change for good; None where they do not, or are not sustained."""
+        return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
+
+    @property
     def shown(self) -> tuple[Effect, ...]:
         """What the effect column carries: the primary metric's effect, or the baseline against itself."""
         return tuple(effect for effect in self.effects if effect.primary)
@@ -83,6 +94,10 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
     if cell.tried < cell.planned_blocks:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if cell.unsteady is not None:
+        yield f"not steady: {cell.unsteady.sentence()}"
+    if row.change is not None:
+        yield f"within the sample {row.change.sentence()}"
     if row.exhaustion is not None:
         yield row.exhaustion.note
     for effect in row.shown:
@@ -99,7 +114,7 @@ def _notes(row: Row) -> Iterator[str]:
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
     for effect in row.shown:
-        yield from _effect_notes(effect, steady=row.point.disturbance is None)
+        yield from _effect_notes(effect, row.point.disturbance is None, own=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
     if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
         yield why
@@ -125,9 +140,10 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
-def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
+def _effect_notes(effect: Effect, steady: bool, own: bool = False) -> Iterator[str]:
+    """`own`: the arm itself is not steady, which its row says already."""
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.note:
+    if effect.note and not (own and effect.estimate is None):
         yield effect.note if steady else f"{metric.title}: {effect.note}"
     if estimate is None or effect.note:
         return

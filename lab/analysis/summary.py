@@ -55,11 +55,8 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has all its valid blocks."""
-        return all(
-            row.cell.valid_blocks >= row.cell.planned_blocks and (row.pair is None or row.pair.complete)
-            for row in self.rows
-        )
+        """Whether every cell has all its valid blocks, or is not steady, which is an outcome, too."""
+        return all(row.cell.complete and (row.pair is None or row.pair.complete) for row in self.rows)
 
     @property
     def points(self) -> list[Point]:

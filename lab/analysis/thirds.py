@@ -14,8 +14,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import about
 from lab.model.samples import Sample
+from lab.model.steadiness import CAUSES
 from lab.records.store import RunStore
 from lab.stats import paired as stats
 
@@ -147,6 +149,13 @@ class Thirds:
         burst = self.burst.get(metric)
         first = f"×{burst.ratio:.3g} in the first {BURST_S:g} s, " if burst else ""
         return f"{said} ({first}by thirds {each}{STAND_IN[self.source]})"
+
+
+def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
+    """Return how the sustained samples of one arm at one point change for good; None where none does."""
+    changes = tuple(each.steadiness.change for each in samples if each.steadiness and each.steadiness.change)
+    causes = dict.fromkeys(CAUSES[change.cause] for change in changes if change.cause)
+    return UnsteadyArm(changes, tuple(causes), len(samples), pairs=False) if changes else None
 
 
 def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:

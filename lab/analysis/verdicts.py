@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis import rerun
+from lab.analysis.cells import Cell
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
+from lab.analysis.thirds import lasting_change
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, blocks_to_resolve
@@ -24,7 +27,17 @@ NO_BLOCK = "no valid block of it and its baseline together"
 
 
 Kind = Literal[
-    "apply", "worse", "differs", "false", "mixed", "same", "unresolved", "no-interval", "not-measurable", "instrument"
+    "apply",
+    "worse",
+    "differs",
+    "false",
+    "mixed",
+    "same",
+    "unresolved",
+    "no-interval",
+    "not-measurable",
+    "instrument",
+    "not-steady",
 ]
 
 
@@ -34,7 +47,7 @@ class Verdict:
 
     `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
     compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
-    noise. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
+    noise. `not-steady`: it or its baseline is not steady wherever it was measured, so that there is no effect. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
     """
 
     arm: str
@@ -52,8 +65,29 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    found = [_verdict(summary, arm, effects) for arm, effects in by_arm.items()]
+    found = [_with_unsteady(summary, arm, effects) for arm, effects in by_arm.items()]
     return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
+
+
+def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
+    """The arm's sentence, with what happened at the points where it or its baseline is not steady in front."""
+    moved = {row.point.name: row for row, _ in found if row.unsteady is not None}
+    rest = [(row, effect) for row, effect in found if row.unsteady is None]
+    if not moved:
+        return _verdict(summary, arm, found)
+    said = "; ".join(unsteady_text(row) for row in moved.values())
+    if not any(effect.decision.judged or effect.decision is Decision.NO_INTERVAL for _, effect in rest):
+        return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
+    verdict = _verdict(summary, arm, rest)
+    told = verdict.text.removeprefix(f"{arm}: ")
+    return replace(verdict, text=f"{arm}: {said}, so no effect is computed there; {told}")
+
+
+def unsteady_text(row: Row) -> str:
+    """What happened at a point where an arm or its baseline is not steady: `at wait the rate falls in 10 of 10 samples after 2 s (…)`."""
+    assert row.unsteady is not None, "only of such a row"
+    whose = f"of {row.base.arm.name} " if row.cell.unsteady is None and row.base is not None else ""
+    return f"at {row.point.name} {whose}{row.unsteady.sentence()}"
 
 
 def another_load(arm: str, sweep: str | None, target: str | None) -> str:
@@ -202,7 +236,14 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
 def _within(row: Row, effect: Effect) -> str:
     """What the thirds of a sustained sample show of the effect: `, it holds in each third (…)`; empty where there are none."""
     said = row.thirds.sentence(effect.metric, effect.estimate.effect) if row.thirds and effect.estimate else ""
-    return f", {said}" if said else ""
+    changes = [f"of {side.arm.name} {change.sentence()}" for side, change in _changes(row)]
+    return "".join(f", {each}" for each in [said, *changes] if each)
+
+
+def _changes(row: Row) -> list[tuple[Cell, UnsteadyArm]]:
+    """How the sustained samples of an arm and of its baseline change, of those that do."""
+    sides = [row.cell, *([row.base] if row.base else [])] if row.point.sustained else []
+    return [(side, change) for side in sides if (change := lasting_change(list(side.counted.values())))]
 
 
 def _differs_within(row: Row, effect: Effect) -> bool:

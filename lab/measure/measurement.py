@@ -17,6 +17,7 @@ from lab.model.run import now
 from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.records.reparse import reported
+from lab.records.steadiness import with_cause
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram
 from lab.targets.base import Target
@@ -136,6 +137,7 @@ def measurement(blank: Sample, run: LoadRun, findings: Findings, left: Mapping[s
         }
     )
     raw = join_raw(ended.stdout, ended.stderr)
+    sample = with_cause(sample)
     return Measurement(sample, raw, result.histograms if result else {}, run.seen.rows, findings.events, left)
 
 

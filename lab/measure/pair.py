@@ -98,6 +98,9 @@ class PairRun:
         runs = [side.load_run(begun[at], ended[at], seen[at], used_s[1 - at]) for at, side in enumerate(self.sides)]
         if slices is not None:
             runs = [replace(run, cores=_own_cores(run.cores, used_s, at)) for at, run in enumerate(runs)]
+        if slices is not None:
+            for regime in regimes:
+                regime.loaded_s = sum(slices.own_s(side) for side in range(len(regimes)))
         found = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
         unexplained = cpu.unexplained(seen[0], sum(sum(used.values()) for used in used_s))

@@ -18,8 +18,10 @@ from lab.model.bottleneck import limited_by
 from lab.model.endpoint import Endpoint
 from lab.model.load import Result
 from lab.model.samples import Reason
+from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
+from lab.records.steadiness import describe_change, judge_usage
 from lab.targets.base import System
 from lab.targets.common.process import Ended
 
@@ -41,6 +43,8 @@ class Steady:
     generator: Generator
     alone: bool = True
     """Whether it has the machine to itself; one of two sides does not, and what disturbs both speaks against neither."""
+    loaded_s: float | None = None
+    """How long the load of a pair lasted whose sides ran in turns; None: as long as the generator says."""
     _changes: str = ""
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
@@ -71,7 +75,16 @@ class Steady:
         if run.result is None:
             return Findings(found)
         faults, notes, limit = self._of_result(run, run.result)
-        return Findings(found + faults, notes, {"limited_by": limit})
+        steadiness = self._steadiness(run, run.result)
+        if steadiness is not None and steadiness.change is not None and not self.point.sustained:
+            faults.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
+        return Findings(found + faults, notes, {"limited_by": limit, "steadiness": steadiness})
+
+    def _steadiness(self, run: LoadRun, result: Result) -> Steadiness | None:
+        """Judge whether the rate and the CPU time per request held; None for a load that cannot be judged."""
+        in_turns = not self.alone and self.point.scheme == "slices"
+        loaded_s = self.loaded_s if in_turns else min(result.duration_s, self.point.duration_s)
+        return judge_usage(self.point, run.seen.rows, result.requests, loaded_s, in_turns)
 
     def _of_result(self, run: LoadRun, result: Result) -> tuple[list[Fault], list[str], str | None]:
         """(faults, notes, limit)"""

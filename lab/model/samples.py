@@ -13,6 +13,7 @@ from lab.model.bottleneck import Limit
 from lab.model.leftovers import Leftovers, Moment
 from lab.model.pairs import MAX_IN_FLIGHT, PairSide
 from lab.model.plan import ArmRole, Slot
+from lab.model.steadiness import Change, Steadiness
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
 
@@ -205,6 +206,10 @@ class Sample(Record):
         description="whether the load ran for the point's warmup_s before; false where it alone would have taken 5 % of the local ports,"
         " or the point has none; null = not recorded: nothing was loaded, or an earlier lab warmed up as the point says",
     )
+    steadiness: Steadiness | None = Field(
+        default=None,
+        description="whether rate and CPU time per request changed for good within it; null = nobody looked, as in samples of earlier labs",
+    )
     pair: PairSide | None = Field(default=None, description="of a pair's side; null = this arm was alone")
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
@@ -221,6 +226,11 @@ class Sample(Record):
     @property
     def valid(self) -> bool:
         return self.verdict == "valid"
+
+    @property
+    def change(self) -> Change | None:
+        """The lasting change within this sample itself (not on a pair's other side); None where there is none, or it does not count anyway."""
+        return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
     @property
     def untimed(self) -> bool:

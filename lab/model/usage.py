@@ -60,6 +60,7 @@ USAGE_SCHEMA = {
     "majflt": pl.Int64,
     "vsz_bytes": pl.Int64,
     "rss_bytes": pl.Int64,
+    "sent_bytes": pl.Int64,  # by its network namespace so far, of one process of proxy and of backend each; null: not asked
 }
 """Columns of usage.parquet: one row per process and second, and of proxy and backend one per thread, where there are several.
 

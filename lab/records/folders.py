@@ -31,6 +31,7 @@ from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
 from lab.records.forms import EVENTS, HISTOGRAMS, READBACK, USAGE, roundtrip_of, unreadable
 from lab.records.tables import Place
@@ -100,6 +101,10 @@ class Folders:
         """Series → histogram; None where none are kept, so that they are read off the verbatim output."""
         path = self.path(HISTOGRAMS, sample.id)
         return tables.read_histograms(path, sample.histogram or "exact") if path.exists() else None
+
+    def looks(self, samples: Sequence[str]) -> pl.DataFrame:
+        """Return these samples' usage tables as one, with a column `sample` in front."""
+        return tables.joined({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
         return tables.read_usage(self.path(USAGE, sample))

@@ -19,7 +19,7 @@ import json
 import lzma
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,7 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
 from lab.records.cache import HistogramCache
 from lab.records.forms import EVENTS, HISTOGRAMS, USAGE, has, roundtrip_of, unreadable
+from lab.records.steadiness import COLUMNS
 from lab.records.tables import FrameError, Place
 from lab.stats.histogram import Histogram
 
@@ -183,6 +184,13 @@ class Packed:
 
     def usage(self, sample: str) -> pl.DataFrame:
         return self._usage.get(sample, pl.DataFrame(schema=USAGE_SCHEMA))
+
+    def looks(self, samples: Sequence[str]) -> pl.DataFrame:
+        """Return the columns of these samples' usage tables that show whether they were steady, with `sample` in front; no other is read."""
+        frame = tables.read_columns(
+            self.folder / USAGE, {tables.SAMPLE: pl.String, **{name: USAGE_SCHEMA[name] for name in COLUMNS}}
+        )
+        return frame.filter(pl.col(tables.SAMPLE).is_in(samples))
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
         nothing = pl.DataFrame(schema=EVENTS_SCHEMA)

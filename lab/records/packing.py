@@ -93,7 +93,7 @@ def _old(folder: Path) -> list[Path]:
 def _pack(run: RunStore) -> None:
     new = run.folder / PARTIAL
     run.clear_partial()
-    samples = run.samples()
+    samples = run.stored_samples()
     _refuse_unfinished(run, samples)
     _refuse_unknown(run.folder)
     try:
@@ -272,7 +272,7 @@ def _left(folder: Path, sample: Sample) -> dict[str, bytes]:
 def _compare(was: RunStore, now: RunStore, samples: Sequence[Sample], digests: Sequence[str]) -> None:
     """Everything is read again in the new form, and held against the old one; of outputs, their digests. UsageError names the first difference."""
     form, new = Folders(was.folder, was.record.id), packed.Packed(now.folder)
-    _equal(now, packed.SAMPLES, "the samples' records", now.samples() == list(samples))
+    _equal(now, packed.SAMPLES, "the samples' records", now.stored_samples() == list(samples))
     for sample, digest in zip(samples, digests, strict=True):
         what = sample.id
         _equal(now, packed.RAW, what, tables.digest(tables.unpacked(new.raw(what))) == digest)

@@ -38,11 +38,13 @@ from lab.model.load import OutputError, Result
 from lab.model.requests import shifted
 from lab.model.run import RoundTrip, RunRecord, now
 from lab.model.samples import Reason, Sample
+from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.records.folders import Folders
 from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.records.packed import BRINGUPS, RESTORE, Packed, is_packed
+from lab.records.steadiness import judge_again
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
@@ -113,6 +115,7 @@ class RunStore:
         self._folders = Folders(folder, record.id)
         self._packed: Packed | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
+        self._steadiness: dict[str, Steadiness | None] = {}
 
     @property
     def _form(self) -> Form:
@@ -214,9 +217,17 @@ class RunStore:
 
     # -- samples ----------------------------------------------------------------------------------------
 
-    def samples(self) -> list[Sample]:
-        """Every sample's record, in plan order. UsageError names the first damaged one."""
+    def stored_samples(self) -> list[Sample]:
+        """Return every sample's record as it was written, in plan order. UsageError names the first damaged one."""
         return sorted(self._read(lambda form: form.samples()), key=lambda sample: (sample.order, sample.id))
+
+    def samples(self) -> list[Sample]:
+        """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`."""
+
+        def looks(samples: Sequence[str]) -> pl.DataFrame:
+            return self._told(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
+
+        return judge_again(self.stored_samples(), looks, self._steadiness)
 
     def write_sample(
         self,

@@ -9,7 +9,7 @@ import hashlib
 import io
 import lzma
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +26,7 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records.request_log import restored
 from lab.stats.histogram import BUCKETS, Histogram
 
-_ADDED = ("tid",)
+_ADDED = ("tid", "sent_bytes")
 """Columns that usage tables of earlier labs do not have: null there."""
 
 SAMPLE = "sample"
@@ -99,13 +99,16 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
 
 def read_usage(path: Path) -> pl.DataFrame:
     """A usage.parquet of this lab or an earlier one. OSError, or FrameError when the file is damaged."""
-    frame = _read(path)
-    for name in _ADDED:
-        if name not in frame.columns:
-            frame = frame.with_columns(pl.lit(None, USAGE_SCHEMA[name]).alias(name))
-    if frame.columns != list(USAGE_SCHEMA) and set(frame.columns) == set(USAGE_SCHEMA):
-        frame = frame.select(list(USAGE_SCHEMA))
-    return _of(frame, USAGE_SCHEMA)
+    return _of(_with_added(_read(path), USAGE_SCHEMA), USAGE_SCHEMA)
+
+
+def _with_added(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """Add the columns that usage tables of earlier labs do not have, as nulls, in the schema's order."""
+    missing = [
+        pl.lit(None, schema[name]).alias(name) for name in _ADDED if name in schema and name not in frame.columns
+    ]
+    frame = frame.with_columns(missing) if missing else frame
+    return frame.select(list(schema)) if set(frame.columns) == set(schema) else frame
 
 
 def to_the_microsecond(usage: pl.DataFrame) -> pl.DataFrame:
@@ -119,9 +122,14 @@ def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.
     return pl.concat([nothing, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
 
 
+def read_columns(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """Read only the columns of `schema` from a table. OSError, or FrameError when the file is damaged."""
+    return _of(_with_added(_read(path, list(schema)), schema), schema)
+
+
 def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """Sample → its rows, of those that have any. OSError, or FrameError when the file is damaged."""
-    frame = _of(_read(path), {SAMPLE: pl.String, **schema})
+    frame = _of(_with_added(_read(path), {SAMPLE: pl.String, **schema}), {SAMPLE: pl.String, **schema})
     runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
     if runs["value"].n_unique() != runs.height:
         raise FrameError("a sample's rows do not lie together")
@@ -143,10 +151,13 @@ def read_events(path: Path) -> pl.DataFrame:
     return _of(_read(path), EVENTS_SCHEMA)
 
 
-def _read(path: Path) -> pl.DataFrame:
+def _read(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """A table, or those of these columns that it has."""
     content = path.read_bytes()
     try:
-        return pl.read_parquet(content)
+        if columns is not None:
+            columns = [name for name in columns if name in pl.read_parquet_schema(io.BytesIO(content))]
+        return pl.read_parquet(content, columns=columns)  # type: ignore[arg-type]
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise FrameError(str(error).splitlines()[0][:200]) from None
 

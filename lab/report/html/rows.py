@@ -22,6 +22,7 @@ ANSWERED: Mapping[str, tuple[str, str]] = {
     "unresolved": ("Cannot be told here", "cannot-tell"),
     "no-interval": ("Not measured enough", "cannot-tell"),
     "not-measurable": ("Cannot be shown here", "cannot-tell"),
+    "not-steady": ("It does not hold its rate", "cannot-tell"),
     "instrument": ("It is there to measure by", "same"),
 }
 """Kind of a verdict → the answer to a question whether a step helps, and its colour."""

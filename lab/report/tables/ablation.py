@@ -35,6 +35,7 @@ WORDS = {
     "no-interval": "no interval",
     "not-measurable": "nothing to judge",
     "instrument": "only to measure by",
+    "not-steady": "not steady: no effect",
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
 """The same of a knob that was compared with another variant than the root."""

@@ -76,7 +76,10 @@ def _cells(row: Row) -> Iterator[str | Cell]:
     yield disturbed.blocks(row)
     shown = row.shown
     style = STYLES.get(shown[0].decision, "dim") if shown else ""
-    yield Cell(", ".join(map(effect_text, shown)), style)
+    if cell.unsteady is not None:
+        yield Cell(cell.unsteady.short(), "yellow")
+    else:
+        yield Cell(", ".join(map(effect_text, shown)), style)
 
 
 def _errors(row: Row) -> Cell:

@@ -11,10 +11,10 @@ from typing import Any
 
 from lab.base.errors import LabError
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.snapshot import MANY, NETWORK, Container, Snapshot, When, question, snapshot
+from lab.targets.cluster.snapshot import MANY, NETWORK, SENT, Container, Snapshot, When, question, snapshot
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS
-from lab.targets.common.sampler import THREADED, parse_network
+from lab.targets.common.sampler import THREADED, parse_network, parse_sent
 
 POD_STRIDE = 10_000_000
 """Added to process numbers per further pod of a role: each pod counts from 1, and no kernel beyond 4,194,304."""
@@ -124,9 +124,11 @@ class ContainerSampler:
         role, offset = self.place.role, self.offset
         for one in self.snapshots:
             at = (self.since_s or 0.0) + one.uptime_s - self.snapshots[0].uptime_s
-            yield from ((at, role, offset + pid, None, *astuple(times)) for pid, times in one.processes.items())
+            sent = {min(one.processes, default=0): parse_sent(one.files.get(SENT, ()))}
+            for pid, times in one.processes.items():
+                yield at, role, offset + pid, None, *astuple(times), sent.get(pid)
             threads = one.threads.items() if role in THREADED else ()
-            yield from ((at, role, offset + pid, offset + tid, *astuple(times)) for (pid, tid), times in threads)
+            yield from ((at, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
 
     def counts(self, at: Snapshot) -> dict[str, int]:
         """`<role>/<count>` so far, of those limits that the container has, and of its network if it tells that."""

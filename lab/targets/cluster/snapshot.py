@@ -21,13 +21,14 @@ from lab.base.errors import MeasuringError
 from lab.targets.cluster.shell import Shell
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller
-from lab.targets.common.sampler import ProcessTimes, cpu_list, parse_stat, parse_times
+from lab.targets.common.sampler import INTERFACES, ProcessTimes, cpu_list, parse_stat, parse_times
 
 _REMEDY = "use a container runtime that shows its containers the kernel's own /proc and /sys/fs/cgroup"
 When = Literal["opening", "meanwhile", "closing"]
 
 MANY = 12
 TIMEOUT_S = 10.0
+SENT = f"/proc/{INTERFACES}"
 NETWORK = ("/proc/net/netstat", "/proc/net/snmp", "/proc/net/stat/nf_conntrack")
 _BOOT_ID, _CGROUP, _MOUNTS = "/proc/sys/kernel/random/boot_id", "/proc/self/cgroup", "/proc/self/mountinfo"
 _FILE = """\
@@ -170,7 +171,7 @@ def question(
 
     What the CPU's reading brackets is as short as can be: it comes last when a sample begins and first when it ends.
     """
-    processes = _PROCESSES + (_THREADS if threads else "")
+    processes = _PROCESSES + (_THREADS if threads else "") + (f"_file {SENT}\n" if network else "")
     if when == "meanwhile":
         return _FILE + processes
     exact = f"_file {container.usage_file}\n"

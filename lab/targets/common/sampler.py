@@ -42,6 +42,8 @@ COUNTED = {
     ("Tcp", "OutSegs"),
     ("Tcp", "RetransSegs"),
 }
+INTERFACES = "net/dev"
+"""In /proc/PID: what each network interface has received and sent. Short, as some looks read it byte by byte."""
 HOST_PROC = "LAB_HOST_PROC"
 OUTER_PID = "LAB_OUTER_PID"
 
@@ -124,16 +126,17 @@ class Sampler:
         at = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self.processes().items():
+            sent = {pid: sent_bytes(pid) for pid in _one_per_network(pids)} if role in THREADED else {}
             for pid in pids:
                 seen = process_times(pid)
                 if seen is not None:
                     self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
                     self._last[role, pid] = seen
                     self._peak_bytes[role, pid] = max(seen.rss_bytes, self._peak_bytes.get((role, pid), 0))
-                    self._rows.append((at, role, pid, None, *astuple(seen)))
+                    self._rows.append((at, role, pid, None, *astuple(seen), sent.get(pid)))
                     if role in THREADED and seen.threads > 1:
                         threads = thread_times(pid)
-                        self._rows += [(at, role, pid, tid, *astuple(times)) for tid, times in threads.items()]
+                        self._rows += [(at, role, pid, tid, *astuple(times), None) for tid, times in threads.items()]
 
     def _snapshot(self) -> _Snapshot:
         counters = Counter[str]()
@@ -349,6 +352,18 @@ def _one_per_network(pids: Sequence[int]) -> list[int]:
         with suppress(OSError):  # it ended while we looked
             found.setdefault(Path(f"/proc/{pid}/ns/net").stat().st_ino, pid)
     return list(found.values())
+
+
+def sent_bytes(pid: int | str) -> int | None:
+    """Return how many bytes the network namespace of a process has sent so far; None when the process has gone."""
+    return parse_sent(readable(f"/proc/{pid}/{INTERFACES}").splitlines())
+
+
+def parse_sent(lines: Sequence[str]) -> int | None:
+    """Return the bytes sent by all interfaces but the loopback, from the lines of /proc/net/dev (proc_net_dev(5)); None without any."""
+    rows = [line.partition(":") for line in lines if ":" in line]
+    sent = [int(numbers.split()[8]) for name, _, numbers in rows if name.strip() != "lo"]
+    return sum(sent) if sent else None
 
 
 def network_counters(pid: int | str) -> Mapping[str, int]:

@@ -21,7 +21,7 @@ def of(*events: tuple[float, str, str, str], usage: pl.DataFrame = NO_USAGE) -> 
 def seen(looks: Mapping[float, Sequence[str]], role: str = "proxy") -> pl.DataFrame:
     """Time → titles of the processes there, each with 10 MB; the longer its title, the more a process works."""
     rows: list[tuple[Any, ...]] = [
-        (at_s, role, 100 + n, tid, title, 2, 0.0, 0.0, float(len(title)), 0, 0, 0, 10_000_000)
+        (at_s, role, 100 + n, tid, title, 2, 0.0, 0.0, float(len(title)), 0, 0, 0, 10_000_000, None)
         for at_s, titles in looks.items()
         for n, title in enumerate(titles)
         for tid in (None, 7)

@@ -26,7 +26,7 @@ Used = Callable[[Sample], Mapping[str, float]]
 def rows(used_s: Mapping[str, float], duration_s: float = 5.0) -> pl.DataFrame:
     """Two looks at one process of each title, which had used a second before the first."""
     looks = [
-        (at_s, "proxy", pid, None, title, 1, 0.0, 0.0, 1.0 + more_s, 0, 0, 0, 0)
+        (at_s, "proxy", pid, None, title, 1, 0.0, 0.0, 1.0 + more_s, 0, 0, 0, 0, None)
         for pid, (title, cpu_s) in enumerate(used_s.items())
         for at_s, more_s in ((0.0, 0.0), (duration_s, cpu_s))
     ]

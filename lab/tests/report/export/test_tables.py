@@ -57,7 +57,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path))
     made = bench_of().store
     usage = pl.DataFrame(
-        [[0.0, "proxy", 1, None, "nginx", 1, 0.0, 0.0, 0.0, 0, 0, 0, 0]], schema=USAGE_SCHEMA, orient="row"
+        [[0.0, "proxy", 1, None, "nginx", 1, 0.0, 0.0, 0.0, 0, 0, 0, 0, None]], schema=USAGE_SCHEMA, orient="row"
     )
     valid = make_sample(
         id="0001-a",

@@ -1,0 +1,104 @@
+"""What a sample records of its own steadiness: whether its rate or its CPU time per request changed for good within it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from lab.base.validation import Record
+from lab.model.leftovers import Leftovers
+
+Source = Literal["sent-bytes", "backend-cpu"]
+"""What stands for the requests of a second: the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes
+were counted: all runs before the counts were recorded."""
+Cause = Literal["ports", "queue", "memory", "cpu-limit"]
+
+CAUSES: Mapping[Cause, str] = {
+    "ports": "local ports run out",
+    "queue": "a full accept queue drops connections",
+    "memory": "the memory limit is reached",
+    "cpu-limit": "the CPU limit throttles it",
+}
+"""In words, the first that the counters show."""
+PORTS_SHARE = 0.35
+"""Of the local ports: from half of them on the kernel has to search for a free one, and those of the warm-up are not counted."""
+DEFAULT_PORTS = 60999 - 32768 + 1
+"""Linux's own ip_local_port_range, where the sample does not record another."""
+DEARER = 1.5
+"""As much more CPU time per request as the rate has to change."""
+CHURN = 0.05
+"""Upstream connections per request from which on a fall with dearer requests is one of ports: the warm-up may have used most of them."""
+THROTTLED_SHARE = 0.05
+"""Of the sample's time; less than that does not halve a rate."""
+
+
+class Change(Record):
+    """A lasting change of the rate or of the CPU time per request within one sample. Seconds, requests per second."""
+
+    at_s: float = Field(description="how long the first part lasted, in seconds since the load began")
+    rate_before_rps: float
+    rate_after_rps: float
+    cpu_before_s: float | None = Field(
+        default=None, description="CPU seconds per request of the proxy; null = no proxy"
+    )
+    cpu_after_s: float | None = None
+    rate: bool = Field(description="whether the rate changed by enough to count")
+    cpu: bool = Field(description="whether the CPU time per request changed by enough to count")
+    cause: Cause | None = Field(default=None, description="by counters; null = they show none")
+
+    @property
+    def dearer(self) -> bool:
+        """Whether a request cost more CPU time afterwards, as where the kernel searches for a free port."""
+        before, after = self.cpu_before_s, self.cpu_after_s
+        return before is not None and after is not None and after > DEARER * before
+
+
+class Steadiness(Record):
+    """The judgement of one sample. `change`: null = steady, as far as its seconds can show."""
+
+    source: Source | None = Field(
+        description="what stood for the requests of each second; null = nothing was seen of them"
+    )
+    seconds: int = Field(description="full seconds that were looked at; fewer than two show no change")
+    change: Change | None = None
+
+
+def find_cause(
+    counters: Mapping[str, int],
+    leftovers: Leftovers | None,
+    requests: int,
+    duration_s: float,
+    dearer: bool,
+) -> Cause | None:
+    """Return what the counters of a sample show as the cause of a change, or None.
+
+    Args:
+        counters: Increases over the sample, by role/name.
+        leftovers: What was there when the load ended; None where it was not recorded.
+        requests: Requests answered.
+        duration_s: How long the load lasted.
+        dearer: Whether a request cost more CPU time afterwards, as one does where the kernel searches for a free port.
+
+    """
+    opens = counters.get("proxy/ActiveOpens", 0)
+    if leftovers is not None and leftovers.port_range:
+        used = [
+            max(waiting.values(), default=0) / ports
+            for place, waiting in leftovers.time_wait.items()
+            if (ports := leftovers.port_range.get(place))
+        ]
+        ran_out = max(used, default=0.0) >= PORTS_SHARE
+    else:
+        ran_out = dearer and (opens >= PORTS_SHARE * DEFAULT_PORTS or opens >= CHURN * max(1, requests))
+    if ran_out:
+        return "ports"
+    if any(count > 0 and name.endswith("/ListenOverflows") for name, count in counters.items()):
+        return "queue"
+    if any(count > 0 and name.endswith("/memory_limit_hits") for name, count in counters.items()):
+        return "memory"
+    throttled_s = max(
+        (count * 1e-6 for name, count in counters.items() if name.endswith("/cpu_throttled_us")), default=0.0
+    )
+    return "cpu-limit" if throttled_s >= THROTTLED_SHARE * duration_s else None
