@@ -178,12 +178,11 @@ def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
     burst: dict[str, stats.Estimate] = {}
     for metric in ("rate", "cpu_per_request"):
         if all(metric in stretch for side in stretches for block in side for stretch in block):
-            *found, first = (
-                stats.paired(*([block[at][metric] for block in side] for side in stretches)) for at in range(THIRDS + 1)
-            )
+            ours, theirs = ([[stretch[metric] for stretch in block] for block in side] for side in stretches)
+            *found, first = map(stats.paired, zip(*ours, strict=True), zip(*theirs, strict=True))
             parts[metric], burst[metric] = tuple(found), first
     sources = {side[block].source for side in sides for block in blocks}
-    return Thirds(parts, burst, next(source for source in reversed(STAND_IN) if source in sources))
+    return Thirds(parts, burst, next(source for source in reversed(list(STAND_IN)) if source in sources))
 
 
 def _text(metric: str, estimate: stats.Estimate) -> str:
