@@ -6,25 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
+from lab.analysis.exhaustion import Exhaustion
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
 from lab.analysis.thirds import Thirds, lasting_change
 from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
-from lab.model.samples import TLS_FACTS
+from lab.model.samples import TLS_FACTS, Sample
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
-
-if TYPE_CHECKING:
-    from lab.analysis.exhaustion import Exhaustion
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -64,6 +61,13 @@ class Row:
     def unsteady(self) -> UnsteadyArm | None:
         """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples of a steady load that count: of the arm alone, or where there are none, of its pair."""
+        cells = [self.cell, *([self.pair.own] if self.pair else [])]
+        counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
+        return next((samples for samples in counted if samples), [])
 
     @property
     def change(self) -> UnsteadyArm | None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from scipy import special
 
-from lab.analysis import exhaustion, levels, rerun
+from lab.analysis import levels, rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
+from lab.analysis.exhaustion import MEANING, LoadedArm, exhaustions_of
 from lab.analysis.rows import Row, general_notes
 from lab.analysis.thirds import SecondsOf, thirds_of
 from lab.model.metrics import about
@@ -92,7 +93,10 @@ def summarise_run(
     summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
     bases = {record.variants[arm.variant].name for arm in record.arms if arm.role != "reference"}
     knobs = {arm.name: record.variants[arm.variant].knobs for arm in record.arms}
-    rows = exhaustion.labelled(summary.rows, knobs)
+    loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in summary.rows]
+    rows = tuple(
+        replace(row, exhaustion=found) for row, found in zip(summary.rows, exhaustions_of(loaded), strict=True)
+    )
     if seconds_of is not None:
         rows = tuple(
             replace(row, thirds=thirds_of(row.cell.counted, row.base.counted, seconds_of))
@@ -102,7 +106,7 @@ def summarise_run(
         )
     notes = (
         *summary.notes,
-        *([exhaustion.MEANING] if any(row.exhaustion for row in rows) else []),
+        *([MEANING] if any(row.exhaustion for row in rows) else []),
         *changed_facts(record),
         *levels.notes(record.target, bases),
         *(() if disturbed else beyond_plan(record, summary)),
