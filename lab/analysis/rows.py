@@ -104,7 +104,7 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"within the sample {row.change.sentence()}"
     if row.exhaustion is not None:
         yield row.exhaustion.note
-    for effect in row.shown:
+    for effect in row.shown if row.arm.role == "variant" else ():
         estimate = effect.estimate
         if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
             yield f"{about(effect.metric).title}: {said}"

@@ -98,12 +98,7 @@ def summarise_run(
         replace(row, exhaustion=found) for row, found in zip(summary.rows, exhaustions_of(loaded), strict=True)
     )
     if seconds_of is not None:
-        rows = tuple(
-            replace(row, thirds=thirds_of(row.cell.counted, row.base.counted, seconds_of))
-            if row.point.sustained and row.base
-            else row
-            for row in rows
-        )
+        rows = tuple(_by_thirds(row, seconds_of) for row in rows)
     notes = (
         *summary.notes,
         *([MEANING] if any(row.exhaustion for row in rows) else []),
@@ -174,6 +169,14 @@ def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Ef
         table = zip(places, Effects(cells, _asked(record, disturbed)).table(places), strict=True)
         found |= {(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects}
     return found
+
+
+def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
+    """Return a sustained load's row with its effects within the sample, and none resolved that does not hold in each third; others as they are."""
+    if not row.point.sustained or row.base is None:
+        return row
+    thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
+    return replace(row, thirds=thirds, effects=tuple(map(thirds.settle, row.effects)) if thirds else row.effects)
 
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:

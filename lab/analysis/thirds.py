@@ -7,13 +7,15 @@ requests were not counted by the second, the bytes that the backend sent stand f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from lab.analysis.decision import SURE_P, Decision
+from lab.analysis.effects import Effect
 from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import about
 from lab.model.samples import Sample
@@ -138,6 +140,20 @@ class Thirds:
             return "changes"
         shown = all(part.interval and part.interval[0] * part.interval[1] > 0 for part in parts)
         return "holds" if shown else "open"
+
+    def settle(self, effect: Effect) -> Effect:
+        """Return the effect as it may be decided: not resolved where it is, over the whole sample, but not in each third."""
+        resolved = effect.decision.resolved and effect.estimate is not None
+        if resolved and effect.estimate and self.holds(effect.metric, effect.estimate.effect) in ("changes", "open"):
+            return replace(effect, decision=Decision.CANNOT_TELL)
+        return effect
+
+    def unsettled(self, effect: Effect) -> bool:
+        """Return whether `settle` took the decision from an effect: surer than chance, and not so in each third."""
+        sure = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
+        if not sure or effect.estimate is None:
+            return False
+        return self.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
         """Return what the thirds show of an effect, with their numbers; empty where the metric is not known by the second."""

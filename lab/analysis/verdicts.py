@@ -153,6 +153,10 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.decision.judged]
     if not judged:
         return _nothing(summary, arm, found)
+    if doubts := [(row, effect) for row, effect in judged if _differs_within(row, effect)]:
+        said = "; ".join(_finding(summary, row, effect) for row, effect in doubts)
+        do = "nothing to decide by, as the average over a sample hides what holds for minutes"
+        return Verdict(arm, "unresolved", f"{arm}: {said}: {do}")
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
@@ -171,10 +175,6 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
     rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
     said = f"{arm}: {'; '.join(parts)}{rest}"
-    if doubts := [row for row, effect in claims if _differs_within(row, effect)]:
-        points = ", ".join(row.point.name for row in doubts)
-        do = f"nothing to decide by: the average over the sample at {points} hides what holds for minutes"
-        return Verdict(arm, "unresolved", f"{said}: {do}")
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
@@ -247,10 +247,8 @@ def _changes(row: Row) -> list[tuple[Cell, UnsteadyArm]]:
 
 
 def _differs_within(row: Row, effect: Effect) -> bool:
-    """Whether a claim does not hold in each third of a sustained sample."""
-    if row.thirds is None or effect.estimate is None:
-        return False
-    return row.thirds.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
+    """Whether an effect would be claimed, did it hold in each third of its sustained samples."""
+    return row.thirds is not None and row.thirds.unsettled(effect)
 
 
 def _same(judged: Sequence[Found]) -> str:
