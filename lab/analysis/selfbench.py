@@ -76,7 +76,11 @@ def account(samples: Sequence[Sample], wall_s: float) -> Overhead:
         wall_s=wall_s,
         bring_up_s=sum(bring_ups_s(samples)),
         measuring_s=sum(sample.point.duration_s for sample in taken),
-        warm_up_s=sum(max(1.0, sample.point.warmup_s) for sample in taken if sample.point.warmup_s),
+        warm_up_s=sum(
+            max(1.0, sample.point.warmup_s)
+            for sample in taken
+            if sample.point.warmup_s and sample.warmed_up is not False
+        ),
         samples=len(taken),
         valid=sum(sample.valid for sample in taken),
     )

@@ -46,18 +46,18 @@ def replay(samples: Sequence[Sample], usage: Callable[[Sample], pl.DataFrame]) -
     loads = sorted((one for one in samples if one.requests is not None), key=lambda one: one.started_at)
     fastest = _fastest_opening(loads, usage)
     bring_ups: dict[tuple[object, ...], list[Sample]] = {}
-    found: dict[str, str] = {}
+    stopped: dict[str, str] = {}
     for sample in loads:
         earlier = bring_ups.setdefault(bring_up_of(sample), [])
         if (before := sample.leftovers.get("before")) is not None:
             if faults := undrained(before, None):
-                found[sample.id] = "; ".join(faults)
+                stopped[sample.id] = "; ".join(faults)
         elif (opened := opened_before(sample, earlier)) >= MOST_OPENED:
-            found[sample.id] = f"{opened:,.0f} connections were opened in the minute before"
+            stopped[sample.id] = f"{opened:,.0f} connections were opened in the minute before"
         elif (warm := fastest.get(load_of(sample), 0.0) * sample.point.warmup_s) >= MOST_OPENED:
-            found[sample.id] = f"its warm-up alone opens {warm:,.0f} connections"
+            stopped[sample.id] = f"its warm-up alone opens {warm:,.0f} connections"
         earlier.append(sample)
-    return found
+    return stopped
 
 
 def bring_up_of(sample: Sample) -> tuple[object, ...]:
@@ -160,17 +160,17 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
         if sample.valid and sample.pair is None and sample.point.disturbance is None:
             shares.setdefault((sample.variant, _nameless(sample.point)), []).append(share_left(sample))
     least = {
-        load: min(share or 0.0 for share in found) for load, found in shares.items() if len(found) >= LEAST_SAMPLES
+        load: min(share or 0.0 for share in lefts) for load, lefts in shares.items() if len(lefts) >= LEAST_SAMPLES
     }
     return {load: share for load, share in least.items() if share >= PORT_SHARE}
 
 
-def planned_anew(planned: Plan, known: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
+def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
 
     Args:
         planned: The plan.
-        known: Load → the share of ports that it is known to leave waiting at least (`leaving_loads`).
+        shares: Load → the share of ports that it is known to leave waiting at least (`leaving_loads`).
         runs: Where that is known from.
 
     """
@@ -178,7 +178,7 @@ def planned_anew(planned: Plan, known: Mapping[Load, float], runs: Sequence[str]
     for before, after in pairwise(planned.slots):
         if before.bring_up != after.bring_up or before.point.disturbance is not None:
             continue
-        leaving = [side for side in before.sides if any(_leaves(side, *one) for one in known.items())]
+        leaving = [side for side in before.sides if any(_leaves(side, *one) for one in shares.items())]
         count += bool(leaving)
         loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
     return PlannedAnew(count, tuple(loads), tuple(runs))
@@ -191,7 +191,7 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
         return PlannedAnew()
     slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
     variants = {slot.arm.variant for slot in slots}
-    known: dict[Load, float] = {}
+    shares: dict[Load, float] = {}
     runs: list[str] = []
     for run in _runs_of(variants, target):
         if not any(
@@ -199,11 +199,11 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
         ):
             continue
         with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
-            shown = {load: share for load, share in leaving_loads(run.samples()).items() if load[0] in variants}
-            if planned_anew(planned, shown).count:
-                known |= {load: min(share, known.get(load, share)) for load, share in shown.items()}
+            of_run = {load: share for load, share in leaving_loads(run.samples()).items() if load[0] in variants}
+            if planned_anew(planned, of_run).count:
+                shares |= {load: min(share, shares.get(load, share)) for load, share in of_run.items()}
                 runs.append(run.record.id)
-    return planned_anew(planned, known, runs)
+    return planned_anew(planned, shares, runs)
 
 
 def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
@@ -223,19 +223,19 @@ def _nameless(point: Point) -> Point:
 
 
 def _leaves(slot: Slot, load: Load, share: float) -> bool:
-    """Whether a slot's load leaves too much, as the known one leaves `share` at least: that load, or one of more connections.
+    """Return whether a slot's load leaves too much, as the known one leaves `share` at least: that load, or one of more connections.
 
     A shorter load leaves less in proportion at most, since connections are opened fastest while ports are free; of a pair each side
     has half of the time, or what the other leaves it of the machine.
     """
-    variant, known = load
+    variant, other = load
     point = _nameless(slot.point)
-    if slot.arm.variant != variant or point.connections < known.connections:
+    if slot.arm.variant != variant or point.connections < other.connections:
         return False
-    if point.model_copy(update={name: getattr(known, name) for name in _MORE}) != known:
+    if point.model_copy(update={name: getattr(other, name) for name in _MORE}) != other:
         return False
-    lasts_s, known_s = (each.duration_s + each.warmup_s for each in (point, known))
-    return share * min(1.0, lasts_s / known_s) * (0.5 if slot.against else 1.0) >= PORT_SHARE
+    lasts_s, other_s = (each.duration_s + each.warmup_s for each in (point, other))
+    return share * min(1.0, lasts_s / other_s) * (0.5 if slot.against else 1.0) >= PORT_SHARE
 
 
 _MORE = ("connections", "threads", "duration_s", "warmup_s", "subject", "generations", "repeats", "attempts", "singly")

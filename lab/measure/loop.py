@@ -219,12 +219,12 @@ class Loop:
         for up, seen in zip(systems.up, before, strict=True):
             own = slot if up.arm == slot.arm else slot.turned
             start = Start(seen, systems.fresh, load not in self._left_out, rate_rps)
-            told = up.took_s, up.readings, up.workers, up.renewed, start
-            runs.append(SampleRun(self.target, up.system, own, self.chosen[own.point.name], generation, *told))
+            state = up.took_s, up.readings, up.workers, up.renewed, start
+            runs.append(SampleRun(self.target, up.system, own, self.chosen[own.point.name], generation, *state))
         return runs
 
     def _load(self, slot: Slot) -> tuple[str, ...]:
-        """What decides whether a warm-up takes too many ports: the point and the variants, whatever their arms are called."""
+        """Return what decides whether a warm-up takes too many ports: the point and the variants, whatever their arms are called."""
         return slot.point.name, *sorted(side.arm.variant for side in slot.sides)
 
     def _until_settled(self, slot: Slot, systems: _Systems) -> None:

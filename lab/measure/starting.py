@@ -72,7 +72,7 @@ class Start:
 
 def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
     """Raise UndrainedStartError where too many ports of one of these systems are taken when their load starts."""
-    found = [excess for start in starts if (excess := start.excess()) is not None]
-    if found:
-        by_warm_up = any(alone for _, alone in found)
-        raise UndrainedStartError([sentence for sentence, _ in found], by_warm_up, rate_rps)
+    excesses = [excess for start in starts if (excess := start.excess()) is not None]
+    if excesses:
+        by_warm_up = any(alone for _, alone in excesses)
+        raise UndrainedStartError([sentence for sentence, _ in excesses], by_warm_up, rate_rps)

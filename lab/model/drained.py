@@ -81,17 +81,17 @@ def undrained(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
         first: What was there after the system came up (or its last reload); None: this is that moment.
 
     """
-    found: list[str] = []
+    faults: list[str] = []
     if ports_are_taken(leftovers):
-        found.append(f"{ports_taken(leftovers)}, at most {PORT_SHARE:.0%} may")
+        faults.append(f"{ports_taken(leftovers)}, at most {PORT_SHARE:.0%} may")
     for place, count in leftovers.open_connections.items():
         usual = (first or leftovers).open_connections.get(place, 0)
         most = CONNECTIONS_SHARE * leftovers.port_range.get(place, DEFAULT_PORTS)
         if count - usual >= most:
-            found.append(f"{count:,} connections of the {place} are still open, {usual:,} were after the bring-up")
+            faults.append(f"{count:,} connections of the {place} are still open, {usual:,} were after the bring-up")
     for place, count in leftovers.accept_queue.items():
         if count > QUEUED:
-            found.append(f"{count:,} connections wait to be accepted by the {place}, at most {QUEUED} may")
+            faults.append(f"{count:,} connections wait to be accepted by the {place}, at most {QUEUED} may")
     if (leftovers.old_workers or 0) > OLD_WORKERS:
-        found.append(f"{leftovers.old_workers} old workers of the proxy still run")
-    return found
+        faults.append(f"{leftovers.old_workers} old workers of the proxy still run")
+    return faults

@@ -419,11 +419,11 @@ class ClusterSystem:
         }
         unseen: dict[str, str] = {}
 
-        def look(place: str) -> leftovers.Told | None:
+        def look(place: str) -> leftovers.ContainerState | None:
             shell = places[place][1]
             try:
                 script = f"SHELL_PID={shell.pid}\nLOADER='{nginx.LOADER}'\n{leftovers.SCRIPT}"
-                return leftovers.parse_told(shell.script(script).stdout)
+                return leftovers.parse_container(shell.script(script).stdout)
             except LostError:
                 raise
             except (MeasuringError, ValueError) as error:

@@ -86,10 +86,10 @@ def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict
         _, local, remote, state, *_ = line.split(None, 4)
         if state == _TIME_WAIT and first <= int(local[-4:], 16) <= last:
             raw[remote] += 1
-    found: Counter[str] = Counter()
+    destinations: Counter[str] = Counter()
     for remote, count in raw.items():
-        found[_destination(remote)] += count
-    return dict(found)
+        destinations[_destination(remote)] += count
+    return dict(destinations)
 
 
 def parse_listeners(table: Iterable[str]) -> list[int]:
@@ -138,19 +138,19 @@ def listening() -> list[int]:
 
 
 def _diag(family: int) -> list[int]:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as asked:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as dialogue:
         protocol = socket.IPPROTO_TCP
-        asked.send(_REQUEST.pack(_REQUEST.size, _DIAG_BY_FAMILY, _ROOT_DUMP, 1, 0, family, protocol, 0, _LISTENING))
-        found: list[int] = []
+        dialogue.send(_REQUEST.pack(_REQUEST.size, _DIAG_BY_FAMILY, _ROOT_DUMP, 1, 0, family, protocol, 0, _LISTENING))
+        queues: list[int] = []
         while True:
-            answer, at = asked.recv(1 << 16), 0
+            answer, at = dialogue.recv(1 << 16), 0
             while at < len(answer):
                 length, kind = _HEAD.unpack_from(answer, at)
                 if kind == _DIAG_DONE:
-                    return found
+                    return queues
                 if kind == _DIAG_ERROR:
                     raise OSError("the kernel does not list its listeners by sock_diag")
-                found.append(_QUEUE.unpack_from(answer, at + _QUEUE_AT)[0])
+                queues.append(_QUEUE.unpack_from(answer, at + _QUEUE_AT)[0])
                 at += (length + 3) & ~3
 
 
@@ -224,8 +224,8 @@ and another where many sockets wait.
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a container's shell reports by SCRIPT; `processes`, `ending` (of them) and `memory_bytes` are of its processes."""
+class ContainerState:
+    """What SCRIPT reports of a container: its sockets, its processes, how many of them are ending, and their resident memory."""
 
     sockets: Sockets
     processes: int
@@ -233,7 +233,7 @@ class Told:
     memory_bytes: int
 
 
-def parse_told(text: str) -> Told:
+def parse_container(text: str) -> ContainerState:
     """Parse what SCRIPT prints. ValueError, IndexError for anything else."""
     sockstat, ranges, listeners, waiting, processes = re.split(r"^@\w+\n", text, flags=re.MULTILINE)
     counts, ports = parse_counts(sockstat), parse_range(ranges)
@@ -244,4 +244,4 @@ def parse_told(text: str) -> Told:
     connections = max(0, counts.in_use - len(queues))
     count, ending, kilobytes = map(int, processes.split())
     sockets = Sockets(apart or few, ports[1] - ports[0] + 1, connections, sum(queues))
-    return Told(sockets, count, ending, kilobytes * 1024)
+    return ContainerState(sockets, count, ending, kilobytes * 1024)

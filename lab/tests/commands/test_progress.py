@@ -73,3 +73,15 @@ def test_what_pairs_have_shown_so_far_has_a_value_for_each_bring_up_as_the_table
     shown = [line.partition("so far")[2] for line in text.getvalue().splitlines() if "so far" in line]
     assert shown[-1].strip().startswith("+0.0 % [+0.0, +0.0], 6 of 6") or shown[-1].strip().startswith("−0.0 %"), shown
     assert len(shown) == 2, "not before the third bring-up"
+
+
+def test_a_fresh_bring_up_is_said_with_its_reason_and_a_warm_up_left_out_is_no_measuring() -> None:
+    plan, text = make_plan(), StringIO()
+    slot = next(slot for slot in plan.slots if slot.arm.role != "reference")
+    sample = make_sample(point=make_point(duration_s=40.0, warmup_s=5.0), duration_s=40.0, warmed_up=False)
+    with Terminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+        watching.bringing_up_anew(slot, ["1,500 local ports wait", "2 old workers run"])
+        watching.measured(slot, sample, None, last=True)
+        watching.account()
+    said = f"{slot.arm.name} is brought up anew before {slot.point.name}: 1,500 local ports wait; 2 old workers run"
+    assert said in text.getvalue() and "measuring 40 s, " in text.getvalue()

@@ -18,10 +18,10 @@ from lab.targets.common.leftovers import (
     Ordinary,
     listening,
     look,
+    parse_container,
     parse_counts,
     parse_listeners,
     parse_range,
-    parse_told,
     waiting_by_destination,
 )
 
@@ -83,19 +83,19 @@ def test_what_waits_to_be_accepted_is_the_listeners_receive_queue() -> None:
 
 
 def test_a_containers_answer() -> None:
-    found = parse_told(TOLD)
+    found = parse_container(TOLD)
     assert (found.processes, found.ending, found.memory_bytes) == (4, 1, 19_292 * 1024)
     assert found.sockets == leftovers.Sockets({"10.64.0.3:8080": 2}, 28_232, 6, 11)
-    few = parse_told(TOLD.replace("tw 12985", "tw 7").replace(ROWS + "@processes", "@processes"))
+    few = parse_container(TOLD.replace("tw 12985", "tw 7").replace(ROWS + "@processes", "@processes"))
     assert few.sockets.time_wait == {ANYWHERE: 7}
-    none = parse_told(TOLD.replace("tw 12985", "tw 0").replace(ROWS + "@processes", "@processes"))
+    none = parse_container(TOLD.replace("tw 12985", "tw 0").replace(ROWS + "@processes", "@processes"))
     assert none.sockets.time_wait == {}
 
 
 @pytest.mark.parametrize("cut", ["", TOLD[:40], TOLD.replace("@waiting\n", ""), TOLD.replace("4 1 19292", "")])
 def test_half_an_answer_is_none(cut: str) -> None:
     with pytest.raises(ValueError, match="not enough values to unpack"):
-        parse_told(cut)
+        parse_container(cut)
 
 
 def test_old_workers_are_those_beyond_the_first_count_and_those_that_say_so() -> None:
@@ -137,6 +137,6 @@ def test_sockets_that_wait_are_told_apart_by_destination(listener: socket.socket
     for shell in filter(shutil.which, ("sh", "bash", "busybox")):
         argv = [shell, *(["sh"] if shell == "busybox" else []), "-c", f"SHELL_PID=$$\nLOADER=none\n{leftovers.SCRIPT}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        told = parse_told(done.stdout)
+        told = parse_container(done.stdout)
         assert told.sockets.time_wait[f"{host}:{port}"] >= LOOK_CLOSER, done.stderr
         assert told.memory_bytes > 1_000_000 and told.processes >= 1 and str(os.getpid()) not in done.stderr
