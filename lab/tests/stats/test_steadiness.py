@@ -32,7 +32,7 @@ def test_the_fall_of_port_wait_is_found_after_two_seconds() -> None:
         ([100, 100, 50, 50], Shift(2, 2, 2.0)),
         ([100, 30, 31, 30], Shift(1, 1, 100 / 31)),  # the first second included
         ([100, 100, 100, 40], Shift(3, 3, 2.5)),  # and the last
-        ([100, 100, 70, 40, 40], Shift(2, 3, 2.5)),  # 70 is the transition
+        ([100, 100, 63, 40, 40], Shift(2, 3, 2.5)),  # 63 is the transition
         ([100, 100, 40, 100, 100], None),  # one slow second
         ([100, 40, 100, 40, 100], None),
         ([100, 95, 104, 99], None),
@@ -88,14 +88,14 @@ def test_a_fall_is_found_at_any_second(place: tuple[int, int], sizes: tuple[floa
 
 @given(st.lists(st.floats(0.8, 1.25), min_size=1, max_size=30), st.lists(st.floats(0.7, 1.5), min_size=30, max_size=30))
 def test_no_noise_within_the_factors_is_a_change(rates: list[float], costs: list[float]) -> None:
-    assert 1.25 / 0.8 < RATE_FACTOR and 1.5 / 0.7 < CPU_FACTOR
+    assert RATE_FACTOR > 1.25 / 0.8 and CPU_FACTOR > 1.5 / 0.7
     assert find_change(seconds(rates, costs[: len(rates)])) is None
 
 
 def test_of_a_thousand_ordinary_samples_none_is_flagged_and_falls_are() -> None:
     """Far below the ten runs of a thousand that all tests together may flag: a run has some hundred samples."""
     generator = np.random.default_rng(38)
-    ordinary = [find_change(simulate_sample(generator)) for _ in range(20_000)]
+    ordinary = [find_change(simulate_sample(generator)) for _ in range(5_000)]
     assert sum(found is not None for found in ordinary) == 0
     fallen = [find_change(simulate_sample(generator, drifting=True)) for _ in range(300)]
     assert sum(found is not None for found in fallen) >= 290
