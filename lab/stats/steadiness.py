@@ -4,7 +4,7 @@
 
 A change is lasting where every second after it lies beyond every second before it by at least a factor. The smallest ratio between two such
 seconds decides, not a mean: one slow second, noise, or a burst that ends cannot make it, and no noise has to be estimated from few seconds.
-Up to half of the sample may be the transition between the two parts; it belongs to neither.
+Up to a quarter of the sample may be the transition between the two parts; it belongs to neither.
 
 The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again): of the 136 that fall inside,
 135 do so by a factor of 1.5 or more at once and one within a transition; of 2,267 others 15 are found, most of them falls that a reader sees,
@@ -26,7 +26,7 @@ RATE_FACTOR = 1.6
 """Of 2,267 committed samples that hold their rate ten change it by as much; at 1.35 there are more than the 19 that are allowed."""
 CPU_FACTOR = 2.2
 """Of CPU time per request. A TLS handshake makes a first second cheaper or dearer by up to 1.8 for the backend's CPU, which may stand for requests."""
-TRANSITION = 0.5
+TRANSITION = 0.25
 """Of the sample's seconds, so many may lie between the two parts."""
 START_UP = 1
 """Seconds that a load takes to begin: what improves after them is no change."""

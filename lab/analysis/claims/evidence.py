@@ -22,6 +22,7 @@ from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.thirds import seconds_in
+from lab.analysis.unsteady import unsteady_arms
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS
@@ -163,6 +164,11 @@ class Evidence:
             told = [str(each.reason) for each in tried if each.reason is not None]
             reasons |= dict.fromkeys(told or ["no valid control run" if tried else "not measured"])
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
+
+    def unsteady(self, arm: str, point: str) -> str:
+        """Say what happens where samples of an arm at a point are not steady, so that none of them counts; empty where they are."""
+        found = unsteady_arms(self.samples).get((arm, point))
+        return f"{arm} at {point} is not steady: {found.sentence()}" if found else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
         """Of the blocks that have the metric. UsageError when a log or manifest that it needs is damaged."""

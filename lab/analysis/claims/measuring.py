@@ -119,7 +119,7 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
         why = (
             f"not told in {untold} of {format_blocks(len(values))}"
             if untold
-            else f"no valid block of {arm} at {point.name}"
+            else run.unsteady(arm, point.name) or f"no valid block of {arm} at {point.name}"
         )
         return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
     if other is None:
@@ -150,7 +150,8 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     mine, known = _pairs(values, theirs)
     if not mine:
         gap = not theirs and bool(run.blocks(*against))
-        return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=gap)
+        moved = run.unsteady(*against)
+        return replace(blank, why=moved or f"no block in which both {arm} and {against[0]} count", gap=gap)
     guard, ratio = _guard(blank.test, arm, against, point, run), blank.test.ratio_to is not None
     if ratio and min(*mine, *known) <= 0:
         return replace(blank, why="no ratio to 0")

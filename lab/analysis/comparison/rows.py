@@ -25,6 +25,8 @@ from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
+NOT_STEADY = "not steady"
+"""How the reason begins why nothing is compared where samples of an arm change within themselves."""
 LONELY = "no block in which both are valid"
 TWO_CLUSTERS = "its blocks fall into two clusters, so that no difference describes it"
 GUARDED = "surer than chance, but the baseline against itself shows as much as"
@@ -229,6 +231,8 @@ def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
+    if moved := [cell.unsteady.sentence() for cell in (base, other) if cell.unsteady]:
+        return Ruling(f"{NOT_STEADY}: {'; '.join(dict.fromkeys(moved))}")
     if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
         return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
     lacking = [cell for cell in (base, other) if not cell.known(metric)]

@@ -10,7 +10,7 @@ from typing import Literal
 from lab.analysis import rerun
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import TWO_CLUSTERS, Compared, change_text, size_text
+from lab.analysis.comparison.rows import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
 from lab.analysis.decision import Decision
 from lab.analysis.verdicts import ONLY_TO_MEASURE_BY, another_load, bound, remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
@@ -22,7 +22,7 @@ from lab.stats.units import format_blocks
 MOST_NAMED = 3
 """Findings of an arm that its sentence names; the others are counted."""
 DIFFERENT_TOOLS = "generators differ"
-FIRST_REASONS = (DIFFERENT_TOOLS, "no valid block", "no block in which", TWO_CLUSTERS)
+FIRST_REASONS = (DIFFERENT_TOOLS, NOT_STEADY, "no valid block", "no block in which", TWO_CLUSTERS)
 """How notes begin that tell why nothing could be judged, rather than why one metric is not."""
 TOO_SELDOM = "a search tries each rate too seldom for an interval; what it finds is the knee"
 WIDE = 0.1
@@ -226,6 +226,8 @@ class _Pair:
             return f"nothing to judge: {after_unserved(self.comparison, unserved)}"
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
+        if why.startswith(NOT_STEADY):
+            return f"{why}; no effect is computed"
         return f"nothing to judge: {why}: {self._remedy(why)}"
 
     def _remedy(self, why: str) -> str:

@@ -1,0 +1,160 @@
+"""An arm at a point of which a sample is not steady: no effect, no absolute value, a sentence instead, and the run is complete."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lab.analysis.cells import counted_samples
+from lab.analysis.effects import Asked
+from lab.analysis.summary import Summary, summarise
+from lab.analysis.unsteady import unsteady_arms
+from lab.analysis.verdicts import verdicts
+from lab.model.pairs import SIDES
+from lab.model.plan import Slot
+from lab.model.samples import Reason, Sample
+from lab.model.shape import shape_of
+from lab.model.steadiness import Change, Steadiness
+from lab.report.tables.run import page
+from lab.report.terminal import show
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run
+
+POINTS = [make_point("ceiling", rate_rps=None), make_point("later", rate_rps=None)]
+BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
+PRIMARY: Mapping[str, str | None] = {"keepalive": "cpu_per_request", "backlog": "cpu_per_request"}
+FALL: dict[str, Any] = {
+    "rate_before_rps": 11_312.0,
+    "rate_after_rps": 343.0,
+    "cpu_before_s": 80e-6,
+    "cpu_after_s": 2e-3,
+}
+
+
+def fallen(sample: Sample, at_s: float = 2.0, own: bool = True, **more: Any) -> Sample:
+    """The sample as one that fell after `at_s`; with `own` false, as a pair's side whose other side did."""
+    change = Change(at_s=at_s, **{**FALL, "rate": True, "cpu": True, "cause": "ports", **more})
+    steadiness = Steadiness(source="backend-cpu", seconds=20, change=change if own else None)
+    return made_invalid(sample, Reason.NOT_STEADY, steadiness=steadiness)
+
+
+def summary_of(change: Callable[[Slot, Sample], Sample | None], paired: bool = False) -> Summary:
+    plan = make_plan(BOTH, points=POINTS, blocks=10)
+    if paired:
+        plan = make_plan(BOTH, points=POINTS, blocks=10, shape=shape_of(plan.arms, POINTS, 10, SIDES))
+    samples, histograms = make_run(plan, {"keepalive": 1.3, "backlog": 1.3}, change=change)
+    return summarise(plan, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
+
+
+def in_blocks(arm: str, blocks: int, point: str = "ceiling") -> Callable[[Slot, Sample], Sample]:
+    """Let an arm's solo samples fall in so many blocks."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        mine = (sample.arm, sample.point.name) == (arm, point) and sample.pair is None
+        return fallen(sample, 2.0 + (sample.block > 2)) if mine and sample.block <= blocks else sample
+
+    return change
+
+
+def printed(summary: Summary) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=200), page(summary), 200)
+    return out.getvalue()
+
+
+def test_four_of_ten_samples_are_the_finding_and_the_others_give_no_effect() -> None:
+    summary = summary_of(in_blocks("keepalive", 4))
+    row = next(row for row in summary.at(POINTS[0]) if row.arm.name == "keepalive")
+    assert all(effect.estimate is None for effect in row.effects) and not row.cell.values["rate"]
+    assert row.cell.shown("rate") is None and row.cell.merged is None
+    assert row.cell.unsteady is not None and row.cell.unsteady.share == "4 of 10 samples"
+    assert any(
+        note.startswith("not steady: the rate falls in 4 of 10 samples after 2 to 3 s (11,300 req/s, then 340)")
+        for note in row.notes
+    )
+    other = next(row for row in summary.at(POINTS[0]) if row.arm.name == "backlog")
+    assert any(effect.claimed for effect in other.effects)
+    assert summary.complete, "that a sample is not steady is an outcome"
+
+
+def test_the_sentence_says_what_happened_where_and_why() -> None:
+    found = {verdict.arm: verdict for verdict in verdicts(summary_of(in_blocks("keepalive", 10)))}
+    text = found["keepalive"].text
+    assert text.startswith(
+        "keepalive: at ceiling the rate falls in 10 of 10 samples after 2 to 3 s (11,300 req/s, then 340): local ports run"
+        " out, so no effect is computed there; CPU per request at later "
+    )
+    assert found["backlog"].kind == "worse"
+
+
+def test_where_it_falls_everywhere_there_is_nothing_but_that() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        return fallen(sample) if sample.arm == "keepalive" else sample
+
+    found = {verdict.arm: verdict for verdict in verdicts(summary_of(change))}
+    assert found["keepalive"].kind == "not-steady"
+    assert found["keepalive"].text.endswith(
+        "at later the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out; no effect is computed"
+    )
+
+
+def test_the_table_says_it_in_the_effects_place() -> None:
+    shown = printed(summary_of(in_blocks("keepalive", 4)))
+    assert "11,300 req/s for 3 s, then 340 (4 of 10 samples)" in shown
+
+
+def test_a_baseline_that_falls_leaves_no_arm_an_effect_there() -> None:
+    summary = summary_of(in_blocks("baseline", 1))
+    for row in summary.at(POINTS[0]):
+        assert all(effect.estimate is None for effect in row.effects)
+    found = {verdict.arm: verdict for verdict in verdicts(summary)}
+    assert "at ceiling of baseline the rate falls in 1 of 10 samples" in found["backlog"].text
+
+
+def test_a_pair_has_no_effect_where_a_solo_sample_of_its_arm_falls() -> None:
+    summary = summary_of(in_blocks("keepalive", 10), paired=True)
+    row = next(row for row in summary.at(POINTS[0]) if row.arm.name == "keepalive")
+    assert row.pair is not None and not row.pair.log_ratios("cpu_per_request") and row.pair.complete
+    assert all(effect.estimate is None for effect in row.effects)
+    other = next(row for row in summary.at(POINTS[0]) if row.arm.name == "backlog")
+    assert any(effect.claimed and effect.scheme for effect in other.effects)
+    assert summary.complete
+
+
+def test_a_side_that_falls_is_the_finding_and_the_other_one_is_steady() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        sides = {sample.arm, sample.pair.against} if sample.pair else set[str]()
+        if sides != {"keepalive", "baseline"} or sample.point.name != "ceiling" or sample.block > 3:
+            return sample
+        return fallen(sample, own=sample.arm == "keepalive", rate=False)
+
+    summary = summary_of(change, paired=True)
+    found = {verdict.arm: verdict for verdict in verdicts(summary)}
+    assert (
+        "at ceiling the CPU time per request rises in 3 of 10 pairs after 2 s (80 µs CPU per request, then 2,000)"
+        in (found["keepalive"].text)
+    )
+    assert found["backlog"].kind == "worse" and summary.complete
+
+
+def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:
+    falls = in_blocks("keepalive", 4)
+
+    def change(slot: Slot, sample: Sample) -> Sample | None:
+        lost = (sample.arm, sample.point.name, sample.block) == ("keepalive", "ceiling", 9)
+        return None if lost else falls(slot, sample)
+
+    assert not summary_of(change).complete
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_what_counts_is_none_of_an_arm_that_is_not_steady_there(valid: bool) -> None:
+    """A valid retry of a sample that the machine disturbed counts as little."""
+    plan = make_plan(points=POINTS, blocks=6)
+    samples, _ = make_run(plan, change=in_blocks("keepalive", 1))
+    counted = counted_samples(samples if valid else [each for each in samples if not each.valid])
+    assert not any(place[1:3] == ("keepalive", "ceiling") for place in counted)
+    assert set(unsteady_arms(samples)) == {("keepalive", "ceiling")}
