@@ -92,6 +92,7 @@ def summarise_run(
     notes = (
         *summary.notes,
         *changed_facts(record),
+        *(str(probe) for probe in record.probes if probe.decided != "as-asked" and not disturbed),
         *levels.notes(record.target, bases),
         *(() if disturbed else beyond_plan(record, summary)),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.arguments import add_measuring, add_resolve, inside, recorded, refuse_blocks_beside_resolve
-from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle, trials
 
 if TYPE_CHECKING:
     from lab.analysis.claims.studies import Study
@@ -50,7 +50,7 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
     request = bench.Request(
         tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key, resolve=options.resolve
     )
-    prepared = bench.prepare(request, target, recorded(options, "key"))
+    prepared = bench.prepare(request, target, recorded(options, "key"), trials(options, talk))
     say(talk, "study", f"{study.key}: {file.title}")
     say(talk, "question", file.question)
     print_plan(talk, prepared, 0)
