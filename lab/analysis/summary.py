@@ -111,6 +111,7 @@ def summarise_run(
         *summary.notes,
         *([MEANING] if any(row.exhaustion for row in rows) else []),
         *changed_facts(record),
+        *(str(probe) for probe in record.probes if probe.decided != "as-asked" and not disturbed),
         *levels.notes(record.target, bases),
         *(() if disturbed else beyond_plan(record, summary)),
     )

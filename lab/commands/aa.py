@@ -13,7 +13,7 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
-from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle
+from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle, trials
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
             knee=options.knee,
             k6_out=options.k6_out,
         )
-        prepared, run = bench.prepare(request, target, recorded(options, "subject")), None
+        prepared = bench.prepare(request, target, recorded(options, "subject"), trials(options, talk))
+        run = None
     print_plan(talk, prepared, done := done_samples(run))
     if options.plan:
         return answer_plan(options, [(prepared, done)])

@@ -35,6 +35,7 @@ from lab.commands.measuring import (
     resume_command,
     say,
     settle,
+    trials,
 )
 from lab.model.names import DEFAULT_TARGET, WORTH
 
@@ -175,7 +176,8 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             sustained=options.sustained,
             only=tuple(options.points.split(",")) if options.points else (),
         )
-        prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
+        prepared = bench.prepare(request, target, recorded(options, "variants"), trials(options, talk))
+        run = None
     own = options.blocks is None and options.resolve is None and run is None
     print_plan(talk, prepared, done := done_samples(run), may_be_less=own)
     if options.plan:

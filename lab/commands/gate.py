@@ -22,7 +22,7 @@ from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
 from lab.commands.arguments import BLOCKS_MOST, add_target, fraction, inside, recorded
 from lab.commands.compare import run_and_arm
-from lab.commands.measuring import answer_plan, measure, print_plan, say, settle
+from lab.commands.measuring import answer_plan, measure, print_plan, say, settle, trials
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
@@ -190,7 +190,7 @@ def _measure_here(options: argparse.Namespace, talk: Console, target: Target) ->
                 primary=PRIMARY,
                 worth=bounds.regression or WORTH,
             )
-            return bench.prepare(request, target, recorded(options, "names"))
+            return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
 
         prepared = prepared_of([*pairs], options.seed)
         print_plan(talk, prepared, 0)

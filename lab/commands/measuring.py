@@ -7,7 +7,8 @@ import os
 import shlex
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,10 @@ from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
+    from lab.experiments.bench.probing import TrialOf, Trials
+    from lab.generators.k6 import Out
     from lab.model.run import NotMeasured
+    from lab.model.variants.variants import Variant
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -42,6 +46,22 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
     """What goes on with a run or an ablation, at the same context; one that is gone on with is named as it was."""
     at = f" --context {options.context}" if options.context else ""
     return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{at}"
+
+
+def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
+    """Return how it is found out what a target carries for two sides at once; None where only a plan was asked for."""
+    from lab.experiments.bench.probing import pair_trials
+
+    if options.plan:
+        return None
+
+    @contextmanager
+    def told(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+        say(talk, "probe", f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
+        with pair_trials(target, variant, out) as trial_of:
+            yield trial_of
+
+    return told
 
 
 def done_samples(run: RunStore | None) -> int:
@@ -187,6 +207,16 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for variant in record.variants.values():
         if variant.unpaired:
             say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
+    for probe in record.probes:
+        say(talk, "probe", str(probe))
+    if prepared.to_probe:
+        rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in prepared.to_probe)
+        then = "if not, the rate is lowered, or arms are measured one after the other"
+        say(
+            talk,
+            "probe",
+            f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {then}",
+        )
     if prepared.fixed_workers:
         names = ", ".join(prepared.fixed_workers)
         say(

@@ -18,7 +18,7 @@ from lab.commands.arguments import (
     recorded,
     refuse_blocks_beside_resolve,
 )
-from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle, trials
 
 if TYPE_CHECKING:
     from lab.analysis.claims.studies import Study
@@ -65,7 +65,7 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
         resolve=options.resolve,
         sustained=options.sustained,
     )
-    prepared = bench.prepare(request, target, recorded(options, "key"))
+    prepared = bench.prepare(request, target, recorded(options, "key"), trials(options, talk))
     say(talk, "study", f"{study.key}: {file.title}")
     say(talk, "question", file.question)
     print_plan(talk, prepared, 0)

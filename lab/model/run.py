@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -120,6 +121,42 @@ class AtKnee(Record):
         return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
 
 
+class ProbeTrial(Record):
+    """A few seconds of a given rate on two sides at once, before a plan was fixed."""
+
+    rate_rps: float = Field(description="of each side")
+    achieved_rps: float | None = Field(description="of the slower side; null = nothing was measured")
+    dropped: int = Field(description="requests of both sides that were due and never sent")
+    generator_core: float | None = Field(description="busiest CPU of either generator: busy fraction")
+    carried: bool
+    why: str = Field(default="", description="why it was not carried; empty = it was")
+
+
+class Probe(Record):
+    """What a target carries at one point for two sides at once, and what the plan made of it."""
+
+    point: str = Field(description="as the sweep calls it")
+    rate_rps: float = Field(description="that the sweep asks for")
+    carried_rps: float | None = Field(default=None, description="of each side; null = no rate that was tried")
+    decided: Literal["as-asked", "lowered", "solo"]
+    trials: tuple[ProbeTrial, ...] = ()
+    from_run: str | None = Field(default=None, description="the earlier run that found it out; null = this one")
+    why: str = Field(default="", description="why nothing was tried; empty = something was")
+
+    def __str__(self) -> str:
+        """`rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500 req/s`."""
+        if self.why:
+            return f"{self.point}: {self.why}"
+        asked = f"{self.rate_rps:,.0f} req/s on two sides at once are"
+        found = f", as {self.from_run} found" if self.from_run else ""
+        if self.decided == "as-asked":
+            return f"{self.point}: {asked} carried{found}"
+        lost = f"{self.point}: {asked} not carried ({self.trials[0].why}){found}"
+        if self.decided == "lowered":
+            return f"{lost}: pairs at {self.carried_rps:,.0f} req/s"
+        return f"{lost}, nor are {self.trials[-1].rate_rps:,.0f}: arms are measured one after the other, at that rate"
+
+
 class PairSlot(Layout):
     """A slot that is a pair: which one, and how it is laid out."""
 
@@ -169,6 +206,9 @@ class RunRecord(Record):
         default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
     )
     at_knee: AtKnee | None = Field(default=None, description="where loads were placed at a knee: at which")
+    probes: tuple[Probe, ...] = Field(
+        default=(), description="what this target was found to carry for two sides at once, before the plan was fixed"
+    )
     promised: tuple[Promise, ...] = Field(default=(), description="what it was planned to find")
     resumed: tuple[dict[str, str], ...] = Field(
         default=(), description="when, and which facts had changed, the lab's git_commit among them"

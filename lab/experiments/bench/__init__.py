@@ -21,6 +21,7 @@ from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
 from lab.experiments.bench.loads import choose_again, choose_generators, generator_record, refuse_loads
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
+from lab.experiments.bench.probing import Trials, probed, to_probe
 from lab.experiments.bench.record import leads, primary_of, record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
 from lab.experiments.resolve import Choice, Subject
@@ -56,14 +57,21 @@ class Prepared:
     fixed_workers: tuple[str, ...] = ()
     """Variants that keep the plan from measuring pairs on several generations of workers, as no reload makes new ones of them."""
 
+    to_probe: tuple[Point, ...] = ()
+    """Points of which a probe, before the first sample, has still to find out whether the target carries them for two sides at once."""
 
-def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
 
+def prepare(request: Request, target: Target, command: Sequence[str], trials: Trials | None = None) -> Prepared:
+    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing, unless `trials` does.
+
+    `trials`: how it is found out what the target carries for two sides at once; None: it is not, and `Prepared.to_probe` names the points.
     What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
     """
     loaded = load(request)
     shown = measurable(loaded, target)
+    base = next(iter(loaded.baselines.values()))
+    due = tuple(to_probe(shown, target, base)) if trials is None else ()
+    shown, probes = probed(shown, target, base, request.k6_out, trials) if trials else (shown, ())
     led = _led(loaded, shown)  # the same on any number of generations
     fixed = fixed_workers(shown, target)
     shown, planned_blocks, kept_from = on_generations(loaded, shown, target, led, fixed)
@@ -82,8 +90,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
     record = record_of(loaded, shown, chosen, planned_for, planned, target, command)
     known = forecast(record, target.bring_up_s, past)
-    record = record.model_copy(update={"promised": known.promised})
-    return Prepared(record, planned, shown.variants, chosen, known, kept_from)
+    record = record.model_copy(update={"promised": known.promised, "probes": probes})
+    return Prepared(record, planned, shown.variants, chosen, known, kept_from, due)
 
 
 def fixed_workers(shown: MeasurableRun, target: Target) -> tuple[str, ...]:

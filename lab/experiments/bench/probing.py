@@ -1,0 +1,204 @@
+"""What a target carries for two sides at once, found out before a plan is fixed: a few seconds of the load itself, on two of the baseline.
+
+Two generators at a given rate share CPUs with two proxies and two backends. Where that is more than a machine has, every concurrent pair of a
+run is lost. So the rate is halved until both sides have it, and where no rate that was tried is carried, arms are measured one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+
+from lab.base.errors import LabError, LostError
+from lab.base.files import StoreError
+from lab.experiments.bench.loads import choose
+from lab.experiments.bench.measurable import MeasurableRun
+from lab.generators.k6 import Out
+from lab.measure.pair import PairRun
+from lab.measure.sample_run import SampleRun
+from lab.measure.validity import MIN_ACHIEVED
+from lab.model.bottleneck import BUSY
+from lab.model.facts import lasting
+from lab.model.pairs import SIDES, Layout
+from lab.model.plan import Arm, Slot
+from lab.model.run import Probe, ProbeTrial, RunRecord
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.model.variants import workers
+from lab.model.variants.variants import Variant
+from lab.records import store
+from lab.records.store import RunStore
+from lab.targets.base import System, Target
+
+SHARES = (1.0, 0.5, 0.25)
+"""Of the rate that was asked for, those that are tried, in this order: farther below, a proxy that is nearly idle would be measured."""
+LOAD_S, WARM_UP_S = 3.0, 1.0
+"""Seconds of a trial. Generators that cannot make a rate show it within the first of these."""
+CARRIED_RPS_PER_CPU = 1000.0
+"""Requests per second and CPU, of both sides together, that machines which the lab itself divides carry without a probe: on two CPUs all
+committed concurrent pairs at 1,000 req/s a side are valid (data/reference, local and apiserver). Clusters are always asked.
+"""
+RECENT = 20
+"""Runs, the newest, that are looked through for a probe of the same load under the same facts."""
+
+TrialOf = Callable[[Point], ProbeTrial]
+Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]]
+"""Brings two of a variant up on a target, and tries loads on both."""
+
+
+def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]:
+    """Return the points at a given rate that pairs are planned for and that nobody can say beforehand that the target carries."""
+    if len(target.sides) < len(SIDES) or baseline not in shown.variants or baseline in shown.unpaired:
+        return []
+    pinned = len(frozenset[int]().union(*target.cpus().values()))
+    return [
+        point
+        for point in shown.points
+        if point.rate_rps is not None
+        and not point.why_alone
+        and point.disturbance is None
+        and not (pinned and len(SIDES) * point.rate_rps <= CARRIED_RPS_PER_CPU * pinned)
+    ]
+
+
+def probed(
+    shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials
+) -> tuple[MeasurableRun, tuple[Probe, ...]]:
+    """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
+
+    Args:
+        shown: the run as it was asked for.
+        target: where it is measured, after its `check`.
+        baseline: the variant of which two are brought up.
+        out: what k6 keeps of its own, as the run's loads will have it.
+        trials: how a load is tried.
+
+    """
+    asked = to_probe(shown, target, baseline)
+    if not asked:
+        return shown, ()
+    variant = shown.variants[baseline]
+    known = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
+    found = dict(known)
+    unknown = [point for point in asked if point.name not in known]
+    if unknown:
+        try:
+            with trials(target, variant, out) as trial_of:
+                found |= {point.name: probe_of(point, trial_of) for point in unknown}
+        except (LostError, StoreError):
+            raise
+        except LabError as error:
+            why = f"the probe could not be made ({error.fault}): the load is planned as it was asked for"
+            found |= {
+                point.name: Probe(point=point.name, rate_rps=point.rate_rps or 0.0, decided="as-asked", why=why)
+                for point in unknown
+                if point.name not in found
+            }
+    return _applied(shown, found), tuple(found[point.name] for point in asked)
+
+
+def probe_of(point: Point, trial_of: TrialOf) -> Probe:
+    """Try a point's load at falling rates until both sides have it."""
+    assert point.rate_rps is not None, "only given rates are probed"
+    made: list[ProbeTrial] = []
+    for share in SHARES:
+        rate = float(max(1, round(share * point.rate_rps)))
+        made.append(trial_of(point.model_copy(update={"rate_rps": rate})))
+        if made[-1].carried:
+            decided = "as-asked" if share == SHARES[0] else "lowered"
+            return Probe(
+                point=point.name, rate_rps=point.rate_rps, carried_rps=rate, decided=decided, trials=tuple(made)
+            )
+    return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(made))
+
+
+def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
+    """Return whether both sides of a pair had their rate: what was asked for, nothing dropped, no generator as good as full."""
+    achieved = [sample.achieved_rps for sample in samples]
+    cores = [sample.generator_core for sample in samples if sample.generator_core is not None]
+    dropped = sum(sample.dropped or 0 for sample in samples)
+    least = None if None in achieved else min(rate for rate in achieved if rate is not None)
+    core = max(cores, default=None)
+    faults = {
+        f"nothing was measured: {samples[0].detail}": least is None,
+        f"{dropped:,} requests dropped": dropped > 0,
+        f"{least or 0:,.0f} req/s on a side": least is not None and least < MIN_ACHIEVED * rate_rps,
+        f"generator {core or 0:.0%} busy": core is not None and core >= BUSY,
+    }
+    why = ", ".join(fault for fault, holds in faults.items() if holds)
+    return ProbeTrial(
+        rate_rps=rate_rps, achieved_rps=least, dropped=dropped, generator_core=core, carried=not why, why=why
+    )
+
+
+@contextmanager
+def pair_trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+    """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
+    with ExitStack() as up:
+        systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
+        yield lambda point: _trial(target, variant, systems, point, out)
+
+
+def _trial(target: Target, variant: Variant, systems: Sequence[System], point: Point, out: Out | None) -> ProbeTrial:
+    short = point.model_copy(
+        update={"duration_s": min(LOAD_S, point.duration_s), "warmup_s": min(WARM_UP_S, point.warmup_s)}
+    )
+    chosen = choose(short, target, out)
+    own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
+    slot = Slot(1, 1, own, short, other, Layout())
+    asked = workers.asked(variant.manifests, len(target.cpus().get("proxy", ())) or None)
+    left, right = (
+        SampleRun(target, system, each, chosen, 0, 0.0, (), asked)
+        for system, each in zip(systems, slot.sides, strict=True)
+    )
+    made = PairRun((left, right)).measure(1)
+    assert short.rate_rps is not None, "only given rates are probed"
+    return trial_of_samples(short.rate_rps, [one.sample for one in made])
+
+
+def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
+    """Return the run with each probed point as it was decided; a lowered rate that stands in a point's name changes that, too."""
+    names = {point.name for point in shown.points}
+    points: list[Point] = []
+    renamed: dict[str, str] = {}
+    for point in shown.points:
+        probe = found.get(point.name)
+        if probe is None or probe.decided == "as-asked" or point.rate_rps is None:
+            points.append(point)
+            continue
+        if probe.decided == "solo":
+            least = float(max(1, round(SHARES[-1] * point.rate_rps)))
+            rate, changes = least, {"alone": "two sides at once are more than this target carries (probe)"}
+        else:
+            rate, changes = probe.carried_rps or 0.0, dict[str, str]()
+        name = point.name.replace(f"{point.rate_rps:.0f}", f"{rate:.0f}")
+        if name not in names:
+            renamed[point.name] = name
+            changes["name"] = name
+        points.append(point.model_copy(update={**changes, "rate_rps": rate}))
+    endpoints = {
+        variant: {renamed.get(name, name): endpoint for name, endpoint in by_point.items()}
+        for variant, by_point in shown.endpoints.items()
+    }
+    return replace(shown, points=tuple(points), endpoints=endpoints)
+
+
+def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point) -> Probe | None:
+    """Return what a recent run found out of the same load on the same variant, target and facts; None where none did."""
+    for name in list(reversed(store.run_names()))[:RECENT]:
+        try:
+            record = RunStore.open(name).record
+        except LabError:
+            continue  # a damaged run is no guide; it is reported when it is asked for
+        if _is_alike(record, shown, target, variant):
+            for probe in record.probes:
+                if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
+                    return probe.model_copy(update={"from_run": record.id})
+    return None
+
+
+def _is_alike(record: RunRecord, shown: MeasurableRun, target: Target, variant: Variant) -> bool:
+    there = record.variants.get(variant.name)
+    same = there is not None and there.manifests_sha256 == variant.manifests_sha256
+    return same and record.target == target.name and lasting(record.facts) == lasting(shown.facts)
