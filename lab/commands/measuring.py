@@ -160,7 +160,11 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     roles = _roles(record.facts)
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
     say(talk, "target", f"{record.target}: {roles}" if roles else "; ".join(unpinned))
-    say(talk, "arms", ", ".join(measured) + (f"; first, middle and last block: {', '.join(references)}" if references else ""))
+    say(
+        talk,
+        "arms",
+        ", ".join(measured) + (f"; first, middle and last block: {', '.join(references)}" if references else ""),
+    )
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
