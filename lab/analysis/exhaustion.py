@@ -8,12 +8,10 @@ record TIME_WAIT, the label says that it holds only if the proxy does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
-from lab.analysis.cells import Cell
-from lab.analysis.rows import Row
 from lab.model.drained import DEFAULT_PORTS
 from lab.model.leftovers import Leftovers
 from lab.model.samples import Sample
@@ -92,21 +90,22 @@ class Exhaustion:
         return f"{self.label}: {minute:,.0f} connections {which} a minute to one endpoint, of {self.ports:,} ports; {spread}{back}"
 
 
-def labelled(rows: Sequence[Row], knobs: Mapping[str, Sequence[str]]) -> tuple[Row, ...]:
-    """Return the rows, those whose load would use up the proxy's ports with an `Exhaustion`.
+@dataclass(frozen=True, slots=True)
+class LoadedArm:
+    """The valid samples of an arm at one point, and the knobs of its variant, which say what older samples do not: ports and endpoints."""
 
-    Args:
-        rows: of a run's steady loads; all points of a variant together show whether the backend closes.
-        knobs: arm → its variant's knobs, which say what older samples do not: the port range, the number of endpoints.
+    variant: str
+    knobs: Sequence[str]
+    samples: Sequence[Sample]
 
-    """
-    spared = {row.arm.variant for row in rows if _backend_closes(_samples(row), knobs.get(row.arm.name, ()))}
-    return tuple(
-        row
-        if row.arm.variant in spared and not _recorded(_samples(row))
-        else replace(row, exhaustion=exhaustion_of(_samples(row), knobs.get(row.arm.name, ())))
-        for row in rows
-    )
+
+def exhaustions_of(arms: Sequence[LoadedArm]) -> list[Exhaustion | None]:
+    """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes."""
+    spared = {each.variant for each in arms if _backend_closes(each.samples, each.knobs)}
+    return [
+        None if each.variant in spared and not _recorded(each.samples) else exhaustion_of(each.samples, each.knobs)
+        for each in arms
+    ]
 
 
 def exhaustion_of(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
@@ -141,13 +140,6 @@ def endpoints_of(knobs: Iterable[str]) -> int:
     """Return how many endpoints a variant's knobs give the backend."""
     found = (_ENDPOINTS.fullmatch(knob) for knob in knobs)
     return next((int(each[1]) for each in found if each), 1)
-
-
-def _samples(row: Row) -> list[Sample]:
-    """The valid samples of the arm alone, or where there are none, of its pair."""
-    cells: list[Cell] = [row.cell, *([row.pair.own] if row.pair else [])]
-    counted = (list(cell.counted.values()) for cell in cells if row.point.disturbance is None)
-    return next((samples for samples in counted if samples), [])
 
 
 def _recorded(samples: Iterable[Sample]) -> list[Sample]:

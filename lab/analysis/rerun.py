@@ -38,13 +38,14 @@ def bench(arms: str, sweep: str | None, target: str | None) -> str:
 
 
 def load(record: RunRecord) -> str:
-    """` --sweep S --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
+    """` --sweep S --sustained --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
     from lab.model.sweeps import DEFAULT_SWEEP
 
     asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
     sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
     kept = next(filter(None, map(record.k6_out, record.generators)), None)
-    return sweep + placed(record.at_knee, kept) + place(record.target)
+    sustained = " --sustained" if any(point.sustained for point in record.points) else ""
+    return sweep + sustained + placed(record.at_knee, kept) + place(record.target)
 
 
 def placed(at: AtKnee | None, kept: str | None) -> str:

@@ -6,27 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from lab.analysis.absolute import clusters_text
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
+from lab.analysis.exhaustion import Exhaustion
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
+from lab.analysis.thirds import Thirds, lasting_change
 from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
-from lab.model.samples import TLS_FACTS
+from lab.model.samples import TLS_FACTS, Sample
 from lab.model.sweeps import Point
 from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
-
-if TYPE_CHECKING:
-    from lab.analysis.exhaustion import Exhaustion
-    from lab.analysis.thirds import Thirds
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -68,6 +65,18 @@ class Row:
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
+    def samples(self) -> list[Sample]:
+        """The samples of a steady load that count: of the arm alone, or where there are none, of its pair."""
+        cells = [self.cell, *([self.pair.own] if self.pair else [])]
+        counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
+        return next((samples for samples in counted if samples), [])
+
+    @property
+    def change(self) -> UnsteadyArm | None:
+        """How the arm's sustained samples, which count all the same, change for good; None where they do not, or are not sustained."""
+        return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
+
+    @property
     def shown(self) -> tuple[Effect, ...]:
         """What the effect column carries: the primary metric's effect, or the baseline against itself."""
         return tuple(effect for effect in self.effects if effect.primary)
@@ -93,9 +102,11 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
     if cell.unsteady is not None:
         yield f"not steady: {cell.unsteady.sentence()}"
+    if row.change is not None:
+        yield f"within the sample {row.change.sentence()}"
     if row.exhaustion is not None:
         yield row.exhaustion.note
-    for effect in row.shown:
+    for effect in row.shown if row.arm.role == "variant" else ():
         estimate = effect.estimate
         if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
             yield f"{about(effect.metric).title}: {said}"

@@ -153,33 +153,32 @@ def share_left(sample: Sample) -> float | None:
     return opened * (1 + sample.point.warmup_s / sample.duration_s) / DEFAULT_PORTS
 
 
-def certain_loads(samples: Iterable[Sample]) -> set[Load]:
-    """Return the solo loads each of whose samples left too many ports waiting, LEAST_SAMPLES of them or more."""
+def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
+    """Return the solo loads each of whose samples left too many ports waiting, LEAST_SAMPLES of them or more → the least share left."""
     shares: dict[Load, list[float | None]] = {}
     for sample in samples:
         if sample.valid and sample.pair is None and sample.point.disturbance is None:
             shares.setdefault((sample.variant, _nameless(sample.point)), []).append(share_left(sample))
-    return {
-        load
-        for load, found in shares.items()
-        if len(found) >= LEAST_SAMPLES and all(share is not None and share >= PORT_SHARE for share in found)
+    least = {
+        load: min(share or 0.0 for share in found) for load, found in shares.items() if len(found) >= LEAST_SAMPLES
     }
+    return {load: share for load, share in least.items() if share >= PORT_SHARE}
 
 
-def planned_anew(planned: Plan, certain: Iterable[Load], runs: Sequence[str] = ()) -> PlannedAnew:
+def planned_anew(planned: Plan, known: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
 
     Args:
         planned: The plan.
-        certain: Loads that are known to leave too much (`certain_loads`); a load of more connections for as long does, too.
+        known: Load → the share of ports that it is known to leave waiting at least (`leaving_loads`).
         runs: Where that is known from.
 
     """
-    known, count, loads = list(certain), 0, dict[str, None]()
+    count, loads = 0, dict[str, None]()
     for before, after in pairwise(planned.slots):
         if before.bring_up != after.bring_up or before.point.disturbance is not None:
             continue
-        leaving = [side for side in before.sides if any(_leaves(side, load) for load in known)]
+        leaving = [side for side in before.sides if any(_leaves(side, *one) for one in known.items())]
         count += bool(leaving)
         loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
     return PlannedAnew(count, tuple(loads), tuple(runs))
@@ -190,14 +189,19 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):
         return PlannedAnew()
-    variants = {arm.variant for arm in planned.arms}
-    known: dict[Load, None] = {}
+    slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
+    variants = {slot.arm.variant for slot in slots}
+    known: dict[Load, float] = {}
     runs: list[str] = []
     for run in _runs_of(variants, target):
+        if not any(
+            _leaves(slot, (slot.arm.variant, _nameless(point)), 1.0) for point in run.record.points for slot in slots
+        ):
+            continue
         with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
-            certain = [load for load in certain_loads(run.samples()) if load[0] in variants]
-            if planned_anew(planned, certain).count:
-                known |= dict.fromkeys(certain)
+            shown = {load: share for load, share in leaving_loads(run.samples()).items() if load[0] in variants}
+            if planned_anew(planned, shown).count:
+                known |= {load: min(share, known.get(load, share)) for load, share in shown.items()}
                 runs.append(run.record.id)
     return planned_anew(planned, known, runs)
 
@@ -207,7 +211,7 @@ def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
     for folder in (runs_folder(), reference_folder()):
         for name in run_names(folder):
             text = readable(folder / name / RUN)
-            if any(f'"{variant}"' in text for variant in variants):
+            if f'"target": "{target}"' in text and any(f'"{variant}"' in text for variant in variants):
                 with suppress(LabError):
                     run = RunStore.open(str(folder / name))
                     if run.record.target == target and not any(one.disturbance for one in run.record.points):
@@ -218,14 +222,21 @@ def _nameless(point: Point) -> Point:
     return point.model_copy(update={"name": ""})
 
 
-def _leaves(slot: Slot, load: Load) -> bool:
-    """Whether a slot's load is the known one, or that with more connections for at least as long."""
+def _leaves(slot: Slot, load: Load, share: float) -> bool:
+    """Whether a slot's load leaves too much, as the known one leaves `share` at least: that load, or one of more connections.
+
+    A shorter load leaves less in proportion at most, since connections are opened fastest while ports are free; of a pair each side
+    has half of the time, or what the other leaves it of the machine.
+    """
     variant, known = load
     point = _nameless(slot.point)
-    if slot.arm.variant != variant or point.connections < known.connections or point.duration_s < known.duration_s:
+    if slot.arm.variant != variant or point.connections < known.connections:
         return False
-    return point.model_copy(update={name: getattr(known, name) for name in _MORE}) == known
+    if point.model_copy(update={name: getattr(known, name) for name in _MORE}) != known:
+        return False
+    lasts_s, known_s = (each.duration_s + each.warmup_s for each in (point, known))
+    return share * min(1.0, lasts_s / known_s) * (0.5 if slot.against else 1.0) >= PORT_SHARE
 
 
 _MORE = ("connections", "threads", "duration_s", "warmup_s", "subject", "generations", "repeats", "attempts", "singly")
-"""Keys of a point that may differ from the known load's: more connections for longer leave more, the others decide nothing of it."""
+"""Keys of a point that may differ from the known load's: more connections leave more, and the others decide nothing of it."""

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.analysis.claims.evidence import Evidence
+from lab.analysis.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
+from lab.analysis.claims.evidence import Evidence, further_boots
 from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.claims.measuring import Measured
 from lab.analysis.decision import Decision
@@ -28,9 +29,11 @@ from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET
+from lab.model.variants.former import FORMER
 from lab.model.variants.variants import chain, load_overlay
 
 FINDINGS = "findings.toml"
+NO_ADVICE = "no advice: boots differ"
 Key = tuple[str, str, str, str, str]
 """run, arm, what it is against, point, metric"""
 
@@ -84,6 +87,8 @@ class Asked(BaseModel):
     asks: str = Field(pattern=r"\?$")
     run: str
     arm: str
+    point: str
+    """The point that decides: further boots measure the arm there alone."""
 
 
 class _Findings(BaseModel):
@@ -94,13 +99,14 @@ class _Findings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`measured` and `advice`: the run's own sentence, in its two parts."""
+    """`measured` and `advice`: the run's own sentence, in its two parts, the first with the boots that it rests on; `boots`: the effect over them."""
 
     asked: Asked
     title: str
     verdict: Verdict
     measured: str
     advice: str
+    boots: StepOverBoots
     target: str = DEFAULT_TARGET
     elsewhere: tuple[Step, ...] = ()
     """The same step on other targets, one of each target and metric."""
@@ -167,8 +173,9 @@ def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[P
 
 def of_variant(name: str) -> tuple[str, str]:
     """(the key of its study, the base that its root is made of), each empty where there is none, or no such variant any more."""
+    present = FORMER.get(name, name)
     try:
-        return load_overlay(name).study or "", chain(name)[0].resources[-1].name
+        return load_overlay(present).study or "", chain(present)[0].resources[-1].name
     except (UsageError, IndexError):
         return "", ""
 
@@ -237,5 +244,22 @@ def _found(asked: Asked, run: Evidence, place: str) -> Finding:
     measured, _, advice = said.rpartition(": ")
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == asked.arm), None)
     kept = "" if disturbed.rows else describe_kept_defaults(run.run, (asked.arm, against or ""))
-    title = run.run.record.variants[asked.arm].title
-    return Finding(asked, title, verdict, measured, advice, run.run.record.target, kept=kept)
+    boots = step_over_boots(run, further_boots(run), asked.arm, asked.point)
+    if not boots.agree:
+        advice = f"{NO_ADVICE}; on the first: {advice}"
+    measured = f"{measured}; {boots.text}"
+    title, target = run.run.record.variants[asked.arm].title, run.run.record.target
+    return Finding(asked, title, verdict, measured, advice, boots, target, kept=kept)
+
+
+def boots_wanted(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootWanted]:
+    """Return what is to be measured once the machine has booted anew: findings that rest on fewer boots than `WANTED`, then claims."""
+    further = {run.name: further_boots(run) for run in runs}
+    there = {run.name: run for run in runs}
+    found = [
+        boot_wanted(there[name], further[name], "finding", each.asked.asks, each.asked.arm, [each.asked.point])
+        for each in findings(runs)
+        for name in [each.asked.run]
+        if each.boots.boots < WANTED
+    ]
+    return [*found, *wanted_for_claims(judged, runs, further)]

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from scipy import special
 
-from lab.analysis import exhaustion, levels, rerun
+from lab.analysis import levels, rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
+from lab.analysis.exhaustion import MEANING, LoadedArm, exhaustions_of
 from lab.analysis.rows import Row, general_notes
 from lab.analysis.thirds import SecondsOf, thirds_of
 from lab.model.facts import EVERY_BOOT
@@ -100,17 +101,15 @@ def summarise_run(
     summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
     bases = {record.variants[arm.variant].name for arm in record.arms if arm.role != "reference"}
     knobs = {arm.name: record.variants[arm.variant].knobs for arm in record.arms}
-    rows = exhaustion.labelled(summary.rows, knobs)
+    loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in summary.rows]
+    rows = tuple(
+        replace(row, exhaustion=found) for row, found in zip(summary.rows, exhaustions_of(loaded), strict=True)
+    )
     if seconds_of is not None:
-        rows = tuple(
-            replace(row, thirds=thirds_of(row.cell.counted, row.base.counted, seconds_of))
-            if row.point.sustained and row.base
-            else row
-            for row in rows
-        )
+        rows = tuple(_by_thirds(row, seconds_of) for row in rows)
     notes = (
         *summary.notes,
-        *([exhaustion.MEANING] if any(row.exhaustion for row in rows) else []),
+        *([MEANING] if any(row.exhaustion for row in rows) else []),
         *changed_facts(record),
         *levels.notes(record.target, bases),
         *(() if disturbed else beyond_plan(record, summary)),
@@ -178,6 +177,14 @@ def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Ef
         table = zip(places, Effects(cells, _asked(record, disturbed)).table(places), strict=True)
         found |= {(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects}
     return found
+
+
+def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
+    """Return a sustained load's row with its effects within the sample, and none resolved that does not hold in each third; others as they are."""
+    if not row.point.sustained or row.base is None:
+        return row
+    thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
+    return replace(row, thirds=thirds, effects=tuple(map(thirds.settle, row.effects)) if thirds else row.effects)
 
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:

@@ -7,15 +7,19 @@ requests were not counted by the second, the bytes that the backend sent stand f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from lab.analysis.decision import SURE_P, Decision
+from lab.analysis.effects import Effect
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import about
 from lab.model.samples import Sample
+from lab.model.steadiness import CAUSES
 from lab.records.store import RunStore
 from lab.stats import paired as stats
 
@@ -137,6 +141,20 @@ class Thirds:
         shown = all(part.interval and part.interval[0] * part.interval[1] > 0 for part in parts)
         return "holds" if shown else "open"
 
+    def settle(self, effect: Effect) -> Effect:
+        """Return the effect as it may be decided: not resolved where it is, over the whole sample, but not in each third."""
+        resolved = effect.decision.resolved and effect.estimate is not None
+        if resolved and effect.estimate and self.holds(effect.metric, effect.estimate.effect) in ("changes", "open"):
+            return replace(effect, decision=Decision.CANNOT_TELL)
+        return effect
+
+    def unsettled(self, effect: Effect) -> bool:
+        """Return whether `settle` took the decision from an effect: surer than chance, and not so in each third."""
+        sure = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
+        if not sure or effect.estimate is None:
+            return False
+        return self.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
+
     def sentence(self, metric: str, effect: float) -> str:
         """Return what the thirds show of an effect, with their numbers; empty where the metric is not known by the second."""
         state = self.holds(metric, effect)
@@ -147,6 +165,13 @@ class Thirds:
         burst = self.burst.get(metric)
         first = f"×{burst.ratio:.3g} in the first {BURST_S:g} s, " if burst else ""
         return f"{said} ({first}by thirds {each}{STAND_IN[self.source]})"
+
+
+def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
+    """Return how the sustained samples of one arm at one point change for good; None where none does."""
+    changes = tuple(each.steadiness.change for each in samples if each.steadiness and each.steadiness.change)
+    causes = dict.fromkeys(CAUSES[change.cause] for change in changes if change.cause)
+    return UnsteadyArm(changes, tuple(causes), len(samples), pairs=False) if changes else None
 
 
 def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
@@ -169,12 +194,11 @@ def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
     burst: dict[str, stats.Estimate] = {}
     for metric in ("rate", "cpu_per_request"):
         if all(metric in stretch for side in stretches for block in side for stretch in block):
-            *found, first = (
-                stats.paired(*([block[at][metric] for block in side] for side in stretches)) for at in range(THIRDS + 1)
-            )
+            ours, theirs = ([[stretch[metric] for stretch in block] for block in side] for side in stretches)
+            *found, first = map(stats.paired, zip(*ours, strict=True), zip(*theirs, strict=True))
             parts[metric], burst[metric] = tuple(found), first
     sources = {side[block].source for side in sides for block in blocks}
-    return Thirds(parts, burst, next(source for source in reversed(STAND_IN) if source in sources))
+    return Thirds(parts, burst, next(source for source in reversed(list(STAND_IN)) if source in sources))
 
 
 def _text(metric: str, estimate: stats.Estimate) -> str:

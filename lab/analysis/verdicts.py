@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis import rerun
+from lab.analysis.cells import Cell
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
+from lab.analysis.thirds import lasting_change
+from lab.analysis.unsteady import UnsteadyArm
 from lab.model.metrics import METRICS, about
 from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
@@ -156,6 +159,10 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     if not judged:
         return _nothing(summary, arm, found)
     besides = _besides(found)
+    if doubts := [(row, effect) for row, effect in judged if _differs_within(row, effect)]:
+        said = "; ".join(_finding(summary, row, effect) for row, effect in doubts)
+        do = "nothing to decide by, as the average over a sample hides what holds for minutes"
+        return Verdict(arm, "unresolved", f"{arm}: {said}: {do}")
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
@@ -174,10 +181,6 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
     rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
     said = f"{arm}: {'; '.join(parts)}{rest}{besides}"
-    if doubts := [row for row, effect in claims if _differs_within(row, effect)]:
-        points = ", ".join(row.point.name for row in doubts)
-        do = f"nothing to decide by: the average over the sample at {points} hides what holds for minutes"
-        return Verdict(arm, "unresolved", f"{said}: {do}")
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
@@ -268,14 +271,19 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
 def _within(row: Row, effect: Effect) -> str:
     """What the thirds of a sustained sample show of the effect: `, it holds in each third (…)`; empty where there are none."""
     said = row.thirds.sentence(effect.metric, effect.estimate.effect) if row.thirds and effect.estimate else ""
-    return f", {said}" if said else ""
+    changes = [f"of {side.arm.name} {change.sentence()}" for side, change in _changes(row)]
+    return "".join(f", {each}" for each in [said, *changes] if each)
+
+
+def _changes(row: Row) -> list[tuple[Cell, UnsteadyArm]]:
+    """How the sustained samples of an arm and of its baseline change, of those that do."""
+    sides = [row.cell, *([row.base] if row.base else [])] if row.point.sustained else []
+    return [(side, change) for side in sides if (change := lasting_change(list(side.counted.values())))]
 
 
 def _differs_within(row: Row, effect: Effect) -> bool:
-    """Whether a claim does not hold in each third of a sustained sample."""
-    if row.thirds is None or effect.estimate is None:
-        return False
-    return row.thirds.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
+    """Whether an effect would be claimed, did it hold in each third of its sustained samples."""
+    return row.thirds is not None and row.thirds.unsettled(effect)
 
 
 def _same(judged: Sequence[Found]) -> str:

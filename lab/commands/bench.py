@@ -51,6 +51,11 @@ def add(adder: Adder) -> None:
     verb = adder("bench", _bench, "measure variants against their baselines")
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
+    verb.add_argument(
+        "--points",
+        metavar="NAME[,NAME…]",
+        help="measure these points of the sweep alone, a disturbed one with its control run (default: all)",
+    )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
     add_configmap(
         verb, "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key"
@@ -81,6 +86,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
         ("resolve", "a run that goes on has its blocks", "every key has a run of its own"),
         ("knee", "a run that goes on has its rates", "no key's sweep is placed at a knee"),
         ("against", "a run that goes on has its arms", "every key is compared with the shipped default"),
+        ("points", "a run that goes on has its points", "every key has a load of its own"),
         (
             "worth",
             "a run that goes on has what is worth knowing",
@@ -167,6 +173,7 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             against=() if options.against is None else (options.against,),
             worth=options.worth or WORTH,
             sustained=options.sustained,
+            only=tuple(options.points.split(",")) if options.points else (),
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
     own = options.blocks is None and options.resolve is None and run is None

@@ -15,6 +15,11 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("study", metavar="STUDY", nargs="?", help="its claims alone")
     verb.add_argument("--rules", action="store_true", help="by which rules each is judged, and each kind of claim")
+    verb.add_argument(
+        "--boots",
+        action="store_true",
+        help="instead: what to measure once the machine has booted anew, for findings and claims that rest on too few boots",
+    )
     verb.add_argument("--json", action="store_true", help="print it as JSON")
     verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
@@ -29,6 +34,8 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
 
     if options.study is not None and options.study not in study_keys():
         raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
+    if options.boots:
+        return _boots(options)
     verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
     if options.json:
         print(ledger_json.printed(verdicts, known).dumps())
@@ -36,4 +43,24 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
         print(markdown(tables.page(verdicts, known, linked=True)), end="")
     else:
         tables.show(Console(), verdicts, options.rules, known)
+    return 0
+
+
+def _boots(options: argparse.Namespace) -> int:
+    import json
+    from dataclasses import asdict
+
+    from lab.analysis.claims import evidence, ledger
+    from lab.analysis.steps import boots_wanted
+    from lab.report.markdown import markdown
+    from lab.report.tables import boots as tables
+    from lab.report.terminal import show
+
+    wanted = boots_wanted(evidence.references()[0], ledger.ledger(options.study))
+    if options.json:
+        print(json.dumps([asdict(one) for one in wanted], indent=1))
+    elif options.markdown:
+        print(markdown(tables.page(wanted)), end="")
+    else:
+        show(Console(), tables.page(wanted))
     return 0

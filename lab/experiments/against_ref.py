@@ -16,7 +16,7 @@ from lab.base.errors import UsageError
 from lab.base.files import writing
 from lab.experiments.ablation.folder import copy_manifests
 from lab.model.facts import ROOT
-from lab.model.variants.variants import AT, variant_names
+from lab.model.variants.variants import AT, load_variant, variant_names
 
 SHORT = 12
 """Of a commit's digits, in a name."""
@@ -52,6 +52,18 @@ def beside(folder: Path, ref: str, variants: Sequence[str]) -> list[str]:
             fault = f"'{ref}' has no variant '{stem}': it is new"
             raise UsageError("--against", fault, f"measure it against its baseline: just bench {name}")
     return [f"{name}{AT}{commit}" for name in variants]
+
+
+def changed(folder: Path, names: Sequence[str], before: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """(variant → its name at the ref, the variants left out as no rendered manifest of theirs changed); `folder` as `beside` wrote it."""
+    pairs: dict[str, str] = {}
+    same: list[str] = []
+    for name, then in zip(names, before, strict=True):
+        if load_variant(name, folder).manifests_sha256 == load_variant(then, folder).manifests_sha256:
+            same.append(name)
+        else:
+            pairs[name] = then
+    return pairs, same
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[bytes]:

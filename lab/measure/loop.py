@@ -257,7 +257,8 @@ class Loop:
         Where that does not help nothing is loaded, and the sample has what is left as its reason. Where no fresh system comes up it is
         stored so, and the LabError raised.
         """
-        for tried in range(MOST_BRING_UPS + 1):
+        tried = 0
+        while True:
             before, faults = systems.look()
             runs = self._runs(slot, systems, before)
             if not faults:
@@ -268,7 +269,8 @@ class Loop:
                     if error.by_warm_up:
                         self._left_out[self._load(slot)] = error.rate_rps
             if tried == MOST_BRING_UPS:
-                break
+                return runs, _carried_over(runs, attempt, faults)
+            tried += 1
             try:
                 self._up_anew(slot, systems, faults)
             except (StoreError, LostError):
@@ -277,7 +279,6 @@ class Loop:
                 faults.append(f"no fresh system came up: {error}")
                 self._keep_all(slot, runs, _carried_over(runs, attempt, faults))
                 raise
-        return runs, _carried_over(runs, attempt, faults)
 
     def _loaded(self, slot: Slot, runs: Sequence[SampleRun], attempt: int) -> Sequence[Measurement]:
         """Measure the slot on its systems as they are, of a pair both sides. Raises UndrainedStartError."""

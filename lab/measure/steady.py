@@ -76,7 +76,7 @@ class Steady:
             return Findings(found)
         faults, notes, limit = self._of_result(run, run.result)
         steadiness = self._steadiness(run, run.result)
-        if steadiness is not None and steadiness.change is not None:
+        if steadiness is not None and steadiness.change is not None and not self.point.sustained:
             faults.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
         return Findings(found + faults, notes, {"limited_by": limit, "steadiness": steadiness})
 

@@ -163,7 +163,7 @@ def _not_steady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) ->
     other = moved.get(_load_of(sample))
     own = sample.steadiness.change if sample.steadiness else None
     change = own or (other.steadiness.change if other and other.steadiness else None)
-    if change is None or not sample.valid:
+    if change is None or not sample.valid or sample.point.sustained:  # that one changes is what --sustained is for
         return sample
     what = f"{'' if own else 'on the other side: '}{describe_change(change)}"
     return sample.model_copy(

@@ -57,6 +57,7 @@ def show_json(name: str) -> dict[str, Any]:
         "diff": variants.diff(variant),
         "apply": variants.config_snippet(variant),
         "openshift": openshift.commands(variants.openshift_patches(variant)),
+        "stand_ins": [each.model_dump(mode="json") for each in stand_ins.stand_ins_of(variant.manifests)],
     }
 
 

@@ -15,6 +15,9 @@ from xml.etree import ElementTree as ET
 from lab.analysis.gate.advice import MEASURE_MISSING
 from lab.analysis.gate.gate import Gate, Verdict
 
+UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab gate" tests="0" failures="0" errors="0" time="0" />\n'
+"""Where no rendered manifest changed, and nothing was measured."""
+
 
 def xml(gate: Gate, strict: bool) -> bytes:
     """One `testsuite` in `testsuites`, in the shape that Jenkins' schema (junit-10.xsd), GitHub's actions and GitLab read."""
@@ -28,11 +31,13 @@ def xml(gate: Gate, strict: bool) -> bytes:
     }
     suites = ET.Element("testsuites", {"name": "lab gate", **counts})  # which may not have `skipped`
     about = {"name": f"gate {base.id} {other.id}", "timestamp": other.created_at[:19], **counts}
-    about["skipped"] = str(0 if strict else unsure)
+    about["skipped"] = str(sum(not one.decides for one in gate.rows) + (0 if strict else unsure))
     suite = ET.SubElement(suites, "testsuite", {name: _printable(text) for name, text in about.items()})
     place = f"gate.{base.sweep}"
     for one in gate.rows:
-        _case(suite, (f"{place}.{one.row.point.name}", one.name), one.verdict, (one.said, one.do), strict)
+        _case(
+            suite, (f"{place}.{one.row.point.name}", one.name), one.verdict, (one.said, one.do), strict and one.decides
+        )
     for what in gate.missing:
         _case(suite, (place, what), "cannot-tell", (f"not in {other.id}", MEASURE_MISSING), strict)
     if notes := gate.footnotes:

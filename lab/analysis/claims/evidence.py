@@ -31,6 +31,7 @@ from lab.model.sweeps import Point, control_of
 from lab.model.variants.variants import of_the_node
 from lab.records import outcomes, propagation
 from lab.records.forms import HISTOGRAMS
+from lab.records.references import boot_folders
 from lab.records.store import RunStore, run_names
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
@@ -237,6 +238,16 @@ def references() -> tuple[list[Evidence], list[Damaged]]:
     return whole, damaged
 
 
+def further_boots(run: Evidence) -> list[Evidence | Damaged]:
+    """Return the runs of the same design on other boots, in the order in which they were added; empty where a reference has one run."""
+    return [_evidence(folder, _state(folder)) for folder in boot_folders(run.run.folder)[1:]]
+
+
+def _name(folder: Path) -> str:
+    """`slow-link`; of a further boot `slow-link/boot-2`."""
+    return folder.name if folder.parent == reference_folder() else f"{folder.parent.name}/{folder.name}"
+
+
 @lru_cache(RUNS_KEPT)
 def _evidence(folder: Path, state: tuple[tuple[str, int], ...]) -> Evidence | Damaged:
     """As long as its files are the same, the same: records, tables and summaries of a run are read and reckoned once."""
@@ -245,8 +256,8 @@ def _evidence(folder: Path, state: tuple[tuple[str, int], ...]) -> Evidence | Da
         run = AsApplied.open(str(folder))
         samples = tuple(run.samples())
     except LabError as error:
-        return damage(folder.name, error, run.record if run else None)
-    return Evidence(folder.name, run, samples, counted_alone(samples))
+        return damage(_name(folder), error, run.record if run else None)
+    return Evidence(_name(folder), run, samples, counted_alone(samples))
 
 
 def _state(folder: Path) -> tuple[tuple[str, int], ...]:

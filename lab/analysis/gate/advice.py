@@ -7,7 +7,7 @@ from math import ceil, log1p
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison, blocks_wanted
 from lab.analysis.comparison.rows import LONELY, Compared, size_text
 from lab.analysis.comparison.verdicts import TOO_SELDOM, after_unserved
-from lab.analysis.rerun import resume
+from lab.analysis.rerun import measure, resume
 from lab.stats import paired as stats
 from lab.stats.power import blocks_to_resolve
 from lab.stats.units import format_blocks
@@ -33,6 +33,19 @@ def after_regression(comparison: Comparison, row: Compared) -> str:
         return f"the baseline itself moved as much between the runs: {REMEASURE}"
     runs = base.run if base.run == other.run else f"{base.run} {other.run}"
     return f"keep {base.arm} as it was; `just compare {runs}` shows every metric"
+
+
+def after_close(comparison: Comparison, row: Compared) -> str:
+    """Return how to measure a regression that lies close to its bound a second time, and how to judge both measurements."""
+    base, other = row.base, row.other
+    if comparison.paired:
+        return f"measure it again on fresh bring-ups: {measure(comparison.other, other.arm)}, and name that run by --again RUN"
+    runs = (
+        "both again on fresh bring-ups"
+        if base.arm == other.arm
+        else f"{base.arm} and {other.arm} again on fresh bring-ups"
+    )
+    return f"measure {runs}: {measure(comparison.other, other.arm)}, and name those runs by --again RUN RUN"
 
 
 def after_broken(comparison: Comparison, row: Compared) -> str:

@@ -8,19 +8,29 @@ because nothing was resolved, nor what is left of a candidate that failed in som
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, expm1
 from typing import Literal
 
 from lab.analysis.comparison.comparison import Comparison
+from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import WHY_OPEN, Compared, change_text
-from lab.analysis.decision import UNBOUNDED, Decision
-from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
+from lab.analysis.decision import SURE_P, UNBOUNDED, Decision
+from lab.analysis.gate.advice import (
+    AFTER_LEAST,
+    REMEASURE,
+    after_broken,
+    after_close,
+    after_nothing,
+    after_open,
+    after_regression,
+)
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.metrics import RATIOS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
+from lab.stats.power import resolvable
 from lab.stats.units import format_blocks
 
 CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
@@ -28,6 +38,11 @@ CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
 
 Verdict = Literal["regression", "passed", "cannot-tell"]
 """What a decision and a bound come to."""
+
+CLOSE = 0.01
+"""A regression whose interval begins less than this (a fraction: 1 %) above the bound is measured a second time before it is called one: of one
+change measured on several boots the ratios have a standard deviation of 8 to 9.5 %, far beyond what one run's interval says.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,10 @@ class Gated:
     verdict: Verdict
     said: str
     do: str
+    close: bool = False
+    """Whether it would be a regression, and is none yet, as its interval begins less than CLOSE above the bound."""
+    decides: bool = True
+    """Whether it counts. A row that cannot be told apart from its bound in the planned time is listed and counts nothing."""
 
     @property
     def bound(self) -> str:
@@ -98,7 +117,13 @@ class Gate:
     missing: tuple[str, ...]
 
     def of(self, verdict: Verdict) -> list[Gated]:
-        return [row for row in self.rows if row.verdict == verdict]
+        """Return the rows with that verdict which decide."""
+        return [row for row in self.rows if row.verdict == verdict and row.decides]
+
+    @property
+    def to_measure_again(self) -> list[Gated]:
+        """Return the rows that decide after a second measurement; empty where a regression is certain without it."""
+        return [] if self.of("regression") else [row for row in self.rows if row.close]
 
     @property
     def verdict(self) -> Verdict:
@@ -126,7 +151,10 @@ class Gate:
 
 
 def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
-    """Judge what `bounds` ask for, of these arms (empty: all). UsageError where that is nothing."""
+    """Judge what `bounds` ask for, of these arms (empty: all). UsageError where that is nothing, and for runs of two machines."""
+    if differing := next((note for note in comparison.notes if note.startswith(TWO_MACHINES)), ""):
+        fault = f"{comparison.base.id} and {comparison.other.id} are of two machines: {differing.partition(': ')[2]}"
+        raise UsageError("gate", fault, f"no setting can be judged by that: {REMEASURE}")
     candidates = {row.other.arm for row in comparison.rows}
     for name in arms:
         if name in {row.base.arm for row in comparison.rows} - candidates:
@@ -140,16 +168,100 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
         raise UsageError("gate", f"nothing to gate: {why}", _what_instead(rows))
     limits = [bounds.of(row) for row in chosen]  # None: it stands for one that is gated
     held_to = [bounds.regression or 0.0 if limit is None else limit for limit in limits]
-    gated = tuple(
-        Gated(row, limit, *_judged(comparison, row, limit)) for row, limit in zip(chosen, held_to, strict=True)
+    judged = tuple(
+        Gated(row, limit, *_judged(comparison, row, limit), close=_is_close(row, limit))
+        for row, limit in zip(chosen, held_to, strict=True)
     )
+    gated, too_noisy = _detectable(comparison, judged, bounds)
+    left_out += too_noisy
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
-    held = {one.row.metric for one in gated}
+    held = {one.row.metric for one in judged}
     missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in held]
-    if bounds.regression is not None and not any(one.row.relative for one in gated):
+    if bounds.regression is not None and not any(one.row.relative for one in judged):
         missing.append("a steady load")
     return Gate(comparison, bounds, gated, tuple(left_out), tuple(missing))
+
+
+def confirmed(first: Gate, second: Gate) -> Gate:
+    """Return the second measurement's gate, in which a row that was close to its bound in both is a regression.
+
+    Both measured the same change, each on bring-ups of its own. A row that was close in one of them alone stays undecided. The first gate
+    itself, where nothing in it has to be measured again.
+    """
+    if not first.to_measure_again:
+        return first
+    before = {one.name: one for one in first.rows if one.close}
+    rows = tuple(
+        replace(
+            one,
+            verdict="regression",
+            close=False,
+            said=_in_both(before[one.name], one),
+            do=after_regression(second.comparison, one.row),
+        )
+        if one.close and one.name in before
+        else one
+        for one in second.rows
+    )
+    measured = f"measured twice: first {first.comparison.other.id}, then {second.comparison.other.id}"
+    told = [
+        f"{name}: in the first measurement {change_text(one.row, one.row.estimate)}"
+        for name, one in before.items()
+        if one.row.estimate is not None
+    ]
+    return replace(second, rows=rows, left_out=(*second.left_out, "; ".join([measured, *told])))
+
+
+def _in_both(first: Gated, second: Gated) -> str:
+    assert first.row.estimate is not None and second.row.estimate is not None, "what is close has an estimate"
+    changes = (change_text(one.row, one.row.estimate) for one in (first, second) if one.row.estimate is not None)
+    return (
+        f"{' and '.join(changes)} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
+    )
+
+
+def _is_regression(row: Compared, limit: float) -> bool:
+    """Return whether an effect is resolved as worse and its estimate lies beyond the bound."""
+    if row.estimate is None or row.estimate.interval is None or row.decision is not Decision.WORSE:
+        return False
+    return worse_by(row, row.estimate.effect) > limit
+
+
+def _is_close(row: Compared, limit: float) -> bool:
+    """Return whether a regression's interval begins less than CLOSE above the bound; outcomes in units of their own are never close."""
+    if not _is_regression(row, limit) or not row.relative or _broken(row):
+        return False
+    assert row.estimate is not None and row.estimate.interval is not None, "a regression has an interval"
+    return min(worse_by(row, end) for end in row.estimate.interval) < limit + CLOSE
+
+
+def _detectable(comparison: Comparison, judged: Sequence[Gated], bounds: Bounds) -> tuple[tuple[Gated, ...], list[str]]:
+    """(the rows with what decides, a line for each metric that does not): what cannot be told apart from its bound in the planned time.
+
+    Of each row that nobody can tell the minimum detectable effect is asked for, as its own blocks show it. Rate and CPU per request of
+    closed loops, and metrics that were named, always decide, and where nothing else is known all rows do: no gate passes on nothing.
+    """
+    level = SURE_P / max(1, sum(comparison.family))
+    noisy: dict[str, list[tuple[Gated, float]]] = {}
+    for one in judged:
+        estimate = one.row.estimate
+        if one.verdict != "cannot-tell" or one.close or not one.row.relative or one.row.fell or bounds.metrics:
+            continue
+        if one.row.metric not in GIVEN or estimate is None or estimate.sd is None or not estimate.has_interval:
+            continue
+        effect = resolvable(estimate.sd, estimate.n, level)
+        if effect is not None and effect > one.limit:
+            noisy.setdefault(one.row.metric, []).append((one, effect))
+    aside = [one for rows in noisy.values() for one, _ in rows]
+    if all(one.verdict == "cannot-tell" for one in judged):
+        return tuple(judged), []
+    lines = [
+        f"{about(metric).title} does not decide: its minimum detectable effect in the blocks that were planned is above the bound of"
+        f" {rows[0][0].bound} ({', '.join(f'{effect:.0%} for {one.row.place}' for one, effect in rows)})"
+        for metric, rows in noisy.items()
+    ]
+    return tuple(replace(one, decides=one not in aside) for one in judged), lines
 
 
 def worse_by(row: Compared, effect: float) -> float:
@@ -206,7 +318,10 @@ def _judged(comparison: Comparison, row: Compared, limit: float) -> tuple[Verdic
     change, text = change_text(row, row.estimate), limit_text(row, limit)
     worse, p_value = row.decision is Decision.WORSE, row.p_value or 0.0
     p_text = f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
-    if worse and worse_by(row, row.estimate.effect) > limit:
+    if _is_close(row, limit):
+        said = f"{change}, worse than the bound of {text} and resolved ({p_text}), but its interval begins less than {CLOSE:.0%} above the bound"
+        return "cannot-tell", said, after_close(comparison, row)
+    if _is_regression(row, limit):
         said = f"{change}, worse than the bound of {text} and resolved ({p_text})"
         return "regression", said, after_regression(comparison, row)
     if row.fell:

@@ -24,9 +24,11 @@ def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
 
 def _of_row(row: Row) -> Iterator[str]:
     where = f"{row.arm.name} at {row.point.name}"
-    if getattr(row.cell, "unsteady", None) is not None:
+    if row.cell.unsteady is not None:
         yield f"{where}: {row.cell.unsteady.sentence()}"
         return
+    if row.change is not None:
+        yield f"{where}: {row.change.sentence()}"
     counted = _valid_samples(row)
     if counted < ENOUGH:
         reasons = ", ".join(_reasons(row)) or "not measured"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_unknown
 from lab.experiments.resolve import Resolve
 from lab.generators.k6 import Out
 from lab.model.names import WORTH
-from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep
+from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep, control_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
@@ -46,6 +46,8 @@ class Request:
     """Make the samples of every load that lasts by time as long as shows what runs out over minutes."""
     knee: str | None = None
     """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
+    only: tuple[str, ...] = ()
+    """Names of the points that are measured, with the control runs of disturbed ones; empty = all of the sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def load(request: Request) -> LoadedRequest:
     """Read the sweep and render the variants. UsageError on the first fault."""
     manifests = request.manifests or MANIFESTS
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
-    points = tuple(sweep.expanded())
+    points = chosen_points(tuple(sweep.expanded()), request.only)
     if request.sustained:
         points = _sustained(name, points)
     fixtures = fixtures_of(points)
@@ -120,6 +122,17 @@ def _sustained(sweep: str, points: Sequence[Point]) -> tuple[Point, ...]:
         fault = f"no load of '{sweep}' lasts by time without a disturbance, so that none can be made longer"
         raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
     return made
+
+
+def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point, ...]:
+    """Return the named points with the control runs of the disturbed ones, in the sweep's order; all where none is named.
+
+    UsageError for a name that the sweep does not have.
+    """
+    for name in only:
+        refuse_unknown(name, [point.name for point in points], "--points", f"the sweep has no point '{name}'")
+    controls = {control.name for point in points if point.name in only and (control := control_of(points, point))}
+    return tuple(point for point in points if not only or point.name in only or point.name in controls)
 
 
 def _refuse_mixed(variants: Iterable[Variant]) -> None:

@@ -83,4 +83,6 @@ def claim_row(verdict: Verdict) -> ClaimRow:
 
 def answered(finding: Finding) -> tuple[str, str]:
     """(the answer in words, its colour)"""
+    if not finding.boots.agree:
+        return "It depends on the boot", "cannot-tell"
     return ANSWERED[finding.verdict.kind]

@@ -29,6 +29,8 @@ class GatedJson(Printed):
     holm_p_value: Share | None = Field(description="as in the comparison")
     blocks: Count
     decision: Decision
+    decides: bool = Field(description="false: its minimum detectable effect in the planned blocks is above the bound")
+    close: bool = Field(description="a regression less than 1 % above its bound, to be measured a second time")
     said: str
     do: str
     notes: tuple[str, ...]
@@ -50,6 +52,8 @@ class GatedJson(Printed):
             holm_p_value=row.holm_p,
             blocks=row.estimate.n if row.estimate else 0,
             decision=row.decision,
+            decides=one.decides,
+            close=one.close,
             said=one.said,
             do=one.do,
             notes=row.notes,
@@ -77,6 +81,16 @@ class GateJson(Printed):
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
     rows: tuple[GatedJson, ...] = Field(min_length=1)
+
+
+class GateUnchangedJson(Printed):
+    """What `gate --against REF --json` prints where no rendered manifest changed and nothing was measured."""
+
+    schema_version: Literal[2]
+    verdict: Verdict
+    exit_status: Annotated[int, Field(ge=0, le=2)]
+    conclusion: str
+    unchanged: tuple[str, ...] = Field(description="variants whose rendered manifests are the same at the ref")
 
 
 def printed(gate: Gate, strict: bool) -> GateJson:

@@ -13,6 +13,7 @@ from lab.report.grid import Cell, Grid, Part, Row, Words, columns, plain, row
 
 WORDS = {"regression": "REGRESSION", "cannot-tell": "cannot tell", "passed": "passed"}
 HEADS = {"regression": "Regression", "cannot-tell": "Cannot tell of all", "passed": "Passed"}
+UNDECIDING = "does not decide"
 STYLES = {"regression": "bold red", "cannot-tell": "yellow", "passed": "green"}
 HEADERS = ("point", "arm", "metric", "change", "bound", "verdict")
 
@@ -65,9 +66,9 @@ def conclusion(gate: Gate, strict: bool) -> str:
         same = comparison.paired and all(comparison.same_settings(one.row.pair) for one in gate.of("regression"))
         return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
     if gate.verdict == "cannot-tell":
-        known = "nothing is known of this change" if unsure == len(gate.rows) else "not all is known of this change"
+        known = "nothing is known of this change" if not passed else "not all is known of this change"
         return f"{counts}: {known}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"
-    worst = max(gate.rows, key=_share)
+    worst = max((one for one in gate.rows if one.decides), key=_share)
     said = change_text(worst.row, worst.row.estimate) if worst.row.estimate else ""
     return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {said} of {worst.bound}"
 
@@ -89,5 +90,7 @@ def _row(one: Gated) -> Row:
     base, other = one.row.pair
     change = change_text(one.row, one.row.estimate) if one.row.estimate else "–"
     arms = other if base == other else f"{other} against {base}"
-    verdict = Cell(WORDS[one.verdict], STYLES[one.verdict], strong=one.verdict == "regression")
+    verdict = Cell(
+        WORDS[one.verdict] if one.decides else UNDECIDING, STYLES[one.verdict], strong=one.verdict == "regression"
+    )
     return row(one.row.point.name, arms, one.metric, change, one.bound, verdict)

@@ -44,7 +44,8 @@ def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False,
             said.append(f": {verdict.own.sentence}", style="dim")
         both = [("rule of its own data", verdict.own.rule if verdict.own else ""), ("rule", verdict.rule)]
         lines = [f"{what}: {rule}" for what, rule in both if rule and rules_too]
-        lines += [verdict.effect, verdict.why, ", ".join(verdict.runs)]
+        targets = {found.run: f" on {found.target}" for found in verdict.findings}
+        lines += [verdict.effect, verdict.why, ", ".join(f"{run}{targets.get(run, '')}" for run in verdict.runs)]
         said.append("".join(f"\n{line}" for line in lines if line), style="dim")
         grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), said)
         grid.add_row("", "")
@@ -77,7 +78,9 @@ def _cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[
     yield Cell(verdict.answer, strong=True)
     yield "; ".join(filter(None, [verdict.effect, verdict.why]))
     places = [(run, folders.get(run) if linked else None) for run in verdict.runs]
-    yield ", ".join(f"[{name}](data/reference/{name})" if name else f"`{run}`" for run, name in places)
+    targets = {found.run: f" on {found.target}" for found in verdict.findings}
+    linked_runs = ((run, f"[{name}](data/reference/{name})" if name else f"`{run}`") for run, name in places)
+    yield ", ".join(f"{shown}{targets.get(run, '')}" for run, shown in linked_runs)
 
 
 def _published(verdict: Verdict) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.claims import Claim, Other, Test
+from lab.analysis.claims import Claim, Other, Test, evidence
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.measuring import Measured
-from lab.analysis.steps import published_ratio
+from lab.analysis.steps import findings, published_ratio
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,15 @@ def test_what_is_half_as_fast_again_takes_two_thirds_of_the_time(unit: str, metr
     test = Test(metric=metric, ratio_to=Other(variant="traefik"), within=(0.5, 2.0))
     part = Measured(test, "traefik-fast-proxy", "ceiling", 0.7, 0.6, 0.8, 10, True, other="traefik")
     assert published_ratio(Verdict(claim, "reproduced", "", "", "", ()), part) == (ratio and pytest.approx(ratio))
+
+
+def test_a_finding_says_where_it_was_measured_and_what_the_same_step_did_elsewhere() -> None:
+    """Kubernetes' own behaviour rests on kind, where there is a kubelet of its own."""
+    found = {each.asked.arm: each for each in findings(evidence.references()[0])}
+    assert found["kill-nds"].target == "kind"
+    assert {step.target for step in found["kill-nds"].elsewhere} == {"local"}
+    assert {step.target for step in found["log-off"].elsewhere} == {"local", "apiserver"}
+    for each in found.values():
+        assert each.target not in {step.target for step in each.elsewhere}
+        places = [(step.target, step.point, step.metric) for step in each.elsewhere]
+        assert len(places) == len(set(places))

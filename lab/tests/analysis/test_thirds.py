@@ -8,12 +8,15 @@ from math import log
 import polars as pl
 import pytest
 
+from lab.analysis import rerun
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.thirds import CHANGES, STAND_IN, Seconds, seconds_of, thirds_of
+from lab.analysis.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
 from lab.analysis.verdicts import verdicts
 from lab.model.plan import Slot
 from lab.model.samples import Sample
+from lab.model.steadiness import Change, Steadiness
 from lab.model.usage import USAGE_SCHEMA
+from lab.records.steadiness import judge_again
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.made_runs import made
 
@@ -78,12 +81,35 @@ def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
     return of
 
 
-def judged(rates: Sequence[float]) -> tuple[str, str]:
+CHANGE = Change(at_s=2.0, rate_before_rps=11_300.0, rate_after_rps=340.0, rate=True, cpu=False, cause="ports")
+
+
+def changing(sample: Sample) -> Sample:
+    """The sample with a change for good within it."""
+    return sample.model_copy(update={"steadiness": Steadiness(source="sent-bytes", seconds=LENGTH_S, change=CHANGE)})
+
+
+def test_that_a_sustained_sample_changes_is_reported_and_takes_nothing_from_it() -> None:
+    samples = [changing(make_sample(point=POINT))]
+    again = judge_again(samples, lambda _: pl.DataFrame(), {})
+    assert again == samples
+    found = lasting_change(samples)
+    assert found is not None
+    assert found.sentence() == (
+        "the rate falls in 1 of 1 samples after 2 s (11,300 req/s, then 340): local ports run out"
+    )
+
+
+def test_the_verdict_says_what_changes_within() -> None:
+    assert "of keepalive the rate falls in 6 of 6 samples after 2 s" in judged([120, 121, 119], changing)[1]
+
+
+def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda sample: sample) -> tuple[str, str]:
     """The kind and text of the verdict on a variant whose rate is 20 % higher over the whole sample, and these in its thirds."""
     plan = make_plan(points=[POINT])
 
-    def alone(_slot: Slot, sample: Sample) -> Sample:
-        return sample
+    def alone(slot: Slot, sample: Sample) -> Sample:
+        return change(sample) if slot.arm.role == "variant" else sample
 
     store = made(effects={"keepalive": 0.8}, planned=plan, noise=0.005, change=alone)
     variants = {**store.record.variants}
@@ -130,3 +156,9 @@ def test_a_sustained_load_is_long_alone_and_from_its_first_second() -> None:
 def test_a_load_by_number_stays_as_it_is() -> None:
     point = make_point(requests=100)
     assert point.for_minutes() == point
+
+
+def test_the_command_that_measures_it_again_makes_it_as_long() -> None:
+    record = made(planned=make_plan(points=[POINT])).record
+    assert rerun.measure(record, "keepalive") == "just bench keepalive --sustained"
+    assert rerun.measure(made().record, "keepalive") == "just bench keepalive"

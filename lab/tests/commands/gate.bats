@@ -93,6 +93,29 @@ PY
   assert_success
 }
 
+@test "gate of two machines is refused with the facts that differ" {
+  unpacked "$run_folder" "$BATS_TEST_TMPDIR/elsewhere"
+  sed -i 's/"cpu": "[^"]*"/"cpu": "Another CPU"/' "$BATS_TEST_TMPDIR/elsewhere/run.json"
+  refused "are of two machines: cpu: " gate "$run_folder:keepalive" "$BATS_TEST_TMPDIR/elsewhere:keepalive" --max-regression 50%
+  [[ $stderr == *"/ Another CPU"* ]] || fail "$stderr"
+}
+
+@test "gate --against a ref that changed no rendered manifest says so at once, and passes" {
+  git rev-parse --quiet --verify HEAD >/dev/null || skip "not a git checkout"
+  git diff --quiet HEAD -- manifests || skip "the manifests of this checkout are changed"
+  lab gate --against HEAD keepalive --junit "$BATS_TEST_TMPDIR/gate.xml"
+  assert_success
+  assert_output "0 regressions: no rendered manifest of keepalive differs from HEAD's: nothing to measure, nothing to do"
+  [[ -s $BATS_TEST_TMPDIR/gate.xml ]]
+  nothing_recorded
+}
+
+@test "gate takes a second measurement by --again, of other runs and as many as the first" {
+  lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --again "$run_folder"
+  assert_failure 1 # so clear a regression needs no second measurement
+  refused "--again: expected as many runs as are gated (1), and others" gate "$run_folder" --max-regression 10% --again "$run_folder"
+}
+
 # unread ARG...: the command line, and nobody reads what it prints.
 unread() {
   run --separate-stderr python - "$@" <<'PY'

@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.experiments import against_ref
-from lab.experiments.against_ref import beside, commit_of
+from lab.experiments.against_ref import beside, changed, commit_of
 from lab.model.facts import ROOT
 from lab.model.variants.variants import load_variant
 
@@ -38,6 +38,13 @@ def test_a_variant_stands_beside_itself_as_it_was(repository: Path, tmp_path: Pa
     assert before.name == then and before.readback == now.readback
     assert before.manifests_sha256 != now.manifests_sha256
     assert "keep-alive-requests': '5000'" in str(before.manifests) and "'10000'" in str(now.manifests)
+
+
+def test_a_variant_of_which_no_rendered_manifest_changed_is_left_out(repository: Path, tmp_path: Path) -> None:
+    """What changed in a component is of the overlays that have it alone."""
+    names = ["keepalive", "gzip"]
+    then = beside(tmp_path / "both", "HEAD", names)
+    assert changed(tmp_path / "both", names, then) == ({"keepalive": then[0]}, ["gzip"])
 
 
 def test_a_knob_on_an_overlay_is_found_there_too(repository: Path, tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from rich.console import Console
 
 from lab.analysis.what_ran import describe_programs
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
+from lab.report.catalog import print_show, show_json
 from lab.targets import stand_ins
 from lab.targets.cluster import images as references
 from lab.targets.local import images
@@ -155,3 +158,27 @@ def test_an_image_of_ones_own_is_no_stand_in() -> None:
     assert stand_ins.describe_run("apiserver", official, baseline) == []
     named = {"image_ingress-nginx-controller": "registry.k8s.io/ingress-nginx/controller:v1.15.1"}
     assert stand_ins.describe_run("kind", named, baseline) == []
+
+
+def test_show_lists_what_is_set_and_what_cannot_be_equal(capsys: pytest.CaptureFixture[str]) -> None:
+    """`just show baseline`, for people and as JSON."""
+    print_show(Console(width=400), "baseline")
+    said = capsys.readouterr().out
+    for setting in CONTROLLER.setting:
+        assert f"set and read back  {setting.name}={setting.named}" in said
+    for difference in CONTROLLER.unequal:
+        assert difference.what in said
+    assert show_json("baseline")["stand_ins"][0]["named"] == CONTROLLER.named
+
+
+def test_a_setting_that_is_neither_flag_nor_key_is_refused() -> None:
+    with pytest.raises(ValidationError, match="expected either flag or key"):
+        Setting(stand_in="true", named="false", changes="nothing")
+    with pytest.raises(ValidationError, match="expected either flag or key"):
+        Setting(flag="--a", key="a", stand_in="true", named="false", changes="nothing")
+
+
+def test_without_a_configmap_on_the_command_line_nothing_is_read_back() -> None:
+    system: Any = Controller(["/nginx-ingress-controller"])
+    (reading,) = read_back(system, [Check(kind="configmap", name="annotations-risk-level", value="High")])
+    assert (reading.observed, reading.ok) == ("unreadable", False)

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -20,9 +21,8 @@ from rich.console import Console
 
 from lab.__main__ import main
 from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
-from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.decision import Decision
-from lab.analysis.gate.gate import Bounds, Gate, Gated, gate, worse_by
+from lab.analysis.gate.gate import Bounds, Gate, Gated, confirmed, gate, worse_by
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
 from lab.commands import parser
@@ -331,20 +331,101 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
 
 
 def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
-    """How the baseline moved, and blocks that do not count; what two machines are compared stands first."""
+    """How the baseline moved, and blocks that do not count; what differs between the runs stands first."""
 
     def lost(slot: Slot, sample: Sample) -> Sample:
         return made_invalid(sample, Reason.STEAL) if slot.arm.role == "variant" and slot.block == 8 else sample
 
     planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
-    moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"cpu": "EPYC"}))
+    moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"kernel": "another"}))
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
     out = io.StringIO()
     show(Console(file=out, width=80), gate_tables.page(found, strict=False))
     for text in (out.getvalue(), markdown_of(found, False), junit.xml(found, False).decode()):
         assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
         assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
-    assert found.footnotes[0].startswith(TWO_MACHINES)
+    assert found.footnotes[0].startswith("kernel: ")
+
+
+def test_runs_of_two_machines_are_refused_with_the_facts_that_differ() -> None:
+    """However small the difference between them is: exit 2, whatever was asked for."""
+    base, other = made("base"), another(made("candidate", seed=2, facts=FACTS | {"cpu": "EPYC", "cpus": "64"}))
+    with pytest.raises(
+        UsageError, match="base and candidate are of two machines: cpu: .* / EPYC; cpus: .* / 64"
+    ) as error:
+        gated(base, HALF, other)
+    assert error.value.exit_status == 2
+
+
+# -- close to the bound -----------------------------------------------------------------------------------------------
+
+
+CLOSE_BY = Bounds(0.05, metrics=("cpu_per_request",))
+
+
+def close_run(name: str, factor: float = 1.065, seed: int = 1) -> MadeStore:
+    """A run whose CPU per request is worse by about 6.5 %, known to half a per cent."""
+    return made(name, effects={"keepalive": factor}, noise=0.004, seed=seed)
+
+
+def test_a_regression_that_begins_less_than_one_per_cent_above_the_bound_is_none_before_it_is_measured_again() -> None:
+    found = gated(close_run("first", 1.055), CLOSE_BY)
+    one = only(found, "cpu_per_request", "ceiling")
+    assert one.row.decision is Decision.WORSE and one.row.estimate is not None
+    assert worse_by(one.row, one.row.estimate.effect) > 0.05 and one.close
+    assert found.to_measure_again and (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
+    assert "its interval begins less than 1% above the bound" in one.said
+    assert re.search(r"measure it again on fresh bring-ups: just bench keepalive.*--again RUN", one.do)
+
+
+def test_a_regression_that_begins_farther_above_the_bound_needs_no_second_measurement() -> None:
+    found = gated(close_run("first", 1.09), CLOSE_BY)
+    assert found.verdict == "regression" and found.to_measure_again == []
+
+
+def test_a_close_regression_beside_a_certain_one_needs_no_second_measurement() -> None:
+    found = gated(made(effects={"keepalive": 1.055}, noise=0.004), Bounds(0.03, metrics=("cpu_per_request", "rate")))
+    certain, close = found.rows[0], replace(found.rows[1], verdict="cannot-tell", close=True)
+    both = replace(found, rows=(replace(certain, verdict="regression", close=False), close))
+    assert both.to_measure_again == [] and both.exit_status(strict=False) == 1
+
+
+def test_what_two_measurements_show_is_a_regression_and_what_one_shows_is_none() -> None:
+    first, second = gated(close_run("first", 1.055), CLOSE_BY), gated(close_run("second", 1.056, seed=2), CLOSE_BY)
+    both = confirmed(first, second)
+    one = only(both, "cpu_per_request", "ceiling")
+    assert both.exit_status(strict=False) == 1 and one.verdict == "regression" and not one.close
+    assert "in two measurements on bring-ups of their own, worse than the bound of 5 %" in one.said
+    gone = confirmed(first, gated(close_run("second", 1.0, seed=2), CLOSE_BY))
+    assert gone.verdict == "passed" and gone.exit_status(strict=True) == 0
+    assert any("measured twice: first first, then second" in note for note in gone.footnotes), gone.footnotes
+    certain = gated(close_run("first", 1.2), CLOSE_BY)
+    assert confirmed(certain, gated(close_run("second", 1.0, seed=2), CLOSE_BY)) is certain
+    larger = confirmed(first, gated(close_run("second", 1.09, seed=2), CLOSE_BY))
+    assert larger.exit_status(strict=False) == 1
+
+
+# -- what cannot be told in the planned time --------------------------------------------------------------------------
+
+
+def test_a_metric_that_no_planned_block_could_tell_is_listed_once_and_changes_no_verdict() -> None:
+    points = [make_point("ceiling", rate_rps=None), make_point(), make_point("rate-2000", rate_rps=2000)]
+    quiet, noisy = (made(planned=make_plan(points=points), noise=noise) for noise in (0.005, 0.3))
+    latencies = {sample.id: found for sample in noisy.samples() if (found := noisy.histogram(sample))}
+    shaken = MadeStore(quiet.record, list(quiet.samples()), latencies)
+    found = gated(shaken, FIVE)
+    aside = [one for one in found.rows if not one.decides]
+    assert {one.row.metric for one in aside} <= {"p50", "p99"} and len(aside) >= 2
+    assert found.verdict == "passed" and found.exit_status(strict=True) == 0
+    lines = [note for note in found.footnotes if "does not decide" in note]
+    assert len(lines) == len({one.row.metric for one in aside}), "once for each metric"
+    assert all("minimum detectable effect" in line and "above the bound of 5 %" in line for line in lines)
+    assert "does not decide" in markdown_of(found, strict=True)
+    suite = ET.fromstring(junit.xml(found, True))[0]
+    assert suite.get("errors") == "0" and suite.get("skipped") == str(len(aside))
+    assert len(suite.findall("testcase/skipped")) == len(aside)
+    named = gated(shaken, Bounds(0.05, metrics=("p99",)))
+    assert named.exit_status(strict=True) == 2, "who names it wants to know"
 
 
 def test_what_nobody_asked_to_gate_is_not_missing() -> None:

@@ -8,6 +8,7 @@ from lab.analysis.migration.outcomes import ENOUGH, outcomes
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
+from lab.model.steadiness import Change, Steadiness
 from lab.tests.support.factories import made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import made
 
@@ -48,3 +49,17 @@ def test_ports_that_run_out_after_the_sample_are_told() -> None:
 
     (sentence,) = said(open_many)
     assert sentence.startswith("keepalive at ceiling: before exhaustion, which comes after 12 s")
+
+
+def test_who_does_not_hold_its_rate_is_told_with_seconds_and_cause() -> None:
+    change = Change(at_s=3.0, rate_before_rps=9000.0, rate_after_rps=300.0, rate=True, cpu=False, cause="ports")
+
+    def fall(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.role != "variant":
+            return sample
+        steadiness = Steadiness(source="sent-bytes", seconds=5, change=change)
+        return made_invalid(sample, Reason.NOT_STEADY, steadiness=steadiness)
+
+    assert said(fall) == [
+        "keepalive at ceiling: the rate falls in 6 of 6 samples after 3 s (9,000 req/s, then 300): local ports run out"
+    ]

@@ -1,0 +1,142 @@
+"""What stays in a network namespace: the kernel's tables parsed, the shell's answer parsed, and old workers counted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from lab.targets.common import leftovers
+from lab.targets.common.leftovers import (
+    ANYWHERE,
+    LOOK_CLOSER,
+    Counts,
+    Ordinary,
+    listening,
+    look,
+    parse_counts,
+    parse_listeners,
+    parse_range,
+    parse_told,
+    waiting_by_destination,
+)
+
+SOCKSTAT = """\
+sockets: used 217
+TCP: inuse 5 orphan 1 tw 12985 alloc 7 mem 1
+UDP: inuse 3 mem 0
+FRAG: inuse 0 memory 0
+TCP6: inuse 2
+UDP6: inuse 1
+"""
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+ROWS = """\
+   0: 00000000:0050 00000000:0000 0A 00000000:0000000B 00:00000000 00000000     0        0 123 1 0000 100 0 0 10 0
+   1: 0200400A:8000 0300400A:1F90 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0000
+   2: 0200400A:EE47 0300400A:1F90 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0000
+   3: 0200400A:0050 0100400A:9000 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0000
+   4: 0200400A:7FFF 0300400A:1F90 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0000
+   5: 0200400A:8001 0300400A:1F90 01 00000000:00000000 00:00000000 00000000     0        0 9 1 0000
+"""
+MAPPED = "   0: 0000000000000000FFFF00000200400A:8002 0000000000000000FFFF00000300400A:1F90 06 0:0 03:1 0 0 0 0 3 0"
+SIX = "   1: 00000000000000000000000001000000:8002 000080FE000000000000000002000000:01BB 06 0:0 03:1 0 0 0 0 3 0"
+TOLD = f"""\
+{SOCKSTAT}@range
+32768\t60999
+@listening
+{ROWS.splitlines()[0]}
+@waiting
+{ROWS}@processes
+4 1 19292
+"""
+
+
+def test_counts_are_of_both_families() -> None:
+    assert parse_counts(SOCKSTAT) == Counts(7, 12_985)
+    assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == Counts(5, 12_985)
+
+
+@pytest.mark.parametrize("text", ["", "sockets: used 1\n", "TCP: inuse 5\n", "TCP: inuse x tw 1\n"])
+def test_other_text_is_no_count(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no TCP line with tw|invalid literal"):
+        parse_counts(text)
+
+
+def test_only_time_wait_with_an_ephemeral_local_port_counts() -> None:
+    """Of five sockets one is a server's, one has a port below the range, one is established."""
+    assert waiting_by_destination(ROWS.splitlines(), (32_768, 60_999)) == {"10.64.0.3:8080": 2}
+    assert waiting_by_destination(ROWS.splitlines(), (1_024, 65_535)) == {"10.64.0.3:8080": 3}
+
+
+def test_ipv6_sockets_to_an_ipv4_address_are_those_of_that_address() -> None:
+    rows = [MAPPED, SIX, *ROWS.splitlines()]
+    assert waiting_by_destination(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 3, "[fe80::2]:443": 1}
+
+
+def test_what_waits_to_be_accepted_is_the_listeners_receive_queue() -> None:
+    assert parse_listeners(ROWS.splitlines()) == [11]
+    assert parse_range("32768\t60999\n") == (32_768, 60_999)
+
+
+def test_a_containers_answer() -> None:
+    found = parse_told(TOLD)
+    assert (found.processes, found.ending, found.memory_bytes) == (4, 1, 19_292 * 1024)
+    assert found.sockets == leftovers.Sockets({"10.64.0.3:8080": 2}, 28_232, 6, 11)
+    few = parse_told(TOLD.replace("tw 12985", "tw 7").replace(ROWS + "@processes", "@processes"))
+    assert few.sockets.time_wait == {ANYWHERE: 7}
+    none = parse_told(TOLD.replace("tw 12985", "tw 0").replace(ROWS + "@processes", "@processes"))
+    assert none.sockets.time_wait == {}
+
+
+@pytest.mark.parametrize("cut", ["", TOLD[:40], TOLD.replace("@waiting\n", ""), TOLD.replace("4 1 19292", "")])
+def test_half_an_answer_is_none(cut: str) -> None:
+    with pytest.raises(ValueError, match="not enough values to unpack"):
+        parse_told(cut)
+
+
+def test_old_workers_are_those_beyond_the_first_count_and_those_that_say_so() -> None:
+    ordinary = Ordinary()
+    assert [ordinary.beyond(3, 0), ordinary.beyond(5, 0), ordinary.beyond(2, 0), ordinary.beyond(3, 1)] == [0, 2, 0, 1]
+    ordinary.forget()
+    assert [ordinary.beyond(7, 2), ordinary.beyond(5, 0), ordinary.beyond(6, 0)] == [2, 0, 1]
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
+        yield server
+
+
+def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
+    """Connections that nobody accepts are queued and open, and both ways of asking for listeners agree."""
+    address = listener.getsockname()
+    before = look()
+    clients = [socket.create_connection(address) for _ in range(3)]
+    try:
+        during = look()
+        assert during.queued - before.queued >= 3 and during.connections - before.connections >= 3
+        assert sorted(listening()).count(3) == sorted(parse_listeners(leftovers._rows())).count(3)  # pyright: ignore[reportPrivateUsage]
+    finally:
+        for client in clients:
+            client.close()
+    assert during.ports == before.ports > 1_000
+
+
+def test_sockets_that_wait_are_told_apart_by_destination(listener: socket.socket) -> None:
+    """Each client closes first, so that its side keeps the port; by the shell's script as well."""
+    host, port = listener.getsockname()
+    for _ in range(LOOK_CLOSER + 20):
+        with socket.create_connection((host, port)):
+            accepted, _ = listener.accept()
+        accepted.close()
+    assert look().time_wait[f"{host}:{port}"] >= LOOK_CLOSER
+    for shell in filter(shutil.which, ("sh", "bash", "busybox")):
+        argv = [shell, *(["sh"] if shell == "busybox" else []), "-c", f"SHELL_PID=$$\nLOADER=none\n{leftovers.SCRIPT}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        told = parse_told(done.stdout)
+        assert told.sockets.time_wait[f"{host}:{port}"] >= LOOK_CLOSER, done.stderr
+        assert told.memory_bytes > 1_000_000 and told.processes >= 1 and str(os.getpid()) not in done.stderr
