@@ -80,7 +80,8 @@ def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdic
     if not moved:
         return _verdict(summary, arm, found)
     said = "; ".join(unsteady_text(row) for row in moved.values())
-    if not any(effect.decision.judged or effect.decision is Decision.NO_INTERVAL for _, effect in rest):
+    outcomes = {Decision.NO_INTERVAL, Decision.BIMODAL}
+    if not any(effect.decision.judged or effect.decision in outcomes for _, effect in rest):
         return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
     verdict = _verdict(summary, arm, rest)
     told = verdict.text.removeprefix(f"{arm}: ")
@@ -195,6 +196,7 @@ def _besides(found: Sequence[Found]) -> str:
     return "".join(f"; {part}" for part in parts)
 
 
+BY_SOLO = "by solo samples, as these are different systems"
 TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
 
@@ -256,7 +258,7 @@ def _untold(summary: Summary, arm: str, found: Sequence[Found]) -> str:
 def _finding(summary: Summary, row: Row, effect: Effect) -> str:
     metric = about(effect.metric)
     if not summary.disturbed:
-        note = f" ({effect.note})" if effect.note else ""
+        note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
         return f"{_where(row, effect)} {difference_text(effect)}{note}{_within(row, effect)}"
     assert row.base is not None, "what has an effect is compared with something"
     own, base = (

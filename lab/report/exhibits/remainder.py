@@ -21,7 +21,7 @@ from lab.model.usage import UNCLAIMED
 from lab.report.exhibits import reproduction
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_blocks, format_micros
+from lab.stats.units import digits, format_blocks, format_micros, significant
 
 METRIC, PROXY = "cpu_per_request", "proxy"
 BESIDE, LEFT = "processes beside those that serve", "not explained"
@@ -79,7 +79,8 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
         mine = serving
     rows.append(_row(LEFT, mine, theirs, _both(mine.half, theirs.half), f"of {run.name} and {there.name}"))
     title = there.run.record.variants[elsewhere.variant].title
-    text = f"{digits(1e6 * theirs.value)} µs"
+    whole = 1e6 * theirs.value
+    text = f"{significant(whole, 2) if theirs.few else digits(whole)} µs"
     rows.append(Rung(f"{elsewhere.variant}, {elsewhere.name}", theirs.value, text=text, note=title, whole=True))
     few = [f"{name}: {format_blocks(found.few)}" for name, found in levels.items() if found and found.few]
     notes = [f"in place of intervals all that few blocks range over ({', '.join(few)})"] if few else []

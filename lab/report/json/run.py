@@ -11,7 +11,7 @@ from lab.analysis.generations import Levels
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Kind, noise_line, verdicts
-from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, WINDOWED
+from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, WINDOWED
 from lab.model.plan import ArmRole
 from lab.model.run import NotMeasured, RoundTrip
 from lab.report.json.effects import DifferenceJson, RatioJson
@@ -45,6 +45,27 @@ class LatencyJson(Printed):
     max: float | None
 
 
+class ClusterJson(Printed):
+    """Some blocks that lie together."""
+
+    blocks: Count
+    value: float = Field(description="their geometric mean")
+
+
+class AbsoluteJson(Printed):
+    """An absolute value as far as the blocks show it, in the metric's own unit."""
+
+    blocks: Count
+    low: float = Field(description="the smallest block")
+    high: float = Field(description="the largest block")
+    value: float | None = Field(
+        description="null below six blocks, where the range is all that is known, and of two clusters"
+    )
+    clusters: tuple[ClusterJson, ...] = Field(
+        description="two, where the blocks fall into two clusters; empty = they do not"
+    )
+
+
 class SteadyRowJson(Printed):
     """An arm at a steady load."""
 
@@ -64,6 +85,9 @@ class SteadyRowJson(Printed):
     requests: Count
     errors: Counts = Field(description="by kind, over the valid samples")
     errors_invalid: Counts = Field(description="by kind, over the invalid samples")
+    absolute: dict[str, AbsoluteJson] = Field(
+        description="metric: what tables show of it; a value above that rests on few blocks has its range here"
+    )
     cpu_per_request_s: float | None
     cpu_of: str | None = Field(description="whose CPU that is")
     memory_bytes: int | float | None = Field(description="of the same: resident at most, the blocks' median")
@@ -99,6 +123,11 @@ class SteadyRowJson(Printed):
             requests=cell.requests,
             errors=dict(cell.errors),
             errors_invalid=dict(cell.errors_invalid),
+            absolute={
+                name: AbsoluteJson.model_validate(found)
+                for name in RATIOS
+                if (found := cell.absolute(name)) is not None
+            },
             cpu_per_request_s=cell.shown("cpu_per_request"),
             cpu_of=cell.cpu_of,
             memory_bytes=cell.shown("memory_bytes"),

@@ -114,6 +114,8 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
         if (each["arm"], each["point"]) == ("keepalive", "ceiling")
     )
     assert printed["cpu_per_request_s"] is None, "no mean of two clusters"
+    found = printed["absolute"]["cpu_per_request"]
+    assert found["value"] is None and [each["blocks"] for each in found["clusters"]] == [5, 5]
     assert [each["ratio"] for each in printed["effects"] if each["metric"] == "cpu_per_request"] == [None]
 
 
