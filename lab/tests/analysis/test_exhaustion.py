@@ -97,3 +97,12 @@ def test_a_reference_run_without_churn_carries_none() -> None:
     summary = summarise_run(store.record, store.samples(), store.histogram)
     assert summary.rows
     assert not any(row.exhaustion for row in summary.rows)
+
+
+def test_of_more_than_a_minute_no_rate_says_when_it_came() -> None:
+    """The last minute's connections wait, and fewer are opened once ports have run out."""
+    point = POINT.for_minutes()
+    end = Leftovers(time_wait={"proxy": {"10.0.0.1:80": 14_400, "10.0.0.9:53": 2}}, port_range={"proxy": 28_232})
+    sample = make_sample(point=point, counters={"proxy/ActiveOpens": 60_000}, leftovers={"end": end})
+    found = found_of(sample)
+    assert (found.label, found.endpoints) == ("exhaustion comes within the sample", 1)
