@@ -11,6 +11,7 @@ from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
+from lab.records.references import boots_text
 from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
@@ -54,6 +55,8 @@ class Result:
         """A sentence per variant, then the tables. `elsewhere`: the command that shows all notes, where they are many."""
         for summary in self.told:
             yield from sentences(summary)
+        if said := boots_text(self.run):
+            yield grid.plain(said, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
         yield from generations.page(self.levels)
