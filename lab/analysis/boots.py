@@ -17,7 +17,7 @@ from lab.analysis.claims.judging import Finding as ClaimFinding
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.measuring import Measured
 from lab.analysis.effects import Effect
-from lab.analysis.forecast import forecast
+from lab.analysis.forecast import duration_s
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
 from lab.model.run import RunRecord
@@ -176,7 +176,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
 def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
     """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
     bring_up_s = targets()[record.target].bring_up_s
-    return round(forecast(part_of(record, arms, points), bring_up_s).duration_s / 60, 1)
+    return round(duration_s(part_of(record, arms, points).plan(), bring_up_s) / 60, 1)
 
 
 def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
@@ -187,7 +187,12 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     wanted = [point for point in record.points if point.name in points]
     controls = [control for point in wanted if (control := control_of(record.points, point)) is not None]
     kept = {point.name for point in (*wanted, *controls)}
-    orders = [order for order, (_, arm, point) in enumerate(record.slots, start=1) if arm in names and point in kept]
+    against = {pair.order: pair.against for pair in record.pairs}
+    orders = [
+        order
+        for order, (_, arm, point) in enumerate(record.slots, start=1)
+        if arm in names and against.get(order, arm) in names and point in kept
+    ]
     place = {order: number for number, order in enumerate(orders, start=1)}
     pairs = [pair for pair in record.pairs if pair.order in place]
     return record.model_copy(
@@ -220,10 +225,12 @@ def distance_to_bound(part: Measured) -> float | None:
     """Return how far the nearest bound of a test is from what was measured, as a share of that; None where no bound is a size."""
     test = part.test
     nothing = 1.0 if test.ratio_to is not None else 0.0
-    bounds = [bound for bound in (test.above, test.below, *(test.within or ())) if bound not in (None, nothing)]
+    bounds = [
+        bound for bound in (test.above, test.below, *(test.within or ())) if bound is not None and bound != nothing
+    ]
     if not bounds or not part.value or part.holds is None:
         return None
-    return min(abs(bound - part.value) / abs(part.value) for bound in bounds if bound is not None)
+    return min(abs(bound - part.value) / abs(part.value) for bound in bounds)
 
 
 def bound_text(part: Measured) -> str:

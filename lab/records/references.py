@@ -21,6 +21,7 @@ from lab.model.sweeps import Point
 from lab.records import packing
 from lab.records.forms import RUN, has
 from lab.records.store import RunStore, run_names
+from lab.stats.boots import format_boots
 
 BOOT = "boot-"
 MOST_BYTES = 1_500_000
@@ -146,6 +147,23 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def boots_text(run: RunStore) -> str:
+    """Return on which boot a committed run was measured, and of how many its reference is; empty for a run that is not committed.
+
+    `one boot (AMD EPYC, 2026-11-24), of two that …/slow-link has: …`
+    """
+    top = reference_folder()
+    folder = run.folder.absolute()
+    if top not in folder.parents:
+        return ""
+    reference = folder if folder.parent == top else folder.parent
+    facts, count = run.record.facts, len(boot_folders(reference))
+    processor = ", ".join(filter(None, [facts.get("cpu", ""), facts.get("cpu_model", "")]))
+    said = f"one boot ({processor}; {run.record.created_at[:10]})"
+    more = f", of {format_boots(count)} that {reference.name} has" if count > 1 else ""
+    return f"{said}{more}: every interval here is of that boot alone"
+
+
 # -- what is refused -----------------------------------------------------------------------------------
 
 
@@ -200,8 +218,8 @@ def _target_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
 
 def _arm_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
     arms = {arm.name: arm for arm in first.arms}
-    if all(arm.role != "variant" for arm in added.arms):
-        yield "no variant's arm"
+    if all(arm.role == "reference" for arm in added.arms):
+        yield "no arm beside the one without a proxy"
     for arm in added.arms:
         if arm.role == "reference":
             continue

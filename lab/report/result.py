@@ -13,6 +13,7 @@ from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.thirds import seconds_in
 from lab.analysis.what_ran import describe_programs
 from lab.measure import roundtrip
+from lab.records.references import boots_text
 from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
@@ -60,6 +61,8 @@ class Result:
         """A sentence per variant, then the tables. `elsewhere`: the command that shows all notes, where they are many."""
         for summary in self.told:
             yield from sentences(summary)
+        if said := boots_text(self.run):
+            yield grid.plain(said, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
         yield from generations.page(self.levels)

@@ -99,6 +99,11 @@ def standard_error(sd: float | None, n: int) -> float | None:
     return None if sd is None or n < 2 else sd / sqrt(n)
 
 
+def t_quantile(n: int, confidence: float = 0.95) -> float:
+    """Return how many standard errors of a mean of `n` blocks, two or more, lie on each side of it in Student's interval."""
+    return float(special.stdtrit(n - 1, (1 + confidence) / 2))
+
+
 def format_boots(count: int) -> str:
     """Return `one boot`, `two boots`, `three boots`, `4 boots`."""
     return COUNTS[count] if count < len(COUNTS) else f"{count} boots"

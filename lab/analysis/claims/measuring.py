@@ -15,7 +15,7 @@ from math import exp, expm1, inf, log
 from lab.analysis.absolute import clusters_of, clusters_text, split_text
 from lab.analysis.cells import resolution_s
 from lab.analysis.claims import Other, Test, fits, holds
-from lab.analysis.claims.evidence import Blocks, Evidence
+from lab.analysis.claims.evidence import Blocks, Damaged, Evidence, further_boots
 from lab.analysis.claims.quantities import short
 from lab.analysis.decision import guard_of
 from lab.analysis.judging import limited as limits
@@ -24,6 +24,7 @@ from lab.analysis.thirds import seconds_in, thirds_of
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
+from lab.stats.boots import format_boots, over_boots, t_quantile
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
 from lab.stats.units import format_blocks, significant
 
@@ -55,6 +56,8 @@ class Measured:
     """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
     other: str = ""
     """What it is compared with: a variant, or the point that the test's pattern names."""
+    boots: int = 1
+    """How many boots the interval is over: of one it is the run's own."""
     more: int = 0
     """Blocks that would tell nine times in ten, were the value what it is here: beyond MAX_BLOCKS where so many would not; 0 = it is told, or
     they are not what it takes."""
@@ -85,7 +88,8 @@ class Measured:
         against = f"against {self.other}" if self.other else ""
         where = f"at {self.point}" if self.test.points != "*" else ""
         whose = f"of {self.test.variant}" if self.test.variant else ""
-        return " ".join(filter(None, [*parts, whose, against, where]))
+        over = f"over {format_boots(self.boots)}" if self.boots > 1 else ""
+        return " ".join(filter(None, [*parts, whose, against, where, over]))
 
 
 def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -> Iterator[Measured]:
@@ -145,6 +149,7 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     if pair is not None and pair.estimate is not None:
         low, high = pair.estimate.ratio_interval or (None, None)
         found = replace(blank, value=pair.estimate.ratio, low=low, high=high, blocks=pair.estimate.n)
+        found = _over_boots(found, other, arm, point, run)
         return _held(found, expm1(pair.size.guard), (False, False))
     theirs = run.values(*against, blank.test.metric)
     mine, known = _pairs(values, theirs)
@@ -161,7 +166,7 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     estimate = stats.paired(mine, known) if ratio else stats.difference(mine, known)
     low, high = (estimate.ratio_interval if ratio else estimate.interval) or (None, None)
     value = estimate.ratio if ratio else estimate.effect
-    found = replace(blank, value=value, low=low, high=high, blocks=estimate.n)
+    found = _over_boots(replace(blank, value=value, low=low, high=high, blocks=estimate.n), other, arm, point, run)
     sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
     middles = stats.middle(mine).value, stats.middle(known).value
     limited = [True in limits(side) for side in sides]
@@ -181,6 +186,31 @@ def _in_thirds(found: Measured, own: tuple[str, str], against: tuple[str, str], 
     if thirds is None or not found.value or thirds.holds(found.test.metric, log(found.value)) in (None, "holds"):
         return found
     return replace(found, holds=None, why=thirds.sentence(found.test.metric, log(found.value)))
+
+
+def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evidence) -> Measured:
+    """With the mean and interval over the boots of the run's reference, where others of them measured the same comparison."""
+    parts = [found]
+    for boot in further_boots(run):
+        if isinstance(boot, Damaged):
+            return replace(found, why="; ".join(filter(None, [found.why, boot.said])))
+        if boot.arms(arm) and any(each.name == point.name for each in boot.points):
+            values = boot.values(arm, point.name, found.test.metric)
+            parts.append(_compared(replace(found, value=None, low=None, high=None), other, values, arm, point, boot))
+    whole = [
+        (part.value, part.low, part.high, part.blocks)
+        for part in parts
+        if part.value is not None and part.low is not None and part.high is not None
+    ]
+    if len(whole) < 2:
+        return found
+    ratio = found.test.ratio_to is not None
+    effects = [log(value) if ratio else value for value, _, _, _ in whole]
+    widths = [log(high / low) if ratio else high - low for _, low, high, _ in whole]
+    errors = [width / 2 / t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
+    over = over_boots(effects, errors)
+    value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
+    return replace(found, value=value, low=low, high=high, boots=over.boots)
 
 
 def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:

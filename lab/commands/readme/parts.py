@@ -34,7 +34,7 @@ from lab.report import catalog
 from lab.report.grid import texts
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import calibration, carrying, known_costs, matrix, selfbench
+from lab.report.tables import boots, calibration, carrying, known_costs, matrix, selfbench
 from lab.report.tables import ledger as claims
 from lab.stats.units import format_size
 
@@ -55,6 +55,7 @@ def makers() -> Mapping[str, Maker]:
         "floors": lambda _path, _words: code.floors_picture(),
         "folder": lambda path, _words: code.folder(path.parent),
         "found": lambda _path, _words: _found(),
+        "known-cost-lengths": lambda _path, _words: markdown(boots.lengths(evidence.references()[0])),
         "known-costs": lambda _path, _words: _known_costs(),
         "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
@@ -124,7 +125,7 @@ def _found() -> str:
     )
     head = (
         f"{len(told)} steps as measured here, on {' and '.join(cpus)} CPUs: each with its effect, the 95 % interval, what to do about it,"
-        " and the run. A point named\n*ceiling*, *burst* or *wrk* is loaded as fast as it answers, *rate-25* with 25 requests a second.\n\n"
+        " and the run; *one boot*: what another one shows is not in the interval. A point named\n*ceiling*, *burst* or *wrk* is loaded as fast as it answers, *rate-25* with 25 requests a second.\n\n"
     )
     rows = (
         f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) {_where(found)} | {found.advice} |\n"

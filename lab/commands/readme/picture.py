@@ -56,7 +56,7 @@ def _drawn(rows: Sequence[StepRow], height: int, open_: int) -> Iterator[str]:
         if row.strip:
             yield from _row(row, row.strip, y)
         y += THIN if thin else LINE
-    yield f'<text class="faint" x="0" y="{height - 4}">bar: 95 % interval; diamond: as published. All of it with its runs: just report</text>\n'
+    yield f'<text class="faint" x="0" y="{height - 4}">bar: 95 % interval of one boot; diamond: as published. All of it with its runs: just report</text>\n'
 
 
 def _row(row: StepRow, strip: Strip, y: int) -> Iterator[str]:

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lab.analysis.boots import ONE_BOOT
 from lab.analysis.claims import KINDS, Answer
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.ledger import counts, judged_at_all, left, own_counts, sentences
 from lab.analysis.claims.publications import OwnAnswer
-from lab.report.grid import Cell, Notes, Part, texts
+from lab.report.grid import Cell, Notes, Part, plain, texts
 
 STYLES: dict[Answer | OwnAnswer, str] = {
     "reproduced": "green",
@@ -49,6 +50,7 @@ def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False,
         said.append("".join(f"\n{line}" for line in lines if line), style="dim")
         grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), said)
         grid.add_row("", "")
+    console.print(Text(f"{ONE_BOOT}.", style="dim"), soft_wrap=True)
     console.print(grid)
     for line in [*left(verdicts), *(_kinds(verdicts) if rules_too else [])]:
         console.print(Text(line, style="dim"), soft_wrap=True)
@@ -66,7 +68,7 @@ def page(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: boo
     table = texts(COLUMNS, [list(_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
     below = [*left(verdicts), counts(verdicts), own_counts(verdicts), *_kinds(verdicts)]
     below += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
-    return [table, Notes(tuple(map(Text, below)))]
+    return [plain(f"{ONE_BOOT}."), table, Notes(tuple(map(Text, below)))]
 
 
 def _cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[str | Cell]:

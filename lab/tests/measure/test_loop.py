@@ -290,6 +290,7 @@ def test_a_block_interrupted_for_long_is_measured_again_whole(
     with pytest.raises(KeyboardInterrupt):
         first.measure()
     again = RunStore.open("run-1")
+    assert stale_blocks(again, {"fake": "yes", "cpu_mhz": "2445.4"}) == [], "the clock is another at every moment"
     stale = stale_blocks(again, {"fake": "no longer"})
     assert [s.block for s in stale] == [2], "the finished block stays"
     again.mark_interrupted(stale)

@@ -1,0 +1,176 @@
+"""References of several boots: a run of the same design is added, another is refused with every difference; a replaced one leaves its effects."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.__main__ import main
+from lab.analysis import history
+from lab.analysis.claims import evidence
+from lab.base.errors import UsageError
+from lab.records import references
+from lab.records.references import add_run, boot_folders, committed_runs
+from lab.records.store import RunStore, run_names
+from lab.tests.support.boots import ROOT, Change, on_boot
+from lab.tests.support.unpacked import unpacked
+
+RUN = "keepalive-pairs"
+
+
+@pytest.fixture
+def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for data/reference, with one run in it."""
+    folder = tmp_path / "reference"
+    shutil.copytree(ROOT / "data" / "reference" / RUN, folder / RUN, ignore=shutil.ignore_patterns("hist.parquet"))
+    monkeypatch.setenv("LAB_REFERENCE", str(folder))
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return folder
+
+
+def run_on(tmp_path: Path, boot: str, change: Change | None = None) -> RunStore:
+    return RunStore.open(str(on_boot(RUN, tmp_path / "runs" / boot, boot, change)))
+
+
+def only_ceiling(record: dict[str, Any]) -> None:
+    """As `bench keepalive --points ceiling` would have it: one point, without the arm beside no proxy."""
+    kept = [
+        (order, slot)
+        for order, slot in enumerate(record["slots"], start=1)
+        if slot[2] == "ceiling" and slot[1] != "direct"
+    ]
+    place = {order: number for number, (order, _) in enumerate(kept, start=1)}
+    record["slots"] = [slot for _, slot in kept]
+    record["pairs"] = [{**pair, "order": place[pair["order"]]} for pair in record["pairs"] if pair["order"] in place]
+    record["points"] = [point for point in record["points"] if point["name"] == "ceiling"]
+    record["arms"] = [arm for arm in record["arms"] if arm["name"] != "direct"]
+    del record["generators"]["rate-1000"]
+
+
+def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_its_first(
+    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_on(tmp_path, "second")
+    assert main(["pack", str(run.folder), "--into", RUN]) == 0
+    assert f"{top / RUN / 'boot-2'}: " in capsys.readouterr().out
+    add_run(run_on(tmp_path, "third", lambda record: record["facts"].update(kernel="7.0")), RUN)
+    assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2", "boot-3"]
+    assert run_names(top) == [RUN], "it is one reference"
+    (first,), damaged = evidence.references()
+    assert (first.name, damaged) == (RUN, [])
+    assert [each.name for each in evidence.further_boots(first)] == [f"{RUN}/boot-2", f"{RUN}/boot-3"]
+    assert [each.record.facts["boot_id"] for each in committed_runs(top)][1:] == ["second", "third"]
+    assert run.folder.is_dir(), "the run itself stays"
+
+
+def test_it_may_have_fewer_points(top: Path, tmp_path: Path) -> None:
+    folder = on_boot(RUN, tmp_path / "runs" / "few", "few", only_ceiling)
+    folder_, notes = add_run(RunStore.open(str(folder)), RUN)
+    assert (folder_.name, notes) == ("boot-2", [])
+
+
+def test_facts_of_the_machine_that_differ_are_reported(top: Path, tmp_path: Path) -> None:
+    _, notes = add_run(run_on(tmp_path, "b", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0")), RUN)
+    assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"]
+
+
+def test_a_run_that_is_not_packed_yet_is_packed_on_its_way(top: Path, tmp_path: Path) -> None:
+    run = RunStore.open(str(unpacked(run_on(tmp_path, "b").folder, tmp_path / "runs" / "loose")))
+    assert not run.packed
+    folder, _ = add_run(run, RUN)
+    assert RunStore.open(str(folder)).packed
+    assert not run.packed, "the run itself stays as it is"
+
+
+def _point(key: str, value: object) -> Change:
+    return lambda record: record["points"][0].update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_point("duration_s", 8.0), "another design than .*point ceiling has duration_s 8.0 instead of 4.0"),
+        (lambda record: record.update(target="kind"), "target kind instead of local"),
+        (lambda record: record.update(sweep="smoke"), "sweep smoke instead of quick"),
+        (lambda record: record["variants"]["baseline"].update(manifests_sha256="0"), "other manifests of baseline"),
+        (lambda record: record["arms"][0].update(baseline="baseline-again"), "against baseline-again instead of keepalive against baseline"),
+        (lambda record: record["generators"]["ceiling"].update(version="5"), "generator at ceiling is wrk 5 instead of wrk debian"),
+        (lambda record: record.update(pairs=[]), "keepalive at ceiling is measured alone instead of as a pair"),
+        (lambda record: record["facts"].update(nginx="1.27.0"), "other programs .*nginx: 1.22.1 / 1.27.0"),
+        (lambda record: record["facts"].update(boot_id="not visible"), "its boot is not known"),
+        (lambda record: record.update(resumed=[{"at": "2026", "boot_id": "c"}]), "was measured on 2 boots: b, c"),
+    ],
+)  # fmt: skip
+def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
+    run = run_on(tmp_path, "b", change)
+    with pytest.raises(UsageError, match=fault) as refused:
+        references.refuse_known_boot([RunStore.open(str(top / RUN)).record], run.record, RUN)
+        references.refuse_other_design(RunStore.open(str(top / RUN)).record, run.record, RUN)
+        references.refuse_other_programs(RunStore.open(str(top / RUN)).record, run.record, RUN)
+    assert refused.value.exit_status == 2 and refused.value.remedy
+
+
+def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_on(tmp_path, "b")
+    add_run(run, RUN)
+    other = on_boot(RUN, tmp_path / "runs" / "more", "b", lambda record: record.update(id="another"))
+    assert main(["pack", str(other), "--into", RUN]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "was measured on boot b, which keepalive-pairs has already" in said and "booted anew" in said
+    assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
+
+
+def test_an_unfinished_run_is_refused(top: Path, tmp_path: Path) -> None:
+    folder = unpacked(run_on(tmp_path, "b").folder, tmp_path / "runs" / "cut")
+    shutil.rmtree(sorted((folder / "samples").iterdir())[-1])
+    with pytest.raises(UsageError, match="is not finished: 1 of "):
+        add_run(RunStore.open(str(folder)), RUN)
+    assert boot_folders(top / RUN) == [top / RUN]
+
+
+def test_a_run_that_is_too_large_is_refused(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_BYTES", 10_000)
+    with pytest.raises(UsageError, match="a further boot has 10,000"):
+        add_run(run_on(tmp_path, "b"), RUN)
+    assert {path.name for path in (top / RUN).iterdir() if path.is_dir()} == set()
+
+
+def test_without_a_reference_it_is_the_first_run(top: Path, tmp_path: Path) -> None:
+    folder, notes = add_run(run_on(tmp_path, "b"), "mine")
+    assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"])
+    with pytest.raises(UsageError, match=r"'../x' is no name"):
+        add_run(run_on(tmp_path, "c"), "../x")
+
+
+def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all its boots; `--replace` wants a reference, and `--into`."""
+    add_run(run_on(tmp_path, "b"), RUN)
+    old = [each.record.id for each in committed_runs(top)]
+    new = run_on(tmp_path, "c")
+    assert main(["pack", str(new.folder), "--into", RUN, "--replace"]) == 0
+    assert [each.record.id for each in committed_runs(top)] == [new.record.id]
+    assert [path.name for path in top.iterdir() if path.name.startswith(".")] == []
+    with open(history.table_path(), newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["run"] for row in rows} == set(old) == history.known_runs()
+    assert {row["reference"] for row in rows} == {RUN, f"{RUN}/boot-2"}
+    row = next(each for each in rows if (each["arm"], each["point"], each["metric"], each["scheme"]) == ("keepalive", "ceiling", "cpu_per_request", "slices"))  # fmt: skip
+    assert 0.99 < float(row["low"]) < float(row["effect"]) < float(row["high"]) < 1.02 and row["blocks"] == "9"
+    for words in (["pack", str(new.folder), "--replace"], ["pack", str(new.folder), "--into", "nothing", "--replace"]):
+        assert main(words) == 2
+    assert "there is no reference 'nothing'" in capsys.readouterr().err
+
+
+def test_a_reference_stays_where_its_effects_cannot_be_kept(top: Path, tmp_path: Path) -> None:
+    def fail(run: RunStore, name: str) -> None:
+        raise UsageError(name, "cannot be kept")
+
+    with pytest.raises(UsageError, match="cannot be kept"):
+        references.replace_run(run_on(tmp_path, "b"), RUN, fail)
+    assert json.loads((top / RUN / "run.json").read_bytes())["facts"]["boot_id"] != "b"
+    assert [path.name for path in top.iterdir()] == [RUN]

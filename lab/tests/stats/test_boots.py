@@ -1,0 +1,99 @@
+"""The interval over boots: how often it contains the true effect, that it is never narrower than the fixed-effect one, and its edges."""
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+
+from lab.stats.boots import format_boots, over_boots, standard_error, t_quantile
+
+BETWEEN = (0.08, 0.095)
+"""SD of a ratio from boot to boot, as 13 comparisons that were measured on two boots have it beyond their errors."""
+WITHIN = (0.005, 0.01, 0.02)
+"""Standard errors of a pair on one boot."""
+BLOCKS = 8
+TRUTH = log(1.8)
+
+
+def coverage(boots: int, between: float, within: float, runs: int, seed: int) -> float:
+    """The share of intervals that contain the true effect; standard errors are estimated from blocks, as a run has them."""
+    rng = np.random.default_rng(seed)
+    effects = TRUTH + rng.normal(0, between, (runs, boots)) + rng.normal(0, within, (runs, boots))
+    errors = within * np.sqrt(rng.chisquare(BLOCKS - 1, (runs, boots)) / (BLOCKS - 1))
+    found = [over_boots(list(y), list(se)) for y, se in zip(effects, errors, strict=True)]
+    return float(np.mean([one.low <= TRUTH <= one.high for one in found]))
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_from_three_boots_it_contains_the_true_effect_in_93_to_97_of_100(between: float) -> None:
+    assert 0.93 <= coverage(3, between, 0.01, 2000, 1) <= 0.97
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("within", WITHIN)
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("boots", [2, 3, 4])
+def test_10000_references_are_covered_as_promised(boots: int, between: float, within: float) -> None:
+    assert 0.94 <= coverage(boots, between, within, 10_000, 2) <= 0.965
+
+
+def test_the_interval_of_one_boot_does_not_contain_it() -> None:
+    """What the interval over boots is for: 2 standard errors of one boot contain the true effect in one case of five."""
+    rng = np.random.default_rng(3)
+    effects = rng.normal(0, 0.08, 2000) + rng.normal(0, 0.01, 2000)
+    assert np.mean(np.abs(effects) <= 2 * 0.01) < 0.25
+
+
+def test_where_boots_agree_it_is_the_fixed_effect_interval() -> None:
+    """Hartung and Knapp's would be narrower: the three are closer to each other than their errors say."""
+    found = over_boots([0.5, 0.5001, 0.4999], [0.02, 0.02, 0.02])
+    assert found.between == 0
+    assert found.high - found.low == pytest.approx(2 * 1.95996 * 0.02 / sqrt(3), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_never_narrower_than_the_fixed_effect_interval(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    boots = int(rng.integers(2, 6))
+    errors = rng.uniform(0.005, 0.02, boots)
+    found = over_boots(list(rng.normal(0.2, rng.choice([0, 0.01, 0.08]), boots)), list(errors))
+    fixed = 1.95996 / sqrt(float((1 / errors**2).sum()))
+    assert found.high - found.effect >= fixed * (1 - 1e-5)
+    assert found.low < found.effect < found.high
+
+
+def test_three_boots_far_apart_are_students_t_of_three_values() -> None:
+    """Errors are nothing beside what boots differ by: 4.30 standard deviations over the root of three."""
+    values = [0.59, 0.82, 0.70]
+    found = over_boots(values, [1e-6] * 3)
+    half = 4.302653 * float(np.std(values, ddof=1)) / sqrt(3)
+    assert found.effect == pytest.approx(np.mean(values))
+    assert (found.low, found.high) == pytest.approx((found.effect - half, found.effect + half), rel=1e-4)
+    assert found.between == pytest.approx(float(np.std(values, ddof=1)), rel=1e-4)
+
+
+def test_boots_without_an_error_have_equal_weights() -> None:
+    """Every block had the same difference: what boots differ by is all there is."""
+    assert over_boots([32.0, 32.0], [0.0, 0.0]) == over_boots([32.0, 32.0], [0.0, 1.0])
+    found = over_boots([31.0, 33.0, 32.0], [0.0, 0.0, 0.0])
+    assert found.effect == pytest.approx(32)
+    assert found.low < 31 < 33 < found.high
+
+
+@pytest.mark.parametrize(
+    ("effects", "errors"),
+    [([0.1], [0.1]), ([0.1, 0.2], [0.1]), ([0.1, float("nan")], [0.1, 0.1]), ([0.1, 0.2], [0.1, -0.1])],
+)
+def test_what_is_no_two_boots_is_refused(effects: list[float], errors: list[float]) -> None:
+    with pytest.raises(ValueError, match="over_boots: expected"):
+        over_boots(effects, errors)
+
+
+def test_numbers_of_boots_in_words() -> None:
+    assert [format_boots(count) for count in range(1, 5)] == ["one boot", "two boots", "three boots", "4 boots"]
+
+
+def test_standard_errors_come_from_blocks() -> None:
+    assert standard_error(0.1, 4) == 0.05
+    assert standard_error(0.1, 1) is None and standard_error(None, 4) is None
+    assert t_quantile(6) == pytest.approx(2.5706, abs=1e-4)
