@@ -23,7 +23,7 @@ from lab.measure.regime import Regime
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.pairs import SIDES, Layout, Renewed, Side
-from lab.model.plan import Arm, Slot
+from lab.model.plan import Arm, Slot, needs_reload
 from lab.model.run import RoundTrip
 from lab.model.samples import Cell, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants import workers
@@ -101,10 +101,11 @@ class Loop:
         self.observer.bringing_up(first)
         try:
             with ExitStack() as lasting:
-                up, reloads = self._up(first, lasting), 0
+                up, before = self._up(first, lasting), None
                 for slot in due:  # it grows meanwhile
-                    if slot.reload > reloads:
-                        up, reloads = [replace(side, renewed=side.system.renew()) for side in up], slot.reload
+                    if needs_reload(slot, before):
+                        up = [replace(side, renewed=side.system.renew()) for side in up]
+                    before = slot
                     runs = [self._run(side, slot if side.arm == slot.arm else slot.turned) for side in up]
                     self._until_settled(slot, runs)
                     if slot is due[-1] and (following := then()) is not None:
