@@ -11,6 +11,7 @@ from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
+from lab.analysis.order import MissingByOrder
 from lab.analysis.recovery import usual_gap
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
@@ -41,6 +42,8 @@ class Row:
     base: Cell | None
     effects: tuple[Effect, ...]
     pair: Pair | None = None
+    missing: MissingByOrder | None = None
+    """Where samples of the arm or its baseline are invalid by what was measured before: this is the row's outcome."""
 
     @property
     def arm(self) -> Arm:
@@ -74,6 +77,8 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
     if cell.tried < cell.planned_blocks:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if row.missing is not None:
+        yield row.missing.text
     if row.pair is not None:
         yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):

@@ -144,6 +144,15 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
 
 def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
+    if missing := next((row for row, _ in found if row.missing), None):
+        assert missing.missing is not None
+        after = next(iter(missing.missing.shares))
+        do = (
+            f"what {after} leaves behind decides at {missing.point.name}"
+            if after
+            else f"{missing.point.name} fails first"
+        )
+        return Verdict(arm, "not-measurable", f"{arm}: at {missing.point.name} {missing.missing.text}: {do}")
     short = [
         (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
         for row, effect in found
