@@ -250,6 +250,12 @@ class Cells:
     cells: Mapping[Place, Cell] = field(repr=False)
     pairs: Mapping[Place, Pair] = field(repr=False, default_factory=dict[Place, "Pair"])
 
+    @property
+    def samples(self) -> list[Sample]:
+        """Every attempt at every cell, of pairs both sides'."""
+        sides = [side for pair in self.pairs.values() for side in (pair.own, pair.base)]
+        return [sample for cell_ in (*self.cells.values(), *sides) for sample in cell_.samples]
+
     def at(self, arm: str, point: Point) -> Cell:
         return self.cells[arm, point.name]
 

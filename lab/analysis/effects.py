@@ -15,6 +15,7 @@ from lab.analysis.absolute import split_text
 from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
 from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, worth_of
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
+from lab.analysis.order import MissingByOrder
 from lab.analysis.recovery import recovers
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.model.names import WORTH
@@ -109,6 +110,8 @@ class Effects:
 
     cells: Cells
     asked: Asked
+    missing: Mapping[str, MissingByOrder] = field(default_factory=dict[str, MissingByOrder])
+    """Point → how its invalid samples depend on what was measured before: the samples that are left are the good half."""
 
     def table(self, places: Sequence[tuple[Arm, Point]]) -> list[tuple[Effect, ...]]:
         """Those of each place, decided: what is judged and primary, in the whole run, is one family of Holm's method, all else another.
@@ -203,6 +206,9 @@ class Effects:
             return {metric: Ruling(untold(apart.own, apart.base, metric)) for metric in compared(point)}
         if needs := self.asked.needs.get(arm.name, ""):
             return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
+        missing = self.missing.get(point.name)
+        if missing is not None and missing.concerns(arm):
+            return dict.fromkeys([*RATIOS, "errors"], Ruling(missing.text))
         sides = {metric: self._sides(arm, point, metric)[0] for metric in RATIOS}
         found = {metric: ruling(metric, each.own, each.base, self._points) for metric, each in sides.items()}
         for user in self._users(arm):

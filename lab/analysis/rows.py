@@ -13,6 +13,7 @@ from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.exhaustion import Exhaustion
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
+from lab.analysis.order import MissingByOrder
 from lab.analysis.recovery import usual_gap
 from lab.analysis.thirds import Thirds, lasting_change
 from lab.analysis.unsteady import UnsteadyArm
@@ -50,6 +51,8 @@ class Row:
     """Where this load would use up the proxy's local ports: how soon."""
     thirds: Thirds | None = None
     """Of a sustained load: its effects within the sample."""
+    missing: MissingByOrder | None = None
+    """Where samples of the arm or its baseline are invalid by what was measured before: this is the row's outcome."""
 
     @property
     def arm(self) -> Arm:
@@ -110,6 +113,8 @@ def _notes(row: Row) -> Iterator[str]:
         estimate = effect.estimate
         if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
             yield f"{about(effect.metric).title}: {said}"
+    if row.missing is not None:
+        yield row.missing.text
     if row.pair is not None:
         yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):

@@ -14,6 +14,7 @@ from lab.analysis import levels, rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.exhaustion import MEANING, LoadedArm, exhaustions_of
+from lab.analysis.order import find_missing_by_order, order_note, run_order_tests
 from lab.analysis.rows import Row, general_notes
 from lab.analysis.thirds import SecondsOf, thirds_of
 from lab.model.facts import EVERY_BOOT
@@ -57,12 +58,11 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Return whether every verdict has its samples: every cell all its valid blocks, or it is not steady, which is an outcome, too.
-
-        No verdict rests on the direct reference.
+        """Return whether every verdict has its samples: every cell all its valid blocks, or an outcome instead (it is not steady, or
+        which samples are invalid depends on what was measured before). No verdict rests on the direct reference.
         """
         return all(
-            row.cell.complete and (row.pair is None or row.pair.complete)
+            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
             for row in self.rows
             if row.arm.role != "reference"
         )
@@ -149,21 +149,24 @@ def summarise(
     """
     cells = cells_of(plan, samples, histogram_of, disturbed)
     places = _places(cells, disturbed)
+    missing = find_missing_by_order(samples)
     rows = tuple(
         Row(
             cells.at(arm.name, point),
             cells.at(arm.baseline, point) if arm.baseline else None,
             own,
             cells.pair(arm.name, point),
+            found if (found := missing.get(point.name)) and found.concerns(arm) else None,
         )
-        for (arm, point), own in zip(places, Effects(cells, asked).table(places), strict=True)
+        for (arm, point), own in zip(places, Effects(cells, asked, missing).table(places), strict=True)
     )
+    order = "" if disturbed else order_note(run_order_tests(cells, samples))
     return Summary(
         target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
         rows=rows,
-        notes=general_notes(rows, disturbed),
+        notes=(*general_notes(rows, disturbed), *filter(None, [order])),
         snippets=snippets or {},
         disturbed=disturbed,
         primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in asked.primary.items()},
@@ -175,8 +178,9 @@ def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Ef
     found: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
         places = _places(cells, disturbed)
-        table = zip(places, Effects(cells, _asked(record, disturbed)).table(places), strict=True)
-        found |= {(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects}
+        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(cells.samples))
+        table = zip(places, effects.table(places), strict=True)
+        found |= {(arm.name, point.name, one.metric): one for (arm, point), row in table for one in row}
     return found
 
 

@@ -215,6 +215,15 @@ def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         parts = [f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in split]
         do = "find out what decides between them, as no number of blocks narrows it"
         return Verdict(arm, "bimodal", f"{arm}: {'; '.join(parts)}, so that no single difference describes it: {do}")
+    if missing := next((row for row, _ in found if row.missing), None):
+        assert missing.missing is not None
+        after = next(iter(missing.missing.shares))
+        do = (
+            f"what {after} leaves behind decides at {missing.point.name}"
+            if after
+            else f"{missing.point.name} fails first"
+        )
+        return Verdict(arm, "not-measurable", f"{arm}: at {missing.point.name} {missing.missing.text}: {do}")
     short = [
         (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
         for row, effect in found

@@ -12,7 +12,7 @@ from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import TARGET
 from lab.commands.measuring import say, settle
-from lab.commands.selfbench_checks import check_effects, check_neighbour, check_pairs, check_quick
+from lab.commands.selfbench_checks import check_effects, check_neighbour, check_order, check_pairs, check_quick
 
 
 def add(adder: Adder) -> None:
@@ -23,7 +23,8 @@ def add(adder: Adder) -> None:
         "parts",
         nargs="*",
         metavar="PART",
-        help="analysis, overhead (default: both); or, alone and for long, pairs or quick (runs of `bench` one after the other)",
+        help="analysis, overhead (default: both); or, alone and for long, pairs or quick (runs of `bench` one after the other); or,"
+        " alone, order (test over all committed runs whether the order of points changed a result)",
     )
     verb.add_argument(
         "--rounds",
@@ -77,7 +78,7 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("selfbench --plan", "a plan is text, there is no JSON of it", "leave --json or --plan out")
     if options.target is not None and options.parts != ["quick"]:
         raise UsageError("--target", "only runs of `quick` are made elsewhere than on local", "leave it out")
-    alone = {"pairs": check_pairs, "quick": check_quick}
+    alone = {"pairs": check_pairs, "quick": check_quick, "order": check_order}
     if len(options.parts) == 1 and options.parts[0] in alone:
         if options.neighbour is not None or options.effects is not None or options.rows:
             raise UsageError(

@@ -102,6 +102,24 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
     return 0
 
 
+def check_order(options: argparse.Namespace, talk: Console) -> int:
+    """Test every committed run of steady loads for a dependence on the order of points; exit 1 where there is one."""
+    from lab.analysis.order_report import OrderReport, report_of_reference
+    from lab.report.tables.order import page
+    from lab.report.terminal import show
+
+    say(talk, "plan", "every order test of every committed run, about half a minute\n")
+    if options.plan:
+        return 0
+    report: OrderReport = report_of_reference()
+    if options.json:
+        _answer([report.model_dump_json(indent=1)])
+    else:
+        with answer() as out:
+            show(out, page(report))
+    return 0 if not report.dependent else 1
+
+
 def check_effects(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import injected
     from lab.report.tables.known_costs import page

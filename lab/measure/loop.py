@@ -27,7 +27,7 @@ from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import Leftovers
 from lab.model.pairs import SIDES, Layout, Renewed, Side
-from lab.model.plan import Arm, Slot
+from lab.model.plan import Arm, Slot, needs_reload
 from lab.model.run import RoundTrip
 from lab.model.samples import Cell, Reason, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants import workers
@@ -71,7 +71,6 @@ class _Systems:
     """The systems of one bring-up, the left side's first. They may be replaced by fresh ones, which `lasting` holds then.
 
     Attributes:
-        reloads: How often their workers were made anew by a reload.
         fresh: How often they have been brought up anew.
         first: Arm → what was seen of it at its first look after it came up.
 
@@ -79,7 +78,6 @@ class _Systems:
 
     up: list[_Up]
     lasting: ExitStack
-    reloads: int = 0
     fresh: int = 0
     first: dict[str, Leftovers] = field(default_factory=dict[str, Leftovers])
 
@@ -141,11 +139,11 @@ class Loop:
         self.observer.bringing_up(first)
         try:
             with ExitStack() as lasting:
-                systems = _Systems(self._up(first, lasting), lasting)
+                systems, before = _Systems(self._up(first, lasting), lasting), None
                 for slot in due:  # it grows meanwhile
-                    if slot.reload > systems.reloads:
+                    if needs_reload(slot, before):
                         systems.renew()
-                        systems.reloads = slot.reload
+                    before = slot
                     self._until_settled(slot, systems)
                     if slot is due[-1] and (following := then()) is not None:
                         due.append(following)
@@ -187,15 +185,14 @@ class Loop:
         return systems
 
     def _up_anew(self, slot: Slot, systems: _Systems, why: Sequence[str]) -> None:
-        """Replace the systems by fresh ones, with the generation of workers that the slot is measured on. Raises LabError."""
+        """Replace the systems by fresh ones, whose workers a reload made where the slot's are to be. Raises LabError."""
         self.observer.bringing_up_anew(slot, why)
         systems.lasting.close()
         systems.up = self._up(slot, systems.lasting, systems.fresh + 1)
         systems.fresh += 1
         systems.first.clear()
-        for _ in range(slot.reload):
+        if slot.reload:
             systems.renew()
-        systems.reloads = slot.reload
 
     def _read(self, slot: Slot, system: System, took_s: float, fresh: int) -> _Up:
         variant, generation = self.variants[slot.arm.variant], self._generation(slot)

@@ -55,7 +55,8 @@ class PairSide(Record):
         default=None, description="of the time for which CPUs were busy, what no process of anybody's was seen to use"
     )
     reload: int = Field(
-        default=0, description="which generation of workers: how many reloads of both sides before it in its bring-up"
+        default=0,
+        description="which generation of workers of this point in its bring-up; 0 = those that were there when it began",
     )
     repeat: int = Field(default=0, description="which measurement of that generation, from 0")
     renewed: Renewed | None = Field(

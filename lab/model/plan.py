@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lab.base.errors import UsageError
+from lab.model.counterbalance import draw_orders
 from lab.model.pairs import SIDES, Layout
 from lab.model.sweeps import Point
 
@@ -37,7 +39,7 @@ class Slot:
     """The arm on a pair's other side."""
     layout: Layout | None = None
     reload: int = 0
-    """Of a pair: which generation of workers it is measured on, by the reloads of both sides since they came up."""
+    """Of a pair: which generation of workers this point is measured on; 0 = those that are there when it begins (`needs_reload`)."""
     repeat: int = 0
     """Which measurement of that generation."""
 
@@ -87,14 +89,25 @@ class Plan:
     @property
     def reloads(self) -> int:
         """Of both sides of pairs, which wait for each other."""
-        return len(
-            {(slot.bring_up, slot.reload, side.arm.name) for slot in self.slots if slot.reload for side in slot.sides}
-        )
+        before: dict[tuple[int, str, str, str], Slot] = {}
+        count = 0
+        for slot in self.slots:
+            count += needs_reload(slot, before.get(slot.bring_up)) * len(slot.sides)
+            before[slot.bring_up] = slot
+        return count
 
     @property
     def bring_ups(self) -> int:
         """A pair is one: its sides come up side by side."""
         return len({slot.bring_up for slot in self.slots})
+
+
+def needs_reload(slot: Slot, before: Slot | None) -> bool:
+    """Return whether the workers must be renewed for a slot, given the one measured before it in its bring-up (None: none was).
+
+    The first generation of a point is measured on the workers that are there.
+    """
+    return slot.reload > 0 and (before is None or slot.reload != before.reload)
 
 
 def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
@@ -141,51 +154,113 @@ class Shape:
 
 
 def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
-    """Split plot: in every block each arm comes up once, in shuffled order, and inside it every point runs once, shuffled.
+    """Split plot: in every block each arm comes up once, in shuffled order, and inside it every point is measured, in a counterbalanced one.
 
-    The reference arm is block 0, at every point once, before the others. Where a `shape` asks for pairs, each is one bring-up more; which
-    arm has which side, which comes up and which runs first is half and half over its blocks. Which blocks, where not all, is drawn by lot.
-    A pair at a point that asks for several generations of workers is measured on each of them, in its one bring-up.
+    Arms that are alone have the same order of points within a block; which order, is drawn by lot from Williams squares
+    (lab/model/counterbalance.py), as it is for each pair. The generations of workers and the repeats of one point stand together: each
+    point after the first begins on the workers that are there. The reference arm is measured in the blocks of `reference_blocks`.
+    Where a `shape` asks for pairs, each is one bring-up more; which arm has which side, which comes up and which runs first is half and
+    half over its blocks. Which blocks, where not all, is drawn by lot.
     """
     shape, lots = shape or Shape(), random.Random(seed)
-    some = lots.sample(range(1, blocks + 1), blocks) if shape.alone else []
+    some = lots.sample(range(1, blocks + 1), blocks)
     paired = {
         name: _layouts(
             lots, blocks, {point: shape.fewer.get((name, point), count) for point in sorted(shape.points)}, count
         )
         for name, count in shape.pairs.items()
     }
+    measured = {
+        arm.name: {
+            block: frozenset(point.name for point in points if shape.alone.get((arm.name, point.name), blocks) > at)
+            for at, block in enumerate(some)
+        }
+        for arm in arms
+        if arm.role != "reference"
+    }
+    names = [point.name for point in points]
+    solo = _solo_orders(lots, names, measured)
+    reference = dict(zip(held := reference_blocks(blocks), draw_orders(lots, names, len(held)), strict=True))
+    beside = {name: _pair_orders(lots, names, found, solo, measured[name]) for name, found in paired.items()}
+    named = {point.name: point for point in points}
     slots: list[Slot] = []
-    for block in range(blocks + 1):
-        units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
+    for block in range(1, blocks + 1):
+        units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if arm.role != "reference" or block in held]
         units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
         for arm, against in lots.sample(units, len(units)):
-            asked = {
-                point.name: shape.generations.get((arm.name, point.name), point.generations)
-                for point in points
-                if against and point.name in shape.points
-            }
-            for point, reload, repeat in _measurements(lots, points, asked):
-                if against is None:
-                    count = shape.alone.get((arm.name, point.name), blocks)
-                    if block == 0 or count == blocks or block in some[:count]:
-                        slots.append(Slot(len(slots) + 1, block, arm, point))
-                elif (layout := paired[arm.name][block].get(point.name)) is not None:
-                    slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
+            if against is None:
+                order = reference[block] if arm.role == "reference" else solo[block]
+                for name in order:
+                    if arm.role == "reference" or name in measured[arm.name][block]:
+                        slots.append(Slot(len(slots) + 1, block, arm, named[name]))
+                continue
+            for name in beside[arm.name][block]:
+                point, layout = named[name], paired[arm.name][block][name]
+                for reload in range(shape.generations.get((arm.name, name), point.generations)):
+                    for repeat in range(point.repeats):
+                        slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
 
 
-def _measurements(
-    lots: random.Random, points: Sequence[Point], asked: Mapping[str, int]
-) -> Iterator[tuple[Point, int, int]]:
-    """(point, generation, repeat) of one bring-up: in each generation the points that ask for it, shuffled, each so often as it says.
+def reference_blocks(blocks: int) -> list[int]:
+    """Return the blocks in which the direct reference is measured: the first, the middle and the last, so that a drift shows in it."""
+    return sorted({1, (blocks + 1) // 2, blocks}) if blocks else []
 
-    `asked`: point → generations, of those that are measured as a pair.
+
+def _solo_orders(
+    lots: random.Random, names: Sequence[str], measured: Mapping[str, Mapping[int, frozenset[str]]]
+) -> dict[int, tuple[str, ...]]:
+    """Return block → the order in which every arm that is alone has its points there.
+
+    `measured`: arm → block → its points. Blocks in which every arm has the same points as in others are balanced among these; where an
+    arm has only a part of its block's points, of TRIES draws the one is taken in which its first places are most even.
     """
-    for reload in range(max(asked.values(), default=1)):
-        for point in lots.sample(list(points), len(points)):
-            if reload < asked.get(point.name, 1):
-                yield from ((point, reload, repeat) for repeat in range(point.repeats if point.name in asked else 1))
+    alike: dict[tuple[frozenset[str], ...], list[int]] = {}
+    for block in next(iter(measured.values()), {}):
+        alike.setdefault(tuple(own[block] for own in measured.values()), []).append(block)
+    orders: dict[int, tuple[str, ...]] = {}
+    firsts: Counter[str] = Counter()
+    for sets, blocks in alike.items():
+        wanted = [name for name in names if any(name in own for own in sets)]
+        if not wanted:
+            orders |= dict.fromkeys(blocks, ())
+            continue
+        partial = {own for own in sets if 1 < len(own) < len(wanted)}
+        draws = [draw_orders(lots, wanted, len(blocks), firsts) for _ in range(TRIES if partial else 1)]
+        best = min(draws, key=lambda drawn: max((_unevenness(drawn, own) for own in partial), default=0))
+        orders |= dict(zip(blocks, best, strict=True))
+        firsts.update(order[0] for order in best)
+    return orders
+
+
+def _unevenness(orders: Sequence[Sequence[str]], own: frozenset[str]) -> int:
+    """Return by how much the most frequent first of these points exceeds the rarest."""
+    firsts = Counter(next(name for name in order if name in own) for order in orders)
+    return max(firsts[name] for name in own) - min(firsts[name] for name in own)
+
+
+def _pair_orders(
+    lots: random.Random,
+    names: Sequence[str],
+    found: Mapping[int, Mapping[str, Layout]],
+    solo: Mapping[int, Sequence[str]],
+    measured: Mapping[int, frozenset[str]],
+) -> dict[int, tuple[str, ...]]:
+    """Return block → the order of a pair's points there, so that with its arm's own solo samples each is first equally often.
+
+    `found`: block → point → layout. `solo`, `measured`: block → the order of all solo samples, and which of these are the arm's.
+    """
+    own = ([name for name in order if name in measured[block]] for block, order in solo.items())
+    firsts = Counter(order[0] for order in own if order)
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for block, layouts in found.items():
+        alike.setdefault(tuple(name for name in names if name in layouts), []).append(block)
+    orders: dict[int, tuple[str, ...]] = {}
+    for wanted, blocks in alike.items():
+        drawn = draw_orders(lots, wanted, len(blocks), firsts) if wanted else [()] * len(blocks)
+        orders |= dict(zip(blocks, drawn, strict=True))
+        firsts.update(order[0] for order in drawn if order)
+    return orders
 
 
 def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:

@@ -163,7 +163,8 @@ class PairSlot(Layout):
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
     reload: int = Field(
-        default=0, description="which generation of workers: how many reloads of both sides before it in its bring-up"
+        default=0,
+        description="which generation of workers of this point in its bring-up; 0 = those that were there when it began",
     )
     repeat: int = Field(default=0, description="which measurement of that generation, from 0")
 

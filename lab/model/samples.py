@@ -116,7 +116,7 @@ class Sample(Record):
     schema_version: int = SCHEMA
     id: str
     order: int = Field(description="position in the plan, counted over the whole run")
-    block: int = Field(description="1…N; 0 is the direct reference of older runs, which was measured once")
+    block: int = Field(description="1…N; 0 in older runs: the direct reference, measured once before the others")
     generation: int = Field(default=0, description="how often this block was begun anew after an interruption")
     attempt: int = Field(description="1, or 2 and 3 for re-measurements after an environmental reason")
     arm: str = Field(description="name within the run: a variant, or a baseline's second name (A/A)")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 
 import polars as pl
 
@@ -186,9 +187,10 @@ class Evidence:
         return [value for values in found for value in values if value is not None]
 
     def direct(self, point: str, metric: str) -> float | None:
-        """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
+        """What the same load takes without a proxy: the median of its blocks; None where no valid sample tells. UsageError as `values`."""
         direct = (arm.name for arm in self.run.record.arms if arm.role == "reference")
-        return next((value for arm in direct for value in self.values(arm, point, metric).values()), None)
+        found = [value for arm in direct for value in self.values(arm, point, metric).values() if value is not None]
+        return median(found) if found else None
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""

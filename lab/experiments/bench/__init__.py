@@ -126,7 +126,7 @@ def on_generations(
     others = [point for point in bearing if point not in slices]
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)
     about_s = SAMPLE_OVERHEAD_S * len(slices)
-    reload_s = len(SIDES) * RELOAD_S + about_s
+    reload_s = len(slices) * len(SIDES) * RELOAD_S + about_s  # each point's generations are made apart from the others'
     own = loaded.sweep.blocks
     # What the arms tell alone is measured in every block: more of these would be theirs.
     most = own if led or shown.unpaired or len(bearing) < len(shown.points) else levels.MOST

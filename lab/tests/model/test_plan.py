@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.model.pairs import Layout
+from lab.model.pairs import SIDES, Layout
 from lab.model.plan import AGAIN, Plan, Shape, Slot, arms_for, plan
 from lab.model.samples import cells
+from lab.model.shape import shape_of
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
@@ -129,9 +130,11 @@ def test_a_variant_with_the_name_of_an_a_a_arm_is_refused() -> None:
 def test_each_block_measures_each_arm_once_in_one_piece(run: Plan) -> None:
     expected = sorted(arm.name for arm in run.arms if arm.role != "reference")
     for block in range(1, run.blocks + 1):
-        pieces = [name for name, _ in groupby(slot.arm.name for slot in run.slots if slot.block == block)]
+        mine = [slot.arm for slot in run.slots if slot.block == block]
+        pieces = [arm.name for arm, _ in groupby(mine) if arm.role != "reference"]
         assert sorted(pieces) == expected
-    assert run.bring_ups == run.blocks * len(expected) + len(run.arms) - len(expected)
+    held = len({1, (run.blocks + 1) // 2, run.blocks}) * (len(run.arms) - len(expected))
+    assert run.bring_ups == run.blocks * len(expected) + held
 
 
 @given(plans)
@@ -140,16 +143,15 @@ def test_each_point_is_measured_once_per_arm_and_block(run: Plan) -> None:
     assert len(cells) == len(set(cells))
     measured = [arm.name for arm in run.arms if arm.role != "reference"]
     wanted = {(b, a, p.name) for b in range(1, run.blocks + 1) for a in measured for p in run.points}
-    assert {cell for cell in cells if cell[0] > 0} == wanted
+    assert {cell for cell in cells if cell[1] in measured} == wanted
 
 
 @given(plans)
-def test_the_reference_is_measured_once_before_everything_else(run: Plan) -> None:
-    first = [slot for slot in run.slots if slot.arm.role == "reference"]
-    wanted = len(run.points) if any(arm.role == "reference" for arm in run.arms) else 0
-    assert len(first) == wanted
-    assert first == list(run.slots[:wanted])
-    assert all((slot.block == 0) == (slot in first) for slot in run.slots)
+def test_the_reference_is_measured_in_the_first_the_middle_and_the_last_block(run: Plan) -> None:
+    slots = [slot for slot in run.slots if slot.arm.role == "reference"]
+    held = {1, (run.blocks + 1) // 2, run.blocks} if any(arm.role == "reference" for arm in run.arms) else set[int]()
+    assert Counter(slot.block for slot in slots) == {block: len(run.points) for block in held}
+    assert all(1 <= slot.block <= run.blocks for slot in run.slots)
 
 
 @given(plans)
@@ -179,7 +181,7 @@ def test_no_arm_has_a_fixed_place() -> None:
 
 def test_the_time_to_measure_is_warm_up_and_duration_of_every_slot() -> None:
     run = make_plan(points=[make_point(duration_s=5.0, warmup_s=1.0)], blocks=6, reference="direct")
-    assert run.measuring_s == pytest.approx((6 * 3 + 1) * 6.0)
+    assert run.measuring_s == pytest.approx((6 * 3 + 3) * 6.0)
 
 
 def paired(run: Plan, arm: str, point: str) -> list[Slot]:
@@ -281,12 +283,11 @@ def test_a_shape_without_pairs_is_no_other_plan(run: Plan) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/run.json")))
-def test_older_runs_have_the_plan_that_their_seed_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of before there were pairs: who resumes one goes on with the same."""
+def test_older_runs_keep_the_plan_that_they_were_measured_by(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their orders were drawn otherwise, and their reference is block 0: who resumes one goes on with the stored slots."""
     monkeypatch.setenv("LAB_RUNS", str(REFERENCE))
     record = RunStore.open(name).record
-    if not record.pairs:
-        assert plan(record.arms, record.points, record.blocks, record.seed) == record.plan()
+    assert [(slot.block, slot.arm.name, slot.point.name) for slot in record.plan().slots] == list(record.slots)
 
 
 def test_the_sides_are_drawn_by_lot() -> None:
@@ -318,7 +319,7 @@ def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_u
         assert [(slot.reload, slot.repeat) for slot in mine if slot.point.name == "ceiling"] == [
             (reload, repeat) for reload in range(3) for repeat in range(2)
         ]
-        assert [slot.reload for slot in mine] == sorted(slot.reload for slot in mine)
+        assert len(list(groupby(mine, key=lambda slot: slot.point.name))) == 2, "those of one point stand together"
         assert len([slot for slot in mine if slot.point.name == "rate-1000"]) == 1
         assert len({slot.bring_up for slot in mine}) == 1 and len({cells(slot) for slot in mine}) == 7
     assert {slot.reload for slot in made.slots if slot.layout is None} == {0}
@@ -350,3 +351,62 @@ def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) ->
         assert sorted(Counter(getattr(one, drawn) for one in rates).values()) == [4, 5], drawn
     bring_ups = {(slot.block, slot.layout.side, slot.layout.first_up) for slot in mine if slot.layout}
     assert len(bring_ups) == 16, "of one bring-up every point has the same sides"
+
+
+def bring_ups(run: Plan) -> dict[tuple[str, str], list[list[str]]]:
+    """(arm, beside whom or empty) → of each bring-up the points in their order."""
+    found: dict[tuple[str, str], list[list[str]]] = {}
+    for (_, arm, other, _), slots in groupby(run.slots, key=lambda slot: slot.bring_up):
+        found.setdefault((arm, other), []).append([name for name, _ in groupby(slot.point.name for slot in slots)])
+    return found
+
+
+def is_even(orders: list[list[str]]) -> bool:
+    """Whether each of the points is first equally often, within one."""
+    firsts = Counter({name: 0 for order in orders for name in order} | Counter(order[0] for order in orders))
+    return max(firsts.values()) - min(firsts.values()) <= 1
+
+
+@given(plans)
+def test_each_arm_begins_with_each_point_equally_often(run: Plan) -> None:
+    assert all(is_even(orders) for orders in bring_ups(run).values())
+
+
+@given(plans)
+def test_an_arm_and_its_baseline_have_one_order_within_a_block(run: Plan) -> None:
+    for block in range(1, run.blocks + 1):
+        mine = (slot for slot in run.slots if slot.block == block and slot.arm.role != "reference")
+        orders = {tuple(slot.point.name for slot in slots) for _, slots in groupby(mine, key=lambda slot: slot.arm)}
+        assert len(orders) == 1
+
+
+@FEW
+@given(st.integers(2, 6), st.integers(1, 3), st.integers(0, 2**31), st.booleans())
+def test_over_whole_designs_each_point_follows_each_other_equally_often(
+    size: int, designs: int, seed: int, beside: bool
+) -> None:
+    points = [make_point(f"p{number}") for number in range(size)]
+    blocks = designs * (size if size % 2 == 0 else 2 * size)
+    shape = Shape({"keepalive": blocks}, frozenset(point.name for point in points)) if beside else None
+    run = make_plan([("keepalive", "baseline")], points, blocks, seed, None, shape)
+    for orders in bring_ups(run).values():
+        follows = Counter(pair for order in orders for pair in pairwise(order))
+        assert len(follows) == size * (size - 1) and set(follows.values()) == {blocks // size}
+
+
+@FEW
+@given(st.integers(1, 4), st.integers(6, 13), st.integers(0, 2**31), st.booleans())
+def test_in_a_run_with_pairs_each_arm_begins_with_each_point_equally_often(
+    size: int, blocks: int, seed: int, closed: bool
+) -> None:
+    """Solo samples are in two blocks, the pair that guards in six; an arm's pairs and solo samples together are even, too."""
+    points = [make_point(f"p{number}", rate_rps=None if closed else 1000.0) for number in range(size)]
+    arms = arms_for([("keepalive", "baseline"), ("backlog", "baseline")], "direct")
+    run = plan(arms, points, blocks, seed, shape_of(arms, points, blocks, SIDES))
+    ups = bring_ups(run)
+    assert ups["keepalive", "baseline"] and all(is_even(orders) for orders in ups.values())
+    for arm in ("keepalive", "backlog"):
+        assert is_even(ups[arm, ""] + ups[arm, "baseline"])
+    for block in range(1, blocks + 1):
+        solo = (slot for slot in run.slots if slot.block == block and not slot.against and slot.arm.role != "reference")
+        assert len({tuple(each.point.name for each in own) for _, own in groupby(solo, key=lambda slot: slot.arm)}) <= 1

@@ -1,0 +1,244 @@
+"""Samples in their order → does a metric depend on what was measured before, and are samples invalid because of it?
+
+Each sample is labelled by the point measured before it in its bring-up, and by whether many connections had been opened there shortly
+before. Refuses to say why: a dependence is named with its numbers, and the mechanism is for who reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from math import exp, log
+from statistics import fmean
+
+from lab.analysis.cells import Cell, Cells
+from lab.model.metrics import about
+from lab.model.plan import Arm
+from lab.model.samples import Cell as Measured
+from lab.model.samples import Reason, Sample, cell, counts
+from lab.stats import paired as stats
+from lab.stats.order import LEAST, label_p, shares_p
+
+METRICS_TESTED = ("rate", "cpu_per_request", "p99")
+"""What carry-over changed in the committed runs. Other percentiles follow p99."""
+ALPHA = 2e-3
+"""Significance level of all order tests of a run together (Holm). With Fisher's test and the clusters at most 10 of 1,000 runs with
+ordinary noise are flagged by anything (lab/tests/stats/test_method_simulation.py)."""
+MISSING_P = 0.01
+"""Significance level of one point's test whether invalid samples depend on what was measured before."""
+WITHIN = timedelta(seconds=60)
+"""How long Linux keeps a closed connection's port (TIME_WAIT, TCP_TIMEWAIT_LEN)."""
+MANY_OPENED = 4000
+"""Connections opened by the proxy in that time from which on they are many: a seventh of Linux' 28,232 ephemeral ports. Below that no
+committed sample was changed by them."""
+MANY_WAITING = 0.05
+"""The same where waiting sockets were counted: the share of the port range from which on a start is not drained."""
+OPENED = "proxy/ActiveOpens"
+NOTHING = ""
+"""The label of a sample that is the first of its bring-up."""
+SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT_NOT_APPLIED, Reason.BLOCK_INTERRUPTED}
+"""Reasons that hold for a whole bring-up, whatever its order is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was measured before a sample in its bring-up: the point (NOTHING: it was the first), and whether many connections."""
+
+    point: str
+    many: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTest:
+    """One metric of one arm at one point, compared by what was measured before.
+
+    `by`: "point" or "connections". `means`: label → (values, geometric mean in the metric's unit). `beside`: the arm on a pair's other
+    side, empty where the arm was solo. `holm_p` is adjusted over all tests of the run.
+    """
+
+    arm: str
+    beside: str
+    point: str
+    metric: str
+    by: str
+    means: Mapping[str, tuple[int, float]]
+    p_value: float
+    holm_p: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """One phrase for people: where, and what the metric was after what."""
+        where = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
+        metric = about(self.metric)
+        parts = [
+            f"{metric.with_unit(mean)} {_after(label, self.by)} ({count} blocks)"
+            for label, (count, mean) in self.means.items()
+        ]
+        return f"{metric.title} of {where}: {', '.join(parts)}, p {self.p_value:.1g}, Holm {self.holm_p:.1g}"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingByOrder:
+    """At one point the share of invalid samples depends on what was measured before, pooled over `arms` (those with an invalid one).
+
+    `shares`: label → (invalid samples, samples), the largest share first.
+    """
+
+    point: str
+    arms: frozenset[str]
+    shares: Mapping[str, tuple[int, int]]
+    reasons: tuple[str, ...]
+    p_value: float
+
+    def concerns(self, arm: Arm) -> bool:
+        """Return whether samples of the arm or of its baseline are among them."""
+        return arm.name in self.arms or arm.baseline in self.arms
+
+    @property
+    def text(self) -> str:
+        """`13 of 13 after ceiling, 0 of 17 first: dropped; Fisher's exact test p 8e-09`."""
+        parts = (f"{bad} of {total} {_after(label, 'point')}" for label, (bad, total) in self.shares.items())
+        said = f"samples are invalid by what was measured before: {', '.join(parts)}"
+        return f"{said} ({', '.join(self.reasons)}; Fisher's exact test p {self.p_value:.1g})"
+
+
+def _after(label: str, by: str) -> str:
+    if by == "connections":
+        return f"after {label} connections"
+    return f"after {label}" if label else "when first"
+
+
+def befores(samples: Sequence[Sample]) -> dict[str, Before]:
+    """Return sample id → what was measured before it in its bring-up. A retry's predecessor is the sample that it repeats."""
+    found: dict[str, Before] = {}
+    for _, group in groupby(sorted(samples, key=lambda each: (_bring_up(each), _moment(each))), key=_bring_up):
+        earlier: list[Sample] = []
+        for sample in group:
+            last = next((one for one in reversed(earlier) if one.order < sample.order or one.arm == sample.arm), None)
+            mine = [one for one in earlier if one.arm == sample.arm]
+            found[sample.id] = Before(last.point.name if last else NOTHING, _has_many(sample, mine))
+            earlier.append(sample)
+    return found
+
+
+def _bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
+    sides = tuple(sorted({sample.arm, sample.pair.against} if sample.pair else {sample.arm}))
+    solo = "" if sample.pair else "solo"
+    return sample.block, sample.generation, (*sides, solo), sample.point.name if sample.point.disturbance else ""
+
+
+def _moment(sample: Sample) -> tuple[int, int]:
+    return sample.order, sample.attempt
+
+
+def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
+    """Whether many connections were left when it began, as counted then, or as opened shortly before where nobody counted."""
+    left = sample.leftovers.get("before")
+    if left is not None and left.port_range:
+        return any(
+            sum(left.time_wait.get(place, {}).values()) >= MANY_WAITING * ports
+            for place, ports in left.port_range.items()
+        )
+    began = datetime.fromisoformat(sample.started_at)
+    return sum(one.counters.get(OPENED, 0) for one in earlier if began - _ended(one) <= WITHIN) > MANY_OPENED
+
+
+def _ended(sample: Sample) -> datetime:
+    took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
+    return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)
+
+
+def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
+    """Return every order test of a run's steady loads, Holm-adjusted over all of them: solo samples and each side of pairs."""
+    return adjust(list(_tests(cells, befores([sample for sample in samples if counts(sample)]))))
+
+
+def adjust(tests: Sequence[OrderTest]) -> list[OrderTest]:
+    """Return the tests with their Holm-adjusted p-values, the smallest first."""
+    adjusted = stats.holm([one.p_value for one in tests])
+    found = [replace(one, holm_p=p) for one, p in zip(tests, adjusted, strict=True)]
+    return sorted(found, key=lambda one: one.p_value)
+
+
+def _tests(cells: Cells, before: Mapping[str, Before]) -> Iterator[OrderTest]:
+    for cell_ in cells.cells.values():
+        if cell_.point.disturbance is None and cell_.arm.role != "reference":
+            yield from _of_cell(cell_, "", before)
+    for pair in cells.pairs.values():
+        if pair.own.point.disturbance is None:
+            yield from _of_cell(pair.own, pair.base.arm.name, before)
+            yield from _of_cell(pair.base, pair.own.arm.name, before)
+
+
+def _of_cell(cell_: Cell, beside: str, before: Mapping[str, Before]) -> Iterator[OrderTest]:
+    for metric in METRICS_TESTED:
+        if metric == "rate" and cell_.point.rate_rps is not None:
+            continue
+        known = {block: log(value) for block, value in cell_.known(metric).items() if block in cell_.counted}
+        labels = [before[cell_.counted[block].id] for block in known]
+        seen: list[list[set[int]]] = []
+        for by, names in (
+            ("point", [one.point for one in labels]),
+            ("connections", ["many" if one.many else "few" for one in labels]),
+        ):
+            blocks = [{block for block, name in zip(known, names, strict=True) if name == each} for each in set(names)]
+            parts = sorted((each for each in blocks if len(each) >= LEAST), key=sorted)
+            if parts in seen:
+                continue  # the same comparison under another name
+            seen.append(parts)
+            p_value = label_p(list(known.values()), names)
+            if p_value is not None:
+                means = {
+                    each: (len(mine), exp(fmean(mine)))
+                    for each in dict.fromkeys(names)
+                    if len(mine := [v for v, name in zip(known.values(), names, strict=True) if name == each]) >= LEAST
+                }
+                yield OrderTest(cell_.arm.name, beside, cell_.point.name, metric, by, means, p_value)
+
+
+def order_note(tests: Sequence[OrderTest]) -> str:
+    """Return a run's line about its order test; empty where nothing could be compared."""
+    if not tests:
+        return ""
+    found = [one for one in tests if one.holm_p <= ALPHA]
+    if not found:
+        return (
+            f"order: no metric depends on what was measured before"
+            f" (smallest Holm-adjusted p {tests[0].holm_p:.2g} of {len(tests)} tests)"
+        )
+    more = f"; and {len(found) - 1} more of {len(tests)} tests" if len(found) > 1 else ""
+    return f"order: what was measured before changes a result: {found[0].text}{more}"
+
+
+def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
+    """Return point → how its invalid samples depend on what was measured before (Fisher's exact test, p < MISSING_P).
+
+    What is counted is how the last attempt at each measurement ended. What the machine spoiled, and what never came up, is left out:
+    neither is a doing of the order. Arms that had no invalid sample at a point are left out there, which only makes the test
+    more conservative.
+    """
+    steady = [one for one in samples if one.point.disturbance is None and counts(one) and one.role != "reference"]
+    before = befores(steady)
+    last: dict[Measured, Sample] = {}
+    for sample in sorted(steady, key=_moment):
+        last[cell(sample)] = sample
+    by_point: dict[str, list[Sample]] = {}
+    for sample in last.values():
+        if sample.reason is None or not (sample.reason.environmental or sample.reason in SYSTEM_NEVER_UP):
+            by_point.setdefault(sample.point.name, []).append(sample)
+    found: dict[str, MissingByOrder] = {}
+    for point, mine in by_point.items():
+        arms = frozenset(one.arm for one in mine if not one.valid)
+        shares: dict[str, tuple[int, int]] = {}
+        for one in mine:
+            if one.arm in arms:
+                bad, total = shares.get(before[one.id].point, (0, 0))
+                shares[before[one.id].point] = bad + (not one.valid), total + 1
+        p_value = shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
+        if p_value < MISSING_P:
+            reasons = tuple(dict.fromkeys(str(one.reason) for one in mine if not one.valid))
+            ordered = dict(sorted(shares.items(), key=lambda item: -item[1][0] / item[1][1]))
+            found[point] = MissingByOrder(point, arms, ordered, reasons, p_value)
+    return found

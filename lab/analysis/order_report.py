@@ -1,0 +1,74 @@
+"""All committed runs of steady loads → whether any metric depends on the order of points, adjusted over all of them together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from lab.analysis.cells import cells_of
+from lab.analysis.decision import SURE_P
+from lab.analysis.order import OrderTest, adjust, find_missing_by_order, run_order_tests
+from lab.base.errors import LabError
+from lab.base.files import reference_folder
+from lab.base.validation import Record
+from lab.records.store import RunStore, run_names
+
+
+class RunOrder(Record):
+    """The order tests of one committed run."""
+
+    run: str
+    samples: int = Field(description="valid samples of steady loads")
+    tests: int = Field(description="0: no arm has two labels with two blocks each")
+    smallest_p: float | None = Field(default=None, description="before any adjustment; null = there was no test")
+    missing: tuple[str, ...] = Field(
+        default=(), description="points whose invalid samples depend on what was measured before, with the shares"
+    )
+    fault: str = Field(default="", description="why the run could not be read; empty = it could")
+
+
+class OrderReport(Record):
+    """What `selfbench order --json` prints."""
+
+    schema_version: Literal[1] = 1
+    runs: tuple[RunOrder, ...]
+    tests: int
+    below_5_percent: int = Field(description="tests with p < 0.05 before adjustment; by chance a twentieth")
+    smallest_holm_p: float | None
+    dependent: tuple[str, ...] = Field(description="what depends on the order at a Holm-adjusted p of at most 0.05")
+
+
+def report_of_reference() -> OrderReport:
+    """Read every committed run and test each metric of each arm at each point by what was measured before.
+
+    Samples that are invalid, among them those that began with what an earlier load had left and those that were not steady, are left
+    out as they are out of every table.
+    """
+    runs: list[RunOrder] = []
+    every: list[tuple[str, OrderTest]] = []
+    folder = reference_folder()
+    for name in run_names(folder):
+        try:
+            store = RunStore.open(str(folder / name))
+            samples = store.samples()
+            tests = run_order_tests(cells_of(store.record.plan(), samples, store.histogram, False), samples)
+        except LabError as error:
+            runs.append(RunOrder(run=name, samples=0, tests=0, fault=str(error)))
+            continue
+        steady = sum(sample.valid and sample.point.disturbance is None for sample in samples)
+        missing = tuple(f"{one.point}: {one.text}" for one in find_missing_by_order(samples).values())
+        smallest = tests[0].p_value if tests else None
+        runs.append(RunOrder(run=name, samples=steady, tests=len(tests), smallest_p=smallest, missing=missing))
+        every += [(name, test) for test in tests]
+    every.sort(key=lambda item: item[1].p_value)
+    adjusted = adjust([test for _, test in every])
+    return OrderReport(
+        runs=tuple(runs),
+        tests=len(every),
+        below_5_percent=sum(test.p_value < SURE_P for test in adjusted),
+        smallest_holm_p=adjusted[0].holm_p if adjusted else None,
+        dependent=tuple(
+            f"{name}: {test.text}" for (name, _), test in zip(every, adjusted, strict=True) if test.holm_p <= SURE_P
+        ),
+    )
