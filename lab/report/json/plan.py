@@ -56,6 +56,9 @@ class RunPlanJson(Printed):
     worth: float = Field(description="the share from which on an effect is worth knowing")
     promised: tuple[Promise, ...] = Field(description="the smallest effects that are found with 90 % probability")
     promised_by: str = Field(description="what that is known from, or why nothing is promised")
+    fresh_bring_ups: Count = Field(
+        description="within blocks, after loads that are known to leave too many local ports waiting; duration_s has their time"
+    )
     duration_s: float = Field(description="of what is not done yet")
 
 
@@ -113,6 +116,7 @@ def run_plan(record: RunRecord, known: Forecast, done: int = 0) -> RunPlanJson:
         worth=record.worth,
         promised=known.promised,
         promised_by=known.source,
+        fresh_bring_ups=known.anew.count,
         duration_s=known.duration_s * (1 - done / slots if slots else 1),
     )
 

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import Talk, main
+from lab.analysis.starts import PlannedAnew
 from lab.commands import schema
 from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
 from lab.experiments.bench import Prepared, Request, prepare
@@ -82,6 +83,16 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
     assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
     assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+
+
+def test_the_plan_counts_the_fresh_bring_ups_that_are_certain(prepared: Prepared) -> None:
+    out, anew = io.StringIO(), PlannedAnew(3, ("caddy at beyond",), ("run-1",))
+    print_plan(Console(file=out, width=200), replace(prepared, forecast=replace(prepared.forecast, anew=anew)), 0)
+    said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
+    assert said in out.getvalue()
+    none = io.StringIO()
+    print_plan(Console(file=none, width=200), prepared, 0)
+    assert "more bring-ups" not in none.getvalue()
 
 
 @pytest.mark.parametrize(("blocks", "duration_s", "asked", "told"), [
