@@ -36,7 +36,8 @@ FALL: dict[str, Any] = {
 
 def fallen(sample: Sample, at_s: float = 2.0, own: bool = True, **more: Any) -> Sample:
     """The sample as one that fell after `at_s`; with `own` false, as a pair's side whose other side did."""
-    change = Change(at_s=at_s, **{**FALL, "rate": True, "cpu": True, "cause": "ports", **more})
+    fields: dict[str, Any] = {**FALL, "rate": True, "cpu": True, "cause": "ports", **more}
+    change = Change(at_s=at_s, **fields)
     steadiness = Steadiness(source="backend-cpu", seconds=20, change=change if own else None)
     return made_invalid(sample, Reason.NOT_STEADY, steadiness=steadiness)
 

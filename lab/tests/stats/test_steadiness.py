@@ -15,7 +15,8 @@ def seconds(rates: list[float], costs: list[float] | None = None) -> Seconds:
     """Seconds of a sample with these rates and, unless None, these CPU times per request."""
     rate = np.array(rates)
     cpu_s = None if costs is None else rate * np.array(costs)
-    return Seconds(np.arange(1.0, len(rate) + 1), np.ones(len(rate)), rate, cpu_s)
+    length_s = np.ones(len(rate))
+    return Seconds(np.cumsum(length_s), length_s, rate, cpu_s)
 
 
 def test_the_fall_of_port_wait_is_found_after_two_seconds() -> None:
