@@ -1,7 +1,7 @@
 """What a target carries for two sides at once, found out before a plan is fixed: a few seconds of the load itself, on two of the baseline.
 
 Two generators at a given rate share CPUs with two proxies and two backends. Where that is more than a machine has, every concurrent pair of a
-run is lost. So the rate is halved until both sides have it, and where no rate that was tried is carried, arms are measured one after the other.
+run is lost. So the rate is lowered until both sides have it, and where no rate that was tried is carried, arms are measured one after the other.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from lab.records import store
 from lab.records.store import RunStore
 from lab.targets.base import System, Target
 
-SHARES = (1.0, 0.5, 0.25)
-"""Of the rate that was asked for, those that are tried, in this order: farther below, a proxy that is nearly idle would be measured."""
+MOST_TRIALS = 3
+SPARE = 0.75
+"""Of what an overloaded pair achieved, the share that is tried next, where it is less than half of what was asked for."""
+LEAST_RPS = 100.0
+"""Below this a proxy that is nearly idle would be measured: a load is not lowered farther."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
 """Seconds of a trial. Generators that cannot make a rate show it within the first of these."""
 CARRIED_RPS_PER_CPU = 1000.0
@@ -102,15 +105,20 @@ def probe_of(point: Point, trial_of: TrialOf) -> Probe:
     """Try a point's load at falling rates until both sides have it."""
     assert point.rate_rps is not None, "only given rates are probed"
     made: list[ProbeTrial] = []
-    for share in SHARES:
-        rate = float(max(1, round(share * point.rate_rps)))
-        made.append(trial_of(point.model_copy(update={"rate_rps": rate})))
-        if made[-1].carried:
-            decided = "as-asked" if share == SHARES[0] else "lowered"
+    rate = point.rate_rps
+    while True:
+        made.append(trial := trial_of(point.model_copy(update={"rate_rps": rate})))
+        if trial.carried:
+            decided = "lowered" if len(made) > 1 else "as-asked"
             return Probe(
                 point=point.name, rate_rps=point.rate_rps, carried_rps=rate, decided=decided, trials=tuple(made)
             )
-    return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(made))
+        half = rate / 2
+        lower = half if trial.achieved_rps is None else min(half, SPARE * trial.achieved_rps)
+        lower = max(LEAST_RPS, float(f"{lower:.2g}"))
+        if len(made) == MOST_TRIALS or lower >= rate:
+            return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(made))
+        rate = lower
 
 
 def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
@@ -168,8 +176,10 @@ def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
             points.append(point)
             continue
         if probe.decided == "solo":
-            least = float(max(1, round(SHARES[-1] * point.rate_rps)))
-            rate, changes = least, {"alone": "two sides at once are more than this target carries (probe)"}
+            rate, changes = (
+                probe.trials[-1].rate_rps,
+                {"alone": "two sides at once are more than this target carries (probe)"},
+            )
         else:
             rate, changes = probe.carried_rps or 0.0, dict[str, str]()
         name = point.name.replace(f"{point.rate_rps:.0f}", f"{rate:.0f}")

@@ -98,18 +98,19 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
     """The point is called by the rate that it has."""
     made = prepared(sweep, carries(300, tried := []))
-    assert tried == [1000, 500, 250]
-    assert [(point.name, point.rate_rps) for point in made.plan.points] == [("ceiling", None), ("rate-250", 250)]
-    assert pairs_at(made, "rate-250") >= 6 and set(made.record.generators) == {"ceiling", "rate-250"}
-    assert "not carried (412 requests dropped): pairs at 250 req/s" in said(made)
+    assert tried == [1000, 220], "three quarters of what was achieved"
+    assert [(point.name, point.rate_rps) for point in made.plan.points] == [("ceiling", None), ("rate-220", 220)]
+    assert pairs_at(made, "rate-220") >= 6 and set(made.record.generators) == {"ceiling", "rate-220"}
+    assert "not carried (412 requests dropped): pairs at 220 req/s" in said(made)
     stored = RunRecord.model_validate_json(made.record.model_dump_json())
-    assert [trial.carried for trial in stored.probes[0].trials] == [False, False, True]
+    assert [trial.carried for trial in stored.probes[0].trials] == [False, True]
 
 
 def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: str) -> None:
-    made = prepared(sweep, carries(10))
-    assert pairs_at(made, "rate-250") == 0 and pairs_at(made, "ceiling") >= 6
-    assert [slot for slot in made.plan.slots if slot.point.name == "rate-250"]
+    """At the lowest rate that was tried: half of what the pair would have been is the least that there is."""
+    made = prepared(sweep, carries(10, tried := []))
+    assert tried == [1000, 100] and pairs_at(made, "rate-100") == 0 and pairs_at(made, "ceiling") >= 6
+    assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
     assert "arms are measured one after the other, at that rate" in said(made)
     assert "no pair can bear it: two sides at once are more than this target carries (probe)" in said(made)
 
@@ -145,10 +146,10 @@ def test_what_a_recent_run_found_out_under_the_same_facts_is_not_tried_again(swe
         pass
     again = prepared(sweep, carries(300, tried := []))
     assert tried == [] and again.record.probes[0].from_run == first.record.id
-    assert f"as {first.record.id} found" in said(again) and pairs_at(again, "rate-250") >= 6
+    assert f"as {first.record.id} found" in said(again) and pairs_at(again, "rate-220") >= 6
     elsewhere = FakeTarget(name="other", sides=SIDES)
     prepared(sweep, carries(300, tried), elsewhere)
-    assert tried == [1000, 500, 250], "another target"
+    assert tried == [1000, 220], "another target"
 
 
 def test_a_probe_that_cannot_be_made_leaves_the_load_as_it_was_and_says_why(sweep: str) -> None:
