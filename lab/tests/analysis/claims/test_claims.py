@@ -23,6 +23,7 @@ from lab.base.errors import UsageError
 from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
+from lab.model.variants.former import FORMER
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
@@ -699,7 +700,8 @@ def test_what_a_rule_compares_differs_by_what_the_claim_is_about(name: str, rule
         other = test.minus or test.ratio_to
         if other is None or other.variant is None or any(test.like for test in rule.tests):
             continue
-        one, two = (chain(of) for of in (test.variant or rule.variant, other.variant))
+        names = (test.variant or rule.variant, other.variant)
+        one, two = (chain(FORMER.get(each, each)) for each in names)
         if one[0].name != two[0].name:
             continue
         mine, theirs = ({knob for overlay in of for knob in overlay.own_knobs} for of in (one, two))
@@ -756,10 +758,13 @@ def test_claims_about_exhaustion_count_sustained_samples_alone(name: str) -> Non
         assert "--sustained" in found.why or "no sustained load wait" in found.why
 
 
-def test_no_run_judges_a_claim_of_more_workers_than_cpus() -> None:
-    """Such a variant is refused, and where it is not it has no more of them than is shipped."""
-    (rule,) = claims.rules()["DO-11"]
-    assert rule.not_measurable
+def test_a_claim_of_more_workers_than_cpus_is_judged_by_those_that_may_share_one() -> None:
+    """Where the controller itself runs: a variant that may not share its CPUs is refused, and has no more workers than is shipped."""
+    for rule in (*claims.rules()["DO-11"], claims.rules()["AW-13"][-1]):
+        assert rule.target == "apiserver"
+        knobs = {knob for name in rule.named() for overlay in chain(name) for knob in overlay.own_knobs}
+        assert {"crowded-workers-2", "crowded-workers-4"} <= knobs
+        assert all(knob.startswith("crowded-workers-") for knob in knobs)
 
 
 def test_what_a_log_costs_is_told_against_none() -> None:

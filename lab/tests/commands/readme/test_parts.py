@@ -67,7 +67,7 @@ def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
     answers = "|".join(re.escape(said) for said, _ in ANSWERED.values())
     for row in rows:
         assert re.fullmatch(
-            rf"\| \*\*.+\?\*\* .+ \| \[\*\*({answers})\*\*: .+\]\(data/reference/[\w-]+\) \| .+ \|", row
+            rf"\| \*\*.+\?\*\* .+ \| \[\*\*({answers})\*\*: .+\]\(data/reference/[\w-]+\) on \w+\b.* \| .+ \|", row
         ), row
 
 

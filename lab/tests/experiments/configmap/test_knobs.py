@@ -46,12 +46,18 @@ def test_a_shipped_knob_that_sets_just_this_is_used_as_it_is(manifests: Path) ->
     assert f"{WHOLE}: the whole file is keep-alive-requests-10000" in notes
 
 
+def shipped(manifests: Path) -> dict[str, str]:
+    """What the baseline's ConfigMap has: defaults of 1.15.1, written out."""
+    objects = load_variant("baseline", manifests).manifests
+    return next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
+
+
 def test_the_whole_file_comes_first_and_holds_every_key(manifests: Path) -> None:
     found, _ = knobs(manifests, {"keep-alive-requests": "10000", "keep-alive": "10"})
     assert next(iter(found)) == WHOLE and not any(owned.cumulative for owned in found.values())
     objects = load_variant(f"baseline+{WHOLE}", manifests).manifests
     data = next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
-    assert data == {"keep-alive-requests": "10000", "keep-alive": "10"}
+    assert data == {**shipped(manifests), "keep-alive-requests": "10000", "keep-alive": "10"}
 
 
 def test_a_key_that_needs_others_is_compared_with_them(manifests: Path) -> None:
@@ -76,4 +82,4 @@ def test_quotes_and_lines_of_a_value_arrive_in_the_configmap(manifests: Path) ->
     (name,) = found
     objects = load_variant(f"baseline+{name}", manifests).manifests
     maps = {obj["metadata"]["name"]: obj.get("data") for obj in objects if obj["kind"] == "ConfigMap"}
-    assert maps[CONFIGMAP] == {"http-snippet": snippet}
+    assert maps[CONFIGMAP] == {**shipped(manifests), "http-snippet": snippet}
