@@ -62,7 +62,7 @@ class StepOverBoots:
         metric = about(self.effects[0].metric)
         said = f"{metric.change(self.over.effect)}{metric.ends(self.over.low, self.over.high)}"
         each = ", ".join(metric.change(one.estimate.effect) for one in self.effects if one.estimate)
-        return f"over {format_boots(self.boots)} {metric.short} at {self.point} {said} ({each}){lost}"
+        return f"over {format_boots(self.boots)} {metric.title} at {self.point} {said} ({each}){lost}"
 
     @property
     def agree(self) -> bool:
@@ -135,7 +135,7 @@ class BootWanted:
     pack: str
 
 
-def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, why: str, arm: str, points: Sequence[str], others: Sequence[str] = ()) -> BootWanted:  # fmt: skip
+def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, why: str, arm: str, points: Sequence[str], others: Sequence[str] = (), blocks: int | None = None) -> BootWanted:  # fmt: skip
     """Return how to measure an arm of a reference on another boot: it, its baseline and the A/A twin, at these points alone.
 
     Args:
@@ -146,6 +146,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         arm: the arm that is measured again.
         points: names of the points.
         others: further arms that it is compared with, beside its baseline.
+        blocks: how many; None = as many as the first run.
 
     """
     record = run.run.record
@@ -155,7 +156,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
     against = f" --against {baseline}" if any(word.startswith("--against=") for word in record.command) else ""
     asked = f"{' '.join([known[arm].variant, *(known[name].variant for name in more)])}{against} --points {','.join(points)}"
     # the sweep is named though it be the default: an arm's own could be another by now
-    bench = f"just bench {asked} --sweep {record.sweep} --blocks {record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
+    bench = f"just bench {asked} --sweep {record.sweep} --blocks {blocks or record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
     boots = [boot for each in (run, *further) if isinstance(each, Evidence) for boot in boots_of(each.run.record)]
     return BootWanted(
         kind,
@@ -168,7 +169,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         tuple(points),
         tuple(dict.fromkeys(boots)),
         bench,
-        minutes(record, {arm, *more}, points),
+        round(minutes(record, {arm, *more}, points) * (blocks or record.blocks) / record.blocks, 1),
         f"just pack RUN --into {run.name}",
     )
 

@@ -89,6 +89,8 @@ class Asked(BaseModel):
     arm: str
     point: str
     """The point that decides: further boots measure the arm there alone."""
+    blocks: int | None = Field(default=None, ge=6)
+    """Blocks of a further boot, where fewer than the first run's do; None = as many."""
 
 
 class _Findings(BaseModel):
@@ -257,7 +259,15 @@ def boots_wanted(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Boo
     further = {run.name: further_boots(run) for run in runs}
     there = {run.name: run for run in runs}
     found = [
-        boot_wanted(there[name], further[name], "finding", each.asked.asks, each.asked.arm, [each.asked.point])
+        boot_wanted(
+            there[name],
+            further[name],
+            "finding",
+            each.asked.asks,
+            each.asked.arm,
+            [each.asked.point],
+            blocks=each.asked.blocks,
+        )
         for each in findings(runs)
         for name in [each.asked.run]
         if each.boots.boots < WANTED
