@@ -16,8 +16,7 @@ from statistics import fmean
 from lab.analysis.cells import Cell, Cells
 from lab.model.metrics import about
 from lab.model.plan import Arm
-from lab.model.samples import Cell as Measured
-from lab.model.samples import Reason, Sample, cell, counts
+from lab.model.samples import Reason, Sample, counts
 from lab.stats import paired as stats
 from lab.stats.order import LEAST, label_p, shares_p
 
@@ -215,30 +214,40 @@ def order_note(tests: Sequence[OrderTest]) -> str:
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
     """Return point → how its invalid samples depend on what was measured before (Fisher's exact test, p < MISSING_P).
 
-    What is counted is how the last attempt at each measurement ended. What the machine spoiled, and what never came up, is left out:
-    neither is a doing of the order. Arms that had no invalid sample at a point are left out there, which only makes the test
-    more conservative.
+    Each arm, or pair of arms, counts once for each bring-up, by its first attempt that the machine did not spoil: later ones were only
+    made because of an earlier one. What never came up is left out, as that is no doing of the order. Arms without an invalid sample at a
+    point are left out there, which only makes the test more conservative.
     """
     steady = [one for one in samples if one.point.disturbance is None and counts(one) and one.role != "reference"]
     before = befores(steady)
-    last: dict[Measured, Sample] = {}
+    ended: dict[tuple[object, ...], list[Sample]] = {}
+    labels: dict[tuple[object, ...], str] = {}
     for sample in sorted(steady, key=_moment):
-        last[cell(sample)] = sample
-    by_point: dict[str, list[Sample]] = {}
-    for sample in last.values():
-        if sample.reason is None or not (sample.reason.environmental or sample.reason in SYSTEM_NEVER_UP):
-            by_point.setdefault(sample.point.name, []).append(sample)
+        if sample.pair is None or (sample.pair.reload, sample.pair.repeat) == (0, 0):
+            unit = *_bring_up(sample), sample.point.name
+            labels.setdefault(unit, before[sample.id].point)
+            tried = ended.setdefault(unit, [])
+            if not any(one.attempt < sample.attempt for one in tried) and not (
+                sample.reason and sample.reason.environmental
+            ):
+                tried.append(sample)
+    by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}
+    for unit, tried in ended.items():
+        if tried and not any(one.reason in SYSTEM_NEVER_UP for one in tried):
+            by_point.setdefault(tried[0].point.name, {})[unit] = tried
     found: dict[str, MissingByOrder] = {}
-    for point, mine in by_point.items():
-        arms = frozenset(one.arm for one in mine if not one.valid)
+    for point, units in by_point.items():
+        bad = {unit for unit, tried in units.items() if not all(one.valid for one in tried)}
+        sides = {unit[2] for unit in bad}
         shares: dict[str, tuple[int, int]] = {}
-        for one in mine:
-            if one.arm in arms:
-                bad, total = shares.get(before[one.id].point, (0, 0))
-                shares[before[one.id].point] = bad + (not one.valid), total + 1
+        for unit in units:
+            if unit[2] in sides:
+                invalid, total = shares.get(labels[unit], (0, 0))
+                shares[labels[unit]] = invalid + (unit in bad), total + 1
         p_value = shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
         if p_value < MISSING_P:
-            reasons = tuple(dict.fromkeys(str(one.reason) for one in mine if not one.valid))
+            lost = [one for unit in bad for one in units[unit] if not one.valid]
+            reasons = tuple(dict.fromkeys(str(one.reason) for one in lost))
             ordered = dict(sorted(shares.items(), key=lambda item: -item[1][0] / item[1][1]))
-            found[point] = MissingByOrder(point, arms, ordered, reasons, p_value)
+            found[point] = MissingByOrder(point, frozenset(one.arm for one in lost), ordered, reasons, p_value)
     return found

@@ -172,6 +172,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
     from lab.stats.paired import MIN_BLOCKS
+    from lab.stats.units import format_blocks
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -180,11 +181,8 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     roles = _roles(record.facts)
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
     say(talk, "target", f"{record.target}: {roles}" if roles else "; ".join(unpinned))
-    say(
-        talk,
-        "arms",
-        ", ".join(measured) + (f"; first, middle and last block: {', '.join(references)}" if references else ""),
-    )
+    held = format_blocks(len({slot.block for slot in planned.slots if slot.arm.name in references}))
+    say(talk, "arms", ", ".join(measured) + (f"; in {held}: {', '.join(references)}" if references else ""))
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))

@@ -109,7 +109,10 @@ def print_show(console: Console, name: str) -> None:
         variant.title,
         ("baseline", variant.baseline or "none, it is a root"),
         ("study", variant.study),
-        ("reference", "measured in the first, middle and last block of every run" if variant.reference else None),
+        (
+            "reference",
+            "measured in the first, the middle and the last block of every run" if variant.reference else None,
+        ),
         ("to measure by", variant.only_to_measure_by or None),
         ("inherits", ", ".join(knob.name for knob in variant.knobs if knob.name not in own)),
     )

@@ -64,7 +64,7 @@ TOML
   lab study okd --quick --plan
   assert_success
   [[ $stderr == *"12 arms at 2 points, about "* ]] || fail "$stderr"
-  [[ $stderr == *"first, middle and last block: direct"* ]] || fail "$stderr"
+  [[ $stderr == *"; in "*": direct"* ]] || fail "$stderr"
   [[ $stderr =~ "6 blocks" ]] || fail "$stderr"
   minutes=$(sed -n 's/.*12 arms at 2 points, about \([0-9]*\) min.*/\1/p' <<<"$stderr")
   ((minutes <= 30)) || fail "$stderr"

@@ -1,0 +1,112 @@
+"""A run says whether its order changed a result, and samples that are invalid by it are the outcome."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from lab.analysis.order import befores, find_missing_by_order
+from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.verdicts import verdicts
+from lab.model.leftovers import Leftovers
+from lab.model.plan import Plan, Slot
+from lab.model.samples import Reason, Sample
+from lab.tests.support.factories import made_invalid, make_plan, make_sample, of_slot
+from lab.tests.support.made_runs import MadeStore, made
+
+PLAN = make_plan(blocks=12, reference=None)
+
+
+def predecessors(plan: Plan) -> dict[str, str]:
+    """Sample id → the point before it in its bring-up, or empty."""
+    found: dict[str, str] = {}
+    for _, slots in groupby(plan.slots, key=lambda slot: slot.bring_up):
+        last = ""
+        for slot in slots:
+            found[slot.sample_id(1)], last = last, slot.point.name
+    return found
+
+
+BEFORE = predecessors(PLAN)
+
+
+def summary(run: MadeStore) -> Summary:
+    return summarise_run(run.record, run.samples(), run.histogram)
+
+
+def order_line(run: MadeStore) -> str:
+    return next(note for note in summary(run).notes if note.startswith("order: "))
+
+
+def test_a_run_without_carry_over_says_so() -> None:
+    assert order_line(made(planned=PLAN)).startswith("order: no metric depends on what was measured before (smallest")
+
+
+def test_half_as_many_answers_after_another_point_are_found() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive" or slot.point.name != "ceiling" or not BEFORE[sample.id]:
+            return sample
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0.0) / 2})
+
+    line = order_line(made(planned=PLAN, noise=0.1, change=change))
+    assert line.startswith("order: what was measured before changes a result: ")
+    assert (
+        "of keepalive at ceiling" in line and "after rate-1000 (6 blocks)" in line and "when first (6 blocks)" in line
+    )
+
+
+def missing_after_ceiling(reason: Reason) -> MadeStore:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        bad = slot.point.name == "rate-1000" and slot.arm.name == "keepalive" and BEFORE[sample.id] == "ceiling"
+        return made_invalid(sample, reason) if bad else sample
+
+    return made(planned=PLAN, change=change)
+
+
+def test_samples_that_are_invalid_by_order_are_the_outcome_and_nothing_is_judged_there() -> None:
+    told = summary(missing_after_ceiling(Reason.DROPPED))
+    row = next(row for row in told.rows if (row.arm.name, row.point.name) == ("keepalive", "rate-1000"))
+    assert row.missing is not None
+    assert "6 of 6 after ceiling, 0 of 6 when first (dropped; Fisher's exact test p 0.002)" in row.missing.text
+    assert row.missing.text in row.notes
+    assert not any(effect.decision.judged for effect in row.effects)
+    (verdict,) = verdicts(told)
+    assert verdict.text.startswith("keepalive: at rate-1000 samples are invalid by what was measured before: 6 of 6")
+    assert told.complete, "a pattern is an outcome"
+
+
+def test_what_the_machine_spoiled_and_what_never_came_up_is_no_pattern() -> None:
+    for reason in (Reason.OTHER_PROCESSES, Reason.BRING_UP_FAILED):
+        told = summary(missing_after_ceiling(reason))
+        assert all(row.missing is None for row in told.rows) and not told.complete
+
+
+def test_thirteen_of_thirteen_against_none_of_seventeen_is_found_over_arms() -> None:
+    slots = [slot for slot in make_plan(blocks=30, reference=None).slots if slot.arm.name == "keepalive"]
+    ups = [list(group) for _, group in groupby(slots, key=lambda slot: slot.bring_up)]
+    after = [up for up in ups if up[-1].point.name == "rate-1000"][:13]
+    first = [up for up in ups if up[0].point.name == "rate-1000"][:15]
+    samples = [
+        make_sample(**of_slot(slot), reason=Reason.DROPPED if slot.point.name == "rate-1000" and up in after else None)
+        for up in after + first
+        for slot in up
+    ]
+    found = find_missing_by_order(samples)["rate-1000"]
+    assert found.shares == {"ceiling": (13, 13), "": (0, 15)} and found.p_value < 1e-6
+
+
+def test_a_retry_follows_the_sample_that_it_repeats_and_many_connections_are_those_of_a_minute() -> None:
+    opened = {"proxy/ActiveOpens": 20_000}
+    first = make_sample(id="a", order=1, counters=opened)
+    retry = make_sample(id="b", order=1, attempt=2, started_at="2026-11-21T12:00:30Z")
+    late = make_sample(id="c", order=2, started_at="2026-11-21T12:02:00Z")
+    other = make_sample(id="d", order=3, arm="keepalive", started_at="2026-11-21T12:02:10Z")
+    found = befores([late, other, retry, first])
+    assert [(found[name].point, found[name].many) for name in "abcd"] == [
+        ("", False),
+        ("rate-1000", True),
+        ("rate-1000", False),
+        ("", False),
+    ]
+    waiting = Leftovers(time_wait={"proxy": {"10.0.0.1:80": 2000}}, port_range={"proxy": 28_232})
+    counted = late.model_copy(update={"leftovers": {"before": waiting}})
+    assert befores([first, counted])["c"].many, "counted sockets decide where there are some"
