@@ -42,7 +42,8 @@ def test_fewer_than_six_blocks_are_the_smallest_and_the_largest_with_two_digits(
 def test_from_six_blocks_on_it_is_the_mean_that_effects_are_ratios_of() -> None:
     found = absolute_of([1.0, 1.0, 1.0, 1.0, 1.0, 1.2], "rate")
     assert found is not None and found.value == pytest.approx(1.2 ** (1 / 6))
-    assert found.interval is not None and found.interval[0] < found.value < found.interval[1]
+    assert found.value is not None and found.interval is not None
+    assert found.interval[0] < found.value < found.interval[1]
     assert absolute_of([], "rate") is None
 
 

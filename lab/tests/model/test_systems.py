@@ -19,7 +19,10 @@ from lab.tests.support.made_runs import made_record
 CEILING, RATE = make_point("ceiling", rate_rps=None), make_point()
 ARMS = arms_for([("envoy", "baseline"), ("keepalive", "baseline")], None)
 BASES = {"envoy": "envoy", "baseline": "ingress-nginx", "keepalive": "ingress-nginx"}
-ASKED = dict.fromkeys(("envoy", "keepalive"), (False, "cpu_per_request"))
+ASKED: dict[str, tuple[bool, str | None]] = {
+    "envoy": (False, "cpu_per_request"),
+    "keepalive": (False, "cpu_per_request"),
+}
 
 
 def planned(blocks: int = 8, arms: tuple[str, ...] = ("envoy", "keepalive")) -> Plan:
