@@ -33,7 +33,8 @@ LEAST_CPU_S = 0.005
 PROXY_ONLY = 0.1
 """Where the backend sent less than this share of what the proxy did, the proxy answers by itself (a cache), and its bytes are taken."""
 START_UP_S = 1
-"""Of a load at a given rate: the generator makes its connections and users, and what it asks for begins late."""
+"""Of a load at a given rate: the generator makes its connections and users, and what it asks for begins late. And of one on a shaped link:
+the backend runs ahead of it until what lies between is full."""
 
 
 def judge(
@@ -61,7 +62,7 @@ def judge(
         seconds,
         judge_rate=point.rate_rps is None and not in_turns,
         least_work=LEAST_CPU_S if source == "backend-cpu" else 0.0,
-        start_up=0 if point.rate_rps is None else START_UP_S,
+        start_up=0 if point.rate_rps is None and point.link_mbit is None else START_UP_S,
     )
     if found is None:
         return Steadiness(source=source, seconds=len(seconds.work))

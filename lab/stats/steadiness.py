@@ -7,8 +7,8 @@ seconds decides, not a mean: one slow second, noise, or a burst that ends cannot
 Up to a quarter of the sample may be the transition between the two parts; it belongs to neither.
 
 The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again): of the 136 that fall inside,
-135 do so by a factor of 1.5 or more at once and one within a transition; of 2,267 others 15 are found, most of them falls that a reader sees,
-too. Halves that differ by 25 % are not enough: they flag slow links, throttled pods and TLS handshakes.
+all are found by these factors, the least of them with 2.3; of 2,847 others seven are found, which are falls that a reader sees, too, of the
+same kind as the known ones. Halves that differ by 25 % are not enough: they flag slow links, throttled pods and TLS handshakes.
 
 Refuses to call what the first second differs by a change where it is better afterwards: connections, handshakes and caches are made in it.
 """
@@ -23,9 +23,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 RATE_FACTOR = 1.6
-"""Of 2,267 committed samples that hold their rate ten change it by as much; at 1.35 there are more than the 19 that are allowed."""
+"""From 1.35 on at most the 19 other samples that are allowed change their rate by as much; below 1.6 pages of 10 MB and a slow link are among
+them. Half the rate is found in any noise that committed samples at saturation have."""
 CPU_FACTOR = 2.2
-"""Of CPU time per request. A TLS handshake makes a first second cheaper or dearer by up to 1.8 for the backend's CPU, which may stand for requests."""
+"""Of CPU time per request. TLS handshakes make the first second's differ by up to 2.1, where the backend's CPU time stands for requests."""
 TRANSITION = 0.25
 """Of the sample's seconds, so many may lie between the two parts."""
 START_UP = 1
