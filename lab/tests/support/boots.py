@@ -23,6 +23,7 @@ def on_boot(name: str, into: Path, boot: str, change: Change | None = None, cost
         boot: the new boot's id; the run's id ends in it.
         change: applied to run.json's content.
         cost: what the proxy's CPU seconds of every variant's sample are multiplied by.
+
     """
     shutil.copytree(ROOT / "data" / "reference" / name, into, ignore=shutil.ignore_patterns("hist.parquet", "boot-*"))
     record = json.loads((into / "run.json").read_bytes())
