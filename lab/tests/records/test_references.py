@@ -14,6 +14,7 @@ from lab.__main__ import main
 from lab.analysis import history
 from lab.analysis.claims import evidence
 from lab.base.errors import UsageError
+from lab.model.run import RunRecord
 from lab.records import references
 from lab.records.references import add_run, boot_folders, committed_runs
 from lab.records.store import RunStore, run_names
@@ -87,6 +88,13 @@ def test_a_run_that_is_not_packed_yet_is_packed_on_its_way(top: Path, tmp_path: 
     assert not run.packed, "the run itself stays as it is"
 
 
+def _refuse(first: RunRecord, added: RunRecord) -> None:
+    """As `add_run` does, once a run is known to be finished."""
+    references.refuse_known_boot([first], added, RUN)
+    references.refuse_other_design(first, added, RUN)
+    references.refuse_other_programs(first, added, RUN)
+
+
 def _point(key: str, value: object) -> Change:
     return lambda record: record["points"][0].update({key: value})
 
@@ -109,9 +117,7 @@ def _point(key: str, value: object) -> Change:
 def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
     run = run_on(tmp_path, "b", change)
     with pytest.raises(UsageError, match=fault) as refused:
-        references.refuse_known_boot([RunStore.open(str(top / RUN)).record], run.record, RUN)
-        references.refuse_other_design(RunStore.open(str(top / RUN)).record, run.record, RUN)
-        references.refuse_other_programs(RunStore.open(str(top / RUN)).record, run.record, RUN)
+        _refuse(RunStore.open(str(top / RUN)).record, run.record)
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 
