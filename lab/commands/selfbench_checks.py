@@ -108,7 +108,7 @@ def check_order(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.tables.order import page
     from lab.report.terminal import show
 
-    say(talk, "plan", "every order test of every committed run, about half a minute\n")
+    say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
     if options.plan:
         return 0
     report: OrderReport = report_of_reference()
