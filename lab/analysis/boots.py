@@ -82,10 +82,16 @@ class StepOverBoots:
 
 
 def step_over_boots(first: Evidence, further: Sequence[Evidence | Damaged], arm: str, point: str) -> StepOverBoots:
-    """Return an arm's deciding effect at a point over a reference's boots. UsageError where the first run has none there."""
+    """Return an arm's deciding effect at a point over a reference's boots.
+
+    Where the first run has no estimate (samples that are not steady, two clusters), its own sentence is all there is, of one boot.
+    UsageError where the run has not measured the arm at that point.
+    """
     own = deciding_effect(first, arm, point)
-    if own is None or own.estimate is None:
+    if own is None:
         raise UsageError(f"{first.name}: {arm}", f"has no effect at point {point}", "name a point that the run has")
+    if own.estimate is None:
+        return StepOverBoots(point, (own,), None)
     effects, lost = [own], list[str]()
     for run in further:
         found = run.said if isinstance(run, Damaged) else deciding_effect(run, arm, point, own.metric)
