@@ -65,7 +65,7 @@ class Exhaustion:
     @property
     def label(self) -> str:
         """What a verdict says of a result that rests on this load."""
-        provided = "" if self.recorded else " if it is the proxy that closes its upstream connections"
+        provided = "" if self.recorded else " if the proxy closes them"
         if self.after_s <= self.load_s:
             # Of more than a minute only the last one's connections still wait, and fewer are opened once ports have run out.
             when = f", after {self.after_s:.0f} s" if self.load_s <= WAITING_S else ""

@@ -112,7 +112,7 @@ def _after(label: str, by: str) -> str:
 def befores(samples: Sequence[Sample]) -> dict[str, Before]:
     """Return sample id → what was measured before it in its bring-up. A retry's predecessor is the sample that it repeats."""
     found: dict[str, Before] = {}
-    for _, group in groupby(sorted(samples, key=lambda each: (_bring_up(each), _moment(each))), key=_bring_up):
+    for _, group in groupby(sorted(samples, key=lambda each: (_system(each), _moment(each))), key=_system):
         earlier: list[Sample] = []
         for sample in group:
             last = next((one for one in reversed(earlier) if one.order < sample.order or one.arm == sample.arm), None)
@@ -126,6 +126,11 @@ def _bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
     sides = tuple(sorted({sample.arm, sample.pair.against} if sample.pair else {sample.arm}))
     solo = "" if sample.pair else "solo"
     return sample.block, sample.generation, (*sides, solo), sample.point.name if sample.point.disturbance else ""
+
+
+def _system(sample: Sample) -> tuple[object, ...]:
+    """Return what samples of one running system have in common: a bring-up, until it is replaced by a fresh one."""
+    return _bring_up(sample), sample.fresh_bring_ups
 
 
 def _moment(sample: Sample) -> tuple[int, int]:

@@ -156,7 +156,7 @@ def summarise(
             cells.at(arm.baseline, point) if arm.baseline else None,
             own,
             cells.pair(arm.name, point),
-            found if (found := missing.get(point.name)) and found.concerns(arm) else None,
+            missing=found if (found := missing.get(point.name)) and found.concerns(arm) else None,
         )
         for (arm, point), own in zip(places, Effects(cells, asked, missing).table(places), strict=True)
     )

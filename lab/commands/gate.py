@@ -146,6 +146,7 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
     """Of a git ref and of the checkout, in pairs."""
     from lab.experiments.against_ref import commit_of
     from lab.model.variants.variants import load_variant
+    from lab.records.sweep_files import load_sweep
 
     if options.again:
         fault = "names runs of a second measurement, and --against makes one by itself where it needs one"
@@ -155,6 +156,7 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
     _bounds(options)
     for name in options.names:  # complain before anything starts
         load_variant(name)
+    load_sweep(options.sweep or DEFAULT_SWEEP)
     commit_of(options.against)
     return inside(options, options.target, partial(_measure_here, options, talk))
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
+from lab.model.drained import DEFAULT_PORTS
 from lab.model.leftovers import Leftovers
 
 Source = Literal["sent-bytes", "backend-cpu"]
@@ -24,8 +25,6 @@ CAUSES: Mapping[Cause, str] = {
 """In words, the first that the counters show."""
 PORTS_SHARE = 0.35
 """Of the local ports: from half of them on the kernel has to search for a free one, and those of the warm-up are not counted."""
-DEFAULT_PORTS = 60999 - 32768 + 1
-"""Linux's own ip_local_port_range, where the sample does not record another."""
 DEARER = 1.5
 """As much more CPU time per request as the rate has to change."""
 CHURN = 0.05

@@ -34,6 +34,8 @@ ARMS = 3
 LAST_COLUMN_WIDTH = 30
 FACTS = 18
 """Characters before a fact's value."""
+LONGEST_VALUE = 30
+"""Characters of a setting's value that a person is shown; programs get all of it."""
 
 
 def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
@@ -160,7 +162,10 @@ def _stand_in_lines(variant: variants.Variant) -> Iterator[str]:
         for setting in each.setting:
             given = setting.value_in(variant.manifests)
             value = setting.named if given is None else given
-            yield f"  set and read back  {setting.name}={value} (its own default: {setting.stand_in}): {setting.changes}"
+            said, own = (
+                text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…" for text in (value, setting.stand_in)
+            )
+            yield f"  set and read back  {setting.name}={said} (its own default: {own}): {setting.changes}"
         for difference in each.unequal:
             yield f"  cannot be equal    {difference.what}; {difference.why}"
 

@@ -26,7 +26,7 @@ Maker = Callable[[Path, Sequence[str]], str]
 
 def files(root: Path = ROOT) -> Iterator[Path]:
     """Every Markdown file of the checkout, without what was measured or fetched."""
-    for pattern in ("*.md", "data/*.md", "data/published/*.md", "data/reference/*.md"):
+    for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
     for folder in ("lab", "manifests", "notebooks", "scripts"):
         yield from sorted((root / folder).rglob("README.md"))

@@ -43,10 +43,7 @@ def test_more_than_forty_percent_of_the_ports_in_a_minute_is_labelled(per_s: flo
 def test_it_comes_when_half_of_the_ports_wait() -> None:
     found = found_of(opening(1000))
     assert found.after_s == pytest.approx(14.116)
-    assert (
-        found.label
-        == "before exhaustion, which comes after 14 s if it is the proxy that closes its upstream connections"
-    )
+    assert found.label == "before exhaustion, which comes after 14 s if the proxy closes them"
     assert "with one endpoint of the backend ports run out N times earlier than with N endpoints" in found.note
 
 
@@ -88,7 +85,7 @@ def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
     record = store.record.model_copy(update={"variants": variants})
     summary = summarise_run(record, store.samples(), store.histogram)
     (verdict,) = verdicts(summary)
-    assert "(before exhaustion, which comes after 12 s if it is the proxy" in verdict.text
+    assert "(before exhaustion, which comes after 12 s if the proxy" in verdict.text
     assert MEANING in summary.notes
 
 

@@ -99,7 +99,7 @@ PY
   compare first second
   assert_success
   assert_line --partial 'generators differ: k6 1.8.1 / oha 1.4'
-  assert_line --regexp '^    p99 +ms +1\.36 \[.*\] +1\.36 \[.*\] +– +– +6\+6'
+  assert_line --regexp '^    p99 +ms +1\.72 +1\.72 +– +– +6\+6'
 }
 
 @test "an interrupted run is compared as far as it goes" {

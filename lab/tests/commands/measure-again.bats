@@ -71,14 +71,14 @@ begin"
 
 @test "stopped by a signal it ends the bench, keeps its run, and goes on with it" {
   touch slow
-  scripts/measure-again 2>err &
+  scripts/measure-again 2>err 3>&- &
   local pid=$! deadline=$((SECONDS + 20)) status=0
   until [[ -e begun ]]; do
     ((SECONDS < deadline)) || fail "the bench did not begin within 20 s: $(cat err)"
     sleep 0.05
   done
   kill -TERM "$pid"
-  wait "$pid" || status=$?
+  wait_for_end "the script" "$pid" || status=$?
   assert_equal "$status" 1
   run -0 cat err
   assert_output --partial "stopped; every complete sample is kept"

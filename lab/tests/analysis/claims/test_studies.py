@@ -183,7 +183,7 @@ def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value
     (table,) = study_tables.shaped(study, filled(study))
     cell = table.cells["edge", "keep-alive"]
     assert cell.level is not None
-    assert cell.level.low is not None
+    assert cell.level.low is not None and cell.level.value is not None
     assert cell.level.high is not None
     assert cell.level.low < cell.level.value < cell.level.high
     assert cell.level.value == pytest.approx(10_000, rel=0.05)
@@ -211,6 +211,7 @@ def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(stu
     (table,) = study_tables.shaped(study := load_study("mine"), filled(study))
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
+    assert edge.level.value is not None and direct.level.value is not None
     assert edge.relative[0] == pytest.approx(edge.level.value / direct.level.value, rel=0.02)
     assert edge.relative[1:] == (None, None)
     assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled(study)).splitlines())

@@ -20,7 +20,6 @@ def test_a_bench_goes_down_to_where_a_sample_is_made() -> None:
     wanted = [
         "experiments.bench.prepare",
         "measure.loop.Loop.measure",
-        "targets.base.Target.up",
         "measure.canary.canary",
         "measure.validity.faults",
         "records.store.RunStore.write_sample",
