@@ -24,7 +24,9 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage
 from lab.stats.clusters import find_two_clusters
 from lab.stats.histogram import Histogram
+from lab.stats.steadiness import find_change
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
+from lab.tests.support.steadiness_series import simulate_sample
 
 BLOCKS = 12
 CAUGHT, RUNS = 270, 300
@@ -140,13 +142,9 @@ def count(runs: int, kind: str) -> Counter[str]:
 
 def count_changes(samples: int, drifting: bool) -> int:
     """How many of so many simulated samples change for good within their seconds, by the test of steadiness."""
-    series = pytest.importorskip(
-        "lab.tests.support.steadiness_series", reason="the test of steadiness is not merged yet"
-    )
-    steadiness = pytest.importorskip("lab.stats.steadiness", reason="the test of steadiness is not merged yet")
     lots = np.random.default_rng(7)
-    made = (series.simulate_sample(lots, drifting=drifting) for _ in range(samples))
-    return sum(steadiness.find_change(one) is not None for one in made)
+    made = (simulate_sample(lots, drifting=drifting) for _ in range(samples))
+    return sum(find_change(one) is not None for one in made)
 
 
 CATCHES = {"carry-over": "order", "bimodal": "bimodal", "missing": "missing"}

@@ -800,7 +800,7 @@ def test_a_notebook_ends_where_a_known_answer_did_not_come_out(judge: Judge) -> 
     found = judge(rule(ABOUT), gone(lambda _, block: 20.5), blocks=2)
     assert found.answer == "not resolved"
     ledger.settled([], [found])
-    with pytest.raises(AssertionError, match="first to last failure 20.5 s"):
+    with pytest.raises(AssertionError, match="first to last failure 21 s"):
         ledger.settled([], [judge(rule(Test(metric="failing_s", within=(19.9, 20.1))))])
 
 
