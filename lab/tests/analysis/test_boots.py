@@ -54,6 +54,7 @@ def test_a_finding_of_one_boot_says_so(top: Path) -> None:
     assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
 
 
+@pytest.mark.slow
 def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
     further(top, 1.1, 1.25)
     (found,) = findings(evidence.references()[0])
@@ -66,6 +67,7 @@ def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
     assert boots_wanted(evidence.references()[0], []) == []
 
 
+@pytest.mark.slow
 def test_boots_that_disagree_give_no_advice(top: Path) -> None:
     """80 lines cost 81 % on one boot; on the others they save a half."""
     further(top, 0.3, 0.9)
@@ -75,6 +77,7 @@ def test_boots_that_disagree_give_no_advice(top: Path) -> None:
     assert answered(found) == ("It depends on the boot", "cannot-tell")
 
 
+@pytest.mark.slow
 def test_two_boots_agree_where_both_have_the_sign(top: Path) -> None:
     further(top, 1.2)
     (found,) = findings(evidence.references()[0])
@@ -85,6 +88,7 @@ def test_two_boots_agree_where_both_have_the_sign(top: Path) -> None:
     assert len(wanted.boots) == 2
 
 
+@pytest.mark.slow
 def test_a_damaged_boot_is_named(top: Path) -> None:
     further(top, 1.1)
     (top / RUN / "boot-2" / "samples.ndjson.zst").write_bytes(b"no")
@@ -99,6 +103,7 @@ def test_a_point_that_the_run_has_not_is_refused(top: Path) -> None:
         step_over_boots(run, [], ARM, "nowhere")
 
 
+@pytest.mark.slow
 def test_a_claims_interval_is_over_boots(top: Path) -> None:
     """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
     test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="baseline"), above=1.5)

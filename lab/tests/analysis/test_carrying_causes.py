@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import log
 from typing import Literal
 
+import pytest
+
 from lab.analysis.carrying import Carried, Shown, carried
 from lab.analysis.carrying_causes import CAUSES, explain_differences, list_undecided
 from lab.analysis.claims import evidence
@@ -26,6 +28,7 @@ def line(variant: str, local: Shown, kind: Shown, cost: Literal["process", "shar
     return Carried(variant, "baseline", cost, POINT, {"local": local, "kind": kind}, {})
 
 
+@pytest.mark.committed
 def test_the_committed_ladders_explain_what_the_logs_pipe_costs_on_kind() -> None:
     """In shares: the pipe and the log itself, each measured by a step of its own; whether they fit is the runs' to say."""
     runs = evidence.references()[0]
@@ -36,6 +39,7 @@ def test_the_committed_ladders_explain_what_the_logs_pipe_costs_on_kind() -> Non
     assert predicted[1] < predicted[0] < predicted[2] < 0
 
 
+@pytest.mark.committed
 def test_the_committed_ones_that_are_undecided_say_what_would_decide_them() -> None:
     lines = carried(evidence.references()[0])
     undecided = list_undecided(lines, "kind")

@@ -28,6 +28,7 @@ def test_what_is_half_as_fast_again_takes_two_thirds_of_the_time(unit: str, metr
     assert published_ratio(Verdict(claim, "reproduced", "", "", "", ()), part) == (ratio and pytest.approx(ratio))
 
 
+@pytest.mark.committed
 def test_a_finding_says_where_it_was_measured_and_what_the_same_step_did_elsewhere() -> None:
     """Kubernetes' own behaviour rests on kind, where there is a kubelet of its own."""
     found = {each.asked.arm: each for each in findings(evidence.references()[0])}
