@@ -2,6 +2,11 @@
 # Waiting with a deadline, for bats files: what does not come in time fails the test and is named. A test as a whole has
 # BATS_TEST_TIMEOUT (scripts/test), after which bats prints the line that it was at.
 
+# bats 1.13 keeps the process id of a test's countdown in a local variable, which is gone where a failed test ends: the countdown then keeps
+# bats from ending until the limit is over. As a global one it is found and ended.
+# shellcheck disable=SC2034 # bats reads it
+[[ -z ${BATS_killer_pid-} ]] || declare -g BATS_killer_pid=$BATS_killer_pid
+
 # wait_until WHAT COMMAND…: wait until the command succeeds, a minute at most ($patience_s).
 wait_until() {
   local what=$1 patience=${patience_s:-60}
