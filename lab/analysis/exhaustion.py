@@ -12,12 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.model.drained import DEFAULT_PORTS
+from lab.model.drained import DEFAULT_PORTS, OPENED, WAITING_S
 from lab.model.leftovers import Leftovers
 from lab.model.samples import Sample
 
-WAITING_S = 60.0
-"""How long a port waits. Source: TCP_TIMEWAIT_LEN in Linux' include/net/tcp.h, which no setting changes."""
 SHARE = 0.4
 """Of the port range: where a minute of connections takes more, the ports are near their end, which is at half of the range."""
 HALF = 0.5
@@ -150,7 +148,7 @@ def _recorded(samples: Iterable[Sample]) -> list[Sample]:
 
 def _opened_per_s(sample: Sample) -> float | None:
     """Connections that the proxy opened per second of its own load, less one for each client's: those are opened once and kept."""
-    opened = sample.counters.get("proxy/ActiveOpens")
+    opened = sample.counters.get(OPENED)
     own_s = sample.pair.own_s if sample.pair and sample.pair.own_s else sample.duration_s
     if opened is None or not own_s:
         return None
@@ -178,6 +176,5 @@ def _backend_closes(samples: Iterable[Sample], knobs: Sequence[str]) -> bool:
     """Whether a sample of at most a minute opened more connections than the proxy has ports: then they do not wait on its side."""
     most = ports_of(knobs) * endpoints_of(knobs)
     return any(
-        sample.counters.get("proxy/ActiveOpens", 0) > most and (sample.duration_s or WAITING_S) < WAITING_S
-        for sample in samples
+        sample.counters.get(OPENED, 0) > most and (sample.duration_s or WAITING_S) < WAITING_S for sample in samples
     )

@@ -14,6 +14,7 @@ from math import exp, log
 from statistics import fmean
 
 from lab.analysis.cells import Cell, Cells
+from lab.model.drained import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import about
 from lab.model.plan import Arm
 from lab.model.samples import Reason, Sample, counts
@@ -27,14 +28,9 @@ ALPHA = 2e-3
 ordinary noise are flagged by anything (lab/tests/stats/test_method_simulation.py)."""
 MISSING_P = 0.01
 """Significance level of one point's test whether invalid samples depend on what was measured before."""
-WITHIN = timedelta(seconds=60)
-"""How long Linux keeps a closed connection's port (TIME_WAIT, TCP_TIMEWAIT_LEN)."""
 MANY_OPENED = 4000
 """Connections opened by the proxy in that time from which on they are many: a seventh of Linux' 28,232 ephemeral ports. Below that no
 committed sample was changed by them."""
-MANY_WAITING = 0.05
-"""The same where waiting sockets were counted: the share of the port range from which on a start is not drained."""
-OPENED = "proxy/ActiveOpens"
 NOTHING = ""
 """The label of a sample that is the first of its bring-up."""
 SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT_NOT_APPLIED, Reason.BLOCK_INTERRUPTED}
@@ -142,11 +138,11 @@ def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
     left = sample.leftovers.get("before")
     if left is not None and left.port_range:
         return any(
-            sum(left.time_wait.get(place, {}).values()) >= MANY_WAITING * ports
+            sum(left.time_wait.get(place, {}).values()) >= PORT_SHARE * ports
             for place, ports in left.port_range.items()
         )
-    began = datetime.fromisoformat(sample.started_at)
-    return sum(one.counters.get(OPENED, 0) for one in earlier if began - _ended(one) <= WITHIN) > MANY_OPENED
+    began, waiting = datetime.fromisoformat(sample.started_at), timedelta(seconds=WAITING_S)
+    return sum(one.counters.get(OPENED, 0) for one in earlier if began - _ended(one) <= waiting) > MANY_OPENED
 
 
 def _ended(sample: Sample) -> datetime:

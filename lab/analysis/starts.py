@@ -16,18 +16,15 @@ import polars as pl
 
 from lab.base.errors import LabError
 from lab.base.files import readable, reference_folder, runs_folder
-from lab.model.drained import DEFAULT_PORTS, PORT_SHARE, ports_taken, undrained
+from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, ports_taken, undrained
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.records.forms import RUN
 from lab.records.store import RunStore, run_names
 
-WAITS = timedelta(seconds=60)
-"""TCP_TIMEWAIT_LEN of Linux: a constant of the kernel's source."""
-OPENED = "proxy/ActiveOpens"
 MOST_OPENED = PORT_SHARE * DEFAULT_PORTS
-"""Connections opened within WAITS from which on a start counts as not drained."""
+"""Connections opened within WAITING_S from which on a start counts as not drained."""
 SHORTEST_S = 0.9
 """Between two looks at the usage for a rate to be taken from them: they are a second apart, but for the last."""
 
@@ -83,7 +80,7 @@ def opened_before(sample: Sample, earlier: Sequence[Sample]) -> float:
         lasts_s = one.duration_s or one.point.duration_s
         warmup_s = 0.0 if one.warmed_up is False else one.point.warmup_s
         ended = datetime.fromisoformat(one.started_at) + timedelta(seconds=warmup_s + lasts_s)
-        within_s = min(warmup_s + lasts_s, max(0.0, (ended - (start - WAITS)).total_seconds()))
+        within_s = min(warmup_s + lasts_s, max(0.0, (ended - (start - timedelta(seconds=WAITING_S))).total_seconds()))
         opened += one.counters.get(OPENED, 0) * within_s / lasts_s
     return opened
 

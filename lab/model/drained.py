@@ -26,6 +26,10 @@ OLD_WORKERS = 0
 """Workers that a reload told to end and that still run: each has its own caches and connections and shares the proxy's CPUs."""
 DEFAULT_PORTS = 28232
 """Local ports of Linux' default range, 32768 to 60999: for records that do not say how many there were."""
+WAITING_S = 60.0
+"""How long a closed connection keeps its port in TIME_WAIT: TCP_TIMEWAIT_LEN, a constant of Linux' source."""
+OPENED = "proxy/ActiveOpens"
+"""The counter of connections that the proxy opened: the stand-in for TIME_WAIT sockets in records that did not count these."""
 MOST_BRING_UPS = 2
 """Fresh bring-ups for one sample: one where earlier loads left too much, one more where the warm-up on the fresh system does."""
 

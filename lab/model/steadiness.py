@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.drained import DEFAULT_PORTS
+from lab.model.drained import DEFAULT_PORTS, OPENED
 from lab.model.leftovers import Leftovers
 
 Source = Literal["sent-bytes", "backend-cpu"]
@@ -81,7 +81,7 @@ def find_cause(
         dearer: Whether a request cost more CPU time afterwards, as one does where the kernel searches for a free port.
 
     """
-    opens = counters.get("proxy/ActiveOpens", 0)
+    opens = counters.get(OPENED, 0)
     if leftovers is not None and leftovers.port_range:
         used = [
             max(waiting.values(), default=0) / ports

@@ -12,7 +12,6 @@ import pytest
 
 from lab.analysis.starts import (
     MOST_OPENED,
-    OPENED,
     leaving_loads,
     opened_before,
     planned_anew,
@@ -20,6 +19,7 @@ from lab.analysis.starts import (
     share_left,
 )
 from lab.base.files import reference_folder
+from lab.model.drained import OPENED
 from lab.model.leftovers import Leftovers
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA

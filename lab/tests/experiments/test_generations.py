@@ -25,17 +25,8 @@ from lab.targets.cluster import target as cluster
 from lab.targets.local import LocalTarget, refusals
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.sweep_texts import TINY
 
-SWEEP = """
-title = "Tiny"
-question = "?"
-blocks = 6
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-"""
 SEVERAL = [make_point("ceiling", rate_rps=None, generations=2)]
 
 
@@ -77,7 +68,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     )
     monkeypatch.setattr(levels, "committed", lambda: lines)
     path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
+    path.write_text(TINY)
     return str(path)
 
 

@@ -26,17 +26,9 @@ from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
+from lab.tests.support.sweep_texts import TINY
 
-SWEEP = """
-title = "Tiny"
-question = "?"
-blocks = 6
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-[[points]]
+SWEEP = f"""{TINY}[[points]]
 name = "rate-1000"
 generator = "k6"
 connections = 4

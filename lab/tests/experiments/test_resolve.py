@@ -29,17 +29,9 @@ from lab.records.store import RunStore
 from lab.stats import power
 from lab.tests.support.factories import make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.sweep_texts import TINY
 
-SWEEP = """
-title = "Tiny"
-question = "?"
-blocks = 6
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-[[points]]
+SWEEP = f"""{TINY}[[points]]
 name = "rate"
 generator = "k6"
 connections = 4
