@@ -75,7 +75,7 @@ export RUN --what raw --sample SAMPLE
 export RUN --what k6-summary --sample SAMPLE
 export RUN --what k6 --sample SAMPLE
 """
-"""Of each run. OTHER is its next boot, or else the next run of the same sweep; SAMPLE, ARM and POINT are those of its first valid
+"""Of each run. OTHER is its next boot, or else the next run of the same sweep on the same target; SAMPLE, ARM and POINT are those of its first valid
 sample. A line with a word that has no value for a run is left out."""
 LINES_OF_ALL = """
 ledger
@@ -107,10 +107,15 @@ PACKED = re.compile(rb"H4sI[A-Za-z0-9+/]{80,}={0,2}")
 # -- one command line -----------------------------------------------------------------------------------
 
 
-def masks(code: Path, scratch: str) -> list[tuple[bytes, bytes]]:
-    """Return (what is printed, what is written instead): the only changes that a dump makes. It holds no other place and no time."""
+def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
+    """Return what was printed with a word for each place: the only change that a dump makes. It holds no time of its own.
+
+    Samples hold where their generators lay, in the .cache of some checkout.
+    """
     places = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
-    return [(place.encode(), name.encode()) for place, name in sorted(places.items(), key=lambda item: -len(item[0]))]
+    for place, name in sorted(places.items(), key=lambda item: -len(item[0])):
+        content = content.replace(place.encode(), name.encode())
+    return re.sub(rb"[\w/.-]*/\.cache/", b"CHECKOUT/.cache/", content)
 
 
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
@@ -119,15 +124,16 @@ def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path
         known = {**values, "OUT": scratch}
         words = [VALUE.sub(lambda name: known[name[0]], each) for each in template.split()]
         status, stdout, stderr = run_verb(words)
-        hide = masks(code, scratch)
         name = re.sub(r"\W+", "_", re.sub(r"\b(RUN|OUT)\b", "", template)).strip("_")
         head = f"$ lab {shlex.join(words)}\nexit status {status}\n--- stderr\n".encode()
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.txt").write_bytes(replaced(b"".join([head, stderr, b"--- stdout\n", stdout]), hide))
+        (folder / f"{name}.txt").write_bytes(
+            mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
+        )
         for path in sorted(Path(scratch).iterdir()):
             content = path.read_bytes()
             if path.suffix == ".html":
-                content = PACKED.sub(lambda found: gzip.decompress(base64.b64decode(found[0])), replaced(content, hide))
+                content = mask_places(PACKED.sub(unpack, content), code, scratch)
             (folder / f"{name}.{path.name}").write_bytes(content)
     return stdout.decode(errors="replace")
 
@@ -154,10 +160,8 @@ def run_verb(words: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
     return status, *printed
 
 
-def replaced(content: bytes, hide: Sequence[tuple[bytes, bytes]]) -> bytes:
-    for place, name in hide:
-        content = content.replace(place, name)
-    return content
+def unpack(found: re.Match[bytes]) -> bytes:
+    return gzip.decompress(base64.b64decode(found[0]))
 
 
 # -- a process's work -----------------------------------------------------------------------------------
@@ -202,21 +206,23 @@ def list_runs(only: Sequence[str]) -> dict[str, str | None]:
     references = [path for path in sorted((ROOT / "data/reference").iterdir()) if path.is_dir()]
     if unknown := set(only) - {path.name for path in references}:
         fail(f"--only {' '.join(sorted(unknown))}: not in data/reference")
-    sweeps = {path: sweep_of(path) for path in references}
+    kinds = {path: kind_of(path) for path in references}
     found: dict[Path, Path | None] = {}
     for at, path in enumerate(references):
         boots = sorted(path.glob("boot-*"))
-        alike = (each for each in references[at + 1 :] if sweeps[path] and sweeps[each] == sweeps[path])
+        alike = (each for each in references[at + 1 :] if kinds[path] and kinds[each] == kinds[path])
         if not only or path.name in only:
             found |= {path: next(iter(boots), None) or next(alike, None), **dict.fromkeys(boots)}
     sizes = {path: sum(file.stat().st_size for file in path.glob("*") if file.name != "hist.parquet") for path in found}
     return {place(path): found[path] and place(found[path]) for path in sorted(found, key=lambda path: -sizes[path])}
 
 
-def sweep_of(folder: Path) -> str:
-    """Return the sweep of a committed run; empty for what is no run."""
-    record = folder / "run.json"
-    return json.loads(record.read_text())["sweep"] if record.is_file() else ""
+def kind_of(folder: Path) -> tuple[str, str] | None:
+    """Return the sweep and the target of a committed run, which must be alike to be compared; None for what is no run."""
+    if not (folder / "run.json").is_file():
+        return None
+    record = json.loads((folder / "run.json").read_text())
+    return record["sweep"], record["target"]
 
 
 def place(path: Path | None) -> str:
@@ -317,8 +323,12 @@ def fail(message: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="an empty or new folder outside of the checkout")
-    parser.add_argument("--code", metavar="CHECKOUT", default=str(ROOT), help="whose code runs (default: this checkout)")
-    parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="these references only, and not what is of all")
+    parser.add_argument(
+        "--code", metavar="CHECKOUT", default=str(ROOT), help="whose code runs (default: this checkout)"
+    )
+    parser.add_argument(
+        "--only", metavar="NAME", nargs="+", default=[], help="these references only, and not what is of all"
+    )
     parser.add_argument("--diff", metavar=("A", "B"), nargs=2, help="print what differs between two dumps")
     parser.add_argument("--names", metavar="FILE", help="of --diff: renamed variants, an old and a new name a line")
     options = parser.parse_args()

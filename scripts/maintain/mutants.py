@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from fnmatch import fnmatch
 from functools import partial
@@ -152,7 +152,9 @@ def find_sites(source: str) -> Iterator[Site]:
             case ast.Return(value=ast.expr() as value) if node.lineno == node.end_lineno == value.end_lineno:
                 if not (isinstance(value, ast.Constant) and value.value is None):
                     old = lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
-                    yield from change("return", node.lineno, node.col_offset, node.end_col_offset or 0, old, "return None")
+                    yield from change(
+                        "return", node.lineno, node.col_offset, node.end_col_offset or 0, old, "return None"
+                    )
             case _:
                 pass
 
@@ -225,7 +227,7 @@ def imports(file: str, source: str) -> bool:
     name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", IMPORT, name, str(ROOT / file)]
-    return subprocess.run(command, input=source, text=True, env=env, capture_output=True).returncode == 0
+    return subprocess.run(command, check=False, input=source, text=True, env=env, capture_output=True).returncode == 0
 
 
 def change_line(source: str, before: str, after: str) -> str:
@@ -280,10 +282,8 @@ def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str]
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started."""
-    try:
+    with suppress(ProcessLookupError):  # all of it may have ended
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all of it has ended
     process.wait()
 
 
@@ -375,14 +375,20 @@ def run_all(mutants: Sequence[Mutant], results: Path, only: Sequence[int], jobs:
 
         tree = trees.get()
         places = {place.relative_to(tree).parts[1] for each in left if (place := find_line(tree, each))}
-        packages = [each for each in sorted(places | {each.package for each in left}) if (tree / "lab/tests" / each).is_dir()]
+        packages = [
+            each for each in sorted(places | {each.package for each in left}) if (tree / "lab/tests" / each).is_dir()
+        ]
         trees.put(tree)
         tested = pool.map(lambda package: within(partial(run_tests, package=package, limit_s=LONGEST_S)), packages)
         known = dict(zip(packages, tested, strict=True))
         for package, found in known.items():
             if found.status not in (0, 1):
-                raise RuntimeError(f"{package}: pytest ended with {found.status} in {found.seconds:.0f} s: {found.failed}")
-            print(f"{package}: {found.seconds:.0f} s as it is; fails: {' '.join(found.failed) or 'none'}", file=sys.stderr)
+                raise RuntimeError(
+                    f"{package}: pytest ended with {found.status} in {found.seconds:.0f} s: {found.failed}"
+                )
+            print(
+                f"{package}: {found.seconds:.0f} s as it is; fails: {' '.join(found.failed) or 'none'}", file=sys.stderr
+            )
         list(pool.map(run_one, left))
 
 
@@ -427,7 +433,9 @@ def main() -> int:
     running = verbs.add_parser("run", help="run them, or go on with it")
     running.add_argument("--again", action="store_true", help="after the change: compare with what was before")
     running.add_argument("--only", type=int, nargs="+", default=[], metavar="NUMBER", help="these mutants only")
-    running.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)")
+    running.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)"
+    )
     options = parser.parse_args()
     if options.verb == "draw":
         patterns = [line.split()[0] for line in LEFT_OUT.read_text().splitlines() if line and not line.startswith("#")]

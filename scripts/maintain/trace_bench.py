@@ -58,15 +58,13 @@ class Tracer:
                 self._verbs = {each.__code__ for each in vars(result).values() if isinstance(each, FunctionType)}
             if self._hidden and self._hidden[-1][0] is frame:
                 self._hidden.pop()
-        if event != "call" or not code.co_filename.startswith(LAB):
+        if event != "call" or not (code.co_filename.startswith(LAB) and code.co_filename.endswith(".py")):
             return
         self._begun = self._begun or code in self._verbs
         if self._begun:
             hiding = "" if self._hidden else why_hiding(frame)
-            if self._hidden:
-                why = self._hidden[-1][1]
-            else:
-                why = hiding if hiding == HIDING[2] else why_not_counted(code)
+            inherited = self._hidden[-1][1] if self._hidden else ""
+            why = inherited or (hiding if hiding == HIDING[2] else why_not_counted(code))
             if self.calls.get(code, "not called yet"):  # what is called once where it counts is counted
                 self.calls[code] = why
             if hiding:
@@ -142,7 +140,7 @@ def run_bench(variant: str) -> list[tuple[str, str, str]]:
         places = os.pathsep.join([folder, str(Path(__file__).parent), str(ROOT)])
         env = os.environ | {"PYTHONPATH": places, INTO: str(into), "LAB_RUNS": f"{folder}/runs"}
         command = [sys.executable, "-m", "lab", "bench", variant, "--sweep", "smoke", "--seed", "1"]
-        ended = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+        ended = subprocess.run(command, check=False, cwd=ROOT, env=env, capture_output=True, text=True)
         if not into.is_file():
             print(f"trace_bench: {' '.join(command)} came to no load:\n{ended.stderr}", file=sys.stderr)
             sys.exit(2)
