@@ -30,7 +30,6 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -151,13 +150,16 @@ def run_verb(words: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
         status = error.code
     finally:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    printed: list[bytes] = []
-    for stream in streams:
-        stream.flush()
-        stream.buffer.seek(0)
-        printed.append(stream.buffer.read())
-        stream.close()
-    return status, *printed
+    stdout, stderr = map(read_stream, streams)
+    return status, stdout, stderr
+
+
+def read_stream(stream: io.TextIOWrapper) -> bytes:
+    """Return what was written to a stream, and close it."""
+    stream.seek(0)
+    content = bytes(stream.buffer.read())
+    stream.close()
+    return content
 
 
 def unpack(found: re.Match[bytes]) -> bytes:
@@ -236,10 +238,9 @@ def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
     with TemporaryDirectory(prefix="dump-runs-") as none:
         os.environ["LAB_RUNS"] = none  # the user's own runs are no part of what is published
         with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), begin_worker, (str(code),)) as pool:
-            begin = partial(pool.submit, dump_all, folder=folder / "all", code=code)
             begun: dict[Future[None], str] = {}
             if not only:
-                begun[begin(LINES_OF_ALL.strip().split("\n"))] = "the ledger"
+                begun[pool.submit(dump_all, LINES_OF_ALL.strip().split("\n"), folder / "all", code)] = "the ledger"
             for run, other in runs.items():
                 into = folder / Path(run).relative_to("data/reference")
                 begun[pool.submit(dump_run, run, other, into, code)] = run
@@ -247,7 +248,7 @@ def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
                 each.result()
                 print(f"{number} of {len(begun)}: {begun[each]}", file=sys.stderr)
             if not only:
-                begin([REPORT]).result()
+                pool.submit(dump_all, [REPORT], folder / "all", code).result()
     write_sums(folder)
 
 
@@ -283,7 +284,7 @@ def print_differences(before: Path, after: Path, names: Mapping[str, str]) -> in
         if missing := [folder for folder, known in zip((before, after), files, strict=True) if path not in known]:
             print(f"{path}: not in {missing[0]}")
             differing += 1
-        elif lines := differences(*((folder / path).read_bytes() for folder in (before, after)), names):
+        elif lines := differences((before / path).read_bytes(), (after / path).read_bytes(), names):
             print(f"{path}:", *lines[:MOST_LINES_SHOWN], sep="\n")
             if len(lines) > MOST_LINES_SHOWN:
                 print(f"… {len(lines) - MOST_LINES_SHOWN} more lines")
@@ -307,7 +308,8 @@ def differences(before: bytes, after: bytes, names: Mapping[str, str]) -> list[s
         pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{any_name})(?![A-Za-z0-9])")
         texts = [pattern.sub(lambda found: names.get(found[0], found[0]), text) for text in texts]
         texts = [re.sub(r"[ ─━═-]{2,}", "  ", text) for text in texts]
-    return list(difflib.unified_diff(*(text.splitlines() for text in texts), lineterm="", n=0))[2:]
+    old, new = (text.splitlines() for text in texts)
+    return list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
 
 
 def read_names(file: str | None) -> dict[str, str]:

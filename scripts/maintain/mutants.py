@@ -37,7 +37,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "data/long"
@@ -411,16 +411,15 @@ def print_comparison(mutants: Sequence[Mutant]) -> int:
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     """Read a table; empty where it is not there yet."""
     lines = path.read_text().splitlines()[1:] if path.is_file() else []
-    numbers = [at for at, field in enumerate(fields(kind)) if field.type == "int"]
-    rows = [line.split("\t") for line in lines]
-    return [kind(*(int(cell) if at in numbers else cell for at, cell in enumerate(row))) for row in rows]
+    readers: list[Callable[[str], Any]] = [int if field.type == "int" else str for field in fields(kind)]
+    return [kind(*(read(cell) for read, cell in zip(readers, line.split("\t"), strict=True))) for line in lines]
 
 
 def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
     """Write a table whole or not at all, so that a stopped run goes on."""
-    heads = [field.name for field in fields(rows[0])]
+    table = [[field.name for field in fields(rows[0])], *(astuple(row) for row in rows)]
     partial_file = path.with_name(f".{path.name}.partial")
-    partial_file.write_text("".join("\t".join(map(str, row)) + "\n" for row in [heads, *map(astuple, rows)]))
+    partial_file.write_text("".join("\t".join(map(str, row)) + "\n" for row in table))
     partial_file.rename(path)
 
 

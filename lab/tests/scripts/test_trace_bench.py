@@ -16,11 +16,13 @@ def test_a_bench_is_traced_from_its_verb_to_its_first_load() -> None:
     command = [sys.executable, str(ROOT / "scripts/maintain/trace_bench.py")]
     ended = subprocess.run(command, check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    head, first, *others = ended.stdout.splitlines()
+    request, load, first, *others = ended.stdout.splitlines()
     files = {line.split()[0] for line in [first, *others]}
-    assert head == f"{len(others) + 1} functions in {len(files)} modules"
+    assert load == f"{len(others) + 1} functions in {len(files)} modules before the first load"
+    assert 0 < int(request.split()[0]) < len(others) + 1
+    assert request.endswith("before the first request (the canary)")
     assert first.split() == ["commands/bench.py", "_bench"]
     assert "measure/canary.py" in files
     assert not any(file.startswith("report/html") for file in files)
-    assert [line for line in others if line.endswith(".up")]
+    assert [line for line in others if line.endswith(" LocalTarget.up")]
     assert "targets/local/kubelet.py" not in files
