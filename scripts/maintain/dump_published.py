@@ -97,6 +97,8 @@ SETTINGS = {"COLUMNS": "120", "LINES": "50", "LC_ALL": "C.UTF-8", "NO_COLOR": "1
 """Of the environment, so that a dump does not depend on the terminal."""
 NOT_SET = ("FORCE_COLOR", "CLICOLOR_FORCE", "LAB_DEBUG", "LAB_INSIDE")
 VALUE = re.compile(r"\b(?:OUT|RUN|OTHER|ARM|POINT|SAMPLE)\b")
+MOST_BYTES = 1_000_000
+"""Of what one command line prints; of a longer one (rows of requests, buckets of histograms) the rest is kept as a digest."""
 MOST_LINES_SHOWN = 40
 """Of a file's difference."""
 PACKED = re.compile(rb"H4sI[A-Za-z0-9+/]{80,}={0,2}")
@@ -114,7 +116,15 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
     places = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
     for place, name in sorted(places.items(), key=lambda item: -len(item[0])):
         content = content.replace(place.encode(), name.encode())
-    return re.sub(rb"[\w/.-]*/\.cache/", b"CHECKOUT/.cache/", content)
+    return re.sub(rb"/[\w/.-]*/\.cache/", b"CHECKOUT/.cache/", content)
+
+
+def shorten(content: bytes) -> bytes:
+    """Return the beginning of what is long, and the digest of all of it."""
+    if len(content) <= MOST_BYTES:
+        return content
+    digest, kept = hashlib.sha256(content).hexdigest(), content[:MOST_BYTES].rpartition(b"\n")[0]
+    return kept + f"\n--- {len(content)} bytes in all, SHA-256 {digest}\n".encode()
 
 
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
