@@ -436,6 +436,7 @@ def main() -> int:
         "--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the work trees are removed
     if options.verb == "draw":
         patterns = [line.split()[0] for line in LEFT_OUT.read_text().splitlines() if line and not line.startswith("#")]
         write_rows(DRAWN, draw(options.count, options.seed, patterns))
