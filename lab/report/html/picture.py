@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from pathlib import Path
 
 from lab.analysis.claims import evidence
 from lab.analysis.claims.judging import Verdict
@@ -13,8 +12,6 @@ from lab.model.metrics import about
 from lab.report.html.rows import StepRow, step_rows
 from lab.report.strips import Strip, step_ticks
 
-REFERENCE = Path(__file__).parents[3] / "data" / "reference"
-PICTURE = REFERENCE / "steps.svg"
 WIDTH, LABEL, AXIS = 980, 350, 330
 """Pixels: of the whole, of what is written on the left, of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
@@ -76,7 +73,3 @@ def _row(row: StepRow, strip: Strip, y: int) -> Iterator[str]:
 
 def _x(place: float) -> float:
     return round(LABEL + AXIS * place / 100, 1)
-
-
-def stale(judged: Sequence[Verdict]) -> bool:
-    return not PICTURE.is_file() or PICTURE.read_text() != picture(judged)
