@@ -36,7 +36,9 @@ class Script:
         self.name, self.ABOUT = name, about
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        verb.add_argument("--yes", action="store_true", help="run the cloud's command without asking first (for scripts)")
+        verb.add_argument(
+            "--yes", action="store_true", help="run the cloud's command without asking first (for scripts)"
+        )
 
     down_arguments = up_arguments
 

@@ -15,12 +15,12 @@ setup() {
 }
 
 DOCTL='case "$*" in
+*list-associated-resources*) echo "Load Balancers: shop" ;;
 *"cluster list"*) echo "others"; [[ ! -e $CLOUD/doks ]] || echo "ingress-lab-doks   " ;;
 *"get ingress-lab-doks --format Tags"*) echo "k8s,$TAG" ;;
 *"get ingress-lab-doks --format Status"*) echo "$STATE" ;;
 *"cluster create"*) touch "$CLOUD/doks" ;;
 *"kubeconfig show"*) echo "current-context: do-nyc1-ingress-lab-doks" ;;
-*list-associated-resources*) echo "Load Balancers: shop" ;;
 *"cluster delete"*) rm "$CLOUD/doks" ;;
 *) echo "Error: unexpected: $*" >&2; exit 1 ;;
 esac'

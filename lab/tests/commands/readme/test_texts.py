@@ -12,7 +12,7 @@ from lab.commands.readme.texts import Maker
 
 MAKERS: dict[str, Maker] = {
     "words": lambda _path, words: f"{'+'.join(words)}\n",
-    "linked": lambda _path, _words: "[+1 % [0, 2], b](data/published/README.md#sources), [that](https://example.org/a)\n",
+    "linked": lambda *_: "[+1 % [0, 2], b](data/published/README.md#sources), [that](https://example.org/a)\n",
     "pasted": lambda _path, _words: "```text\n[no link](data)\n```\n",
 }
 
