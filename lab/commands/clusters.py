@@ -1,4 +1,4 @@
-"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. One module of `lab/targets/provision` per kind of it."""
+"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. `lab/targets/provision` has the ways to get one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lab.commands import Adder
 
 
 def add(adder: Adder) -> None:
-    from lab.targets.provision import providers
+    from lab.targets.provision import PROVIDERS
 
     up = adder("up", _up, "get a cluster ready to measure on")
     down = adder("down", _down, "remove it, with everything that the lab made for it")
     kinds_up = up.add_subparsers(required=True, metavar="CLUSTER", title="clusters")
     kinds_down = down.add_subparsers(required=True, metavar="CLUSTER", title="clusters")
-    for name, provider in providers().items():
+    for name, provider in PROVIDERS.items():
         one_up = kinds_up.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
         one_down = kinds_down.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
         provider.up_arguments(one_up)

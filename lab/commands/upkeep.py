@@ -29,16 +29,17 @@ def _schema(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _readme(options: argparse.Namespace, talk: Console) -> int:
-    from lab.commands.readme import parts, picture, texts
+    from lab.commands.readme import parts, texts
+    from lab.report.html.picture import picture
 
-    makers = parts.makers()
+    makers, drawn = parts.makers(), picture(parts.judged())
     if options.write:
         for path in texts.files():
-            texts.write(path, makers)
-        picture.PICTURE.write_text(picture.picture(parts.judged()))
+            path.write_text(texts.rendered(path, makers))
+        parts.PICTURE.write_text(drawn)
         return 0
     stale = [part for path in texts.files() for part in texts.stale(path, makers)]
-    stale += [picture.PICTURE.name] if picture.stale(parts.judged()) else []
+    stale += [parts.PICTURE.name] if parts.PICTURE.read_text() != drawn else []
     if stale:
         raise UsageError(
             "README.md", f"generated parts are out of date: {', '.join(stale)}", "`just readme` writes them"

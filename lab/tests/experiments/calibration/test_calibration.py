@@ -565,11 +565,8 @@ def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
         folder.CalibrationFolder.open("c-1")
 
 
-def test_the_readme_part_is_the_reference_or_says_that_there_is_none(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_readme_part_is_the_reference(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "REFERENCE", runs.parent / "reference")
-    assert parts.makers()["calibration"](texts.ROOT, []).startswith("Not measured yet: `just calibrate`")
     kept(made("pause", lat(0.01, share_over=0.001), lat(0.01), share=0.04), {})
     (runs.parent / "reference").mkdir()
     (runs / "c-1").rename(runs.parent / "reference" / "calibration")
