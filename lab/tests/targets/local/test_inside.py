@@ -68,7 +68,7 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
 
 
-OURS = [key for key in OURS if key.where != "controller"]
+OURS = [key for key in TABLE if key.where != "controller"]
 ELSEWHERE = {"brotli-types", "enable-brotli", "use-proxy-protocol"}
 """Keys that want another way in or a module: experiments/configmap/test_values.py and test_arms.py have them."""
 
