@@ -23,7 +23,8 @@ from lab.targets.local.counterparts import directives_led
 TABLE = Path(__file__).with_suffix(".tsv")
 REMEDY = "give what comes of it: "
 _BLOCK = re.compile(
-    r"^[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>\w*)[^\n`]*\n(?P<body>(?:.*\n)*?)[ \t]*(?P=fence)[ \t]*$", re.MULTILINE
+    r"^[ \t]*(?P<fence>```+|~~~+)[ \t]*(?P<language>\w*)[^\n`]*\n(?P<body>(?:.*\n)*?)[ \t]*(?P=fence)[ \t]*$",
+    re.MULTILINE,
 )
 _PROMPT = re.compile(r"\A\$ +(?:kubectl|oc|helm) .*\bget\b.*")
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")

@@ -76,7 +76,9 @@ def _join_parts(found: list[Settings]) -> list[Settings]:
         over = [key for key in each.content if key in content]
         notes += [*each.notes, *(f"{key}: {each.where} is taken over what stands before it" for key in over)]
         content |= each.content
-    return [Settings(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))]
+    return [
+        Settings(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))
+    ]
 
 
 def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
@@ -122,6 +124,7 @@ def _search(
         number: Of the document, where there are several.
         seen: What was looked through, by its id: an anchor's value may stand in a thousand places.
         missing: Fields around it that name further values.
+
     """
     if id(value) in seen:
         return
@@ -141,7 +144,10 @@ def _search(
     if kind == "ConfigMap" or (data is not None and not kind and (not path or "metadata" in value)):
         yield from _search_configmap(value, data or {}, path, number, seen)
         return
-    missing = [*missing, *(key for key, item in value.items() if _ELSEWHERE.fullmatch(key) and isinstance(item, list) and item)]
+    missing = [
+        *missing,
+        *(key for key, item in value.items() if _ELSEWHERE.fullmatch(key) and isinstance(item, list) and item),
+    ]
     config = _map_of(controller.get("config")) if isinstance(controller, Mapping) else None
     if config is not None and isinstance(controller, Mapping):
         at = (*path, "controller", "config")
@@ -157,7 +163,9 @@ def _search(
 
 def _tell(fields: Sequence[str]) -> tuple[str, ...]:
     """Return a note for each field that sets something which is not read."""
-    return tuple(f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields)
+    return tuple(
+        f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields
+    )
 
 
 def _search_configmap(

@@ -31,7 +31,9 @@ _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHI
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
-_ELSEWHERE = re.compile(r"host not found in |dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/")
+_ELSEWHERE = re.compile(
+    r"host not found in |dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
+)
 """How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
 _UNDEFINED = re.compile(r"unknown (?!directive)|is unknown|zero size|host not found in upstream")
 """How nginx tells of a variable, a zone, a format, an upstream that another part of the configuration makes."""
@@ -116,7 +118,9 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
         (theirs if keys.is_controllers(key, value) else ours)[key] = value
         if elsewhere and (kind := KEYS[key].names):
             if (named := _named(kind, value, given)) is None:
-                notes.append(f"{key}: names a {kind} that the file does not hold: give both, and name it as namespace/name")
+                notes.append(
+                    f"{key}: names a {kind} that the file does not hold: give both, and name it as namespace/name"
+                )
                 del theirs[key]
             else:
                 theirs[key], text = named

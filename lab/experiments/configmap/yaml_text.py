@@ -29,7 +29,9 @@ NO_NAME = "{…}"
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _RESOLVER = Resolver()
-_WORDS = {"y": "true", "yes": "true", "true": "true", "on": "true"} | dict.fromkeys(("n", "no", "false", "off"), "false")
+_WORDS = {"y": "true", "yes": "true", "true": "true", "on": "true"} | dict.fromkeys(
+    ("n", "no", "false", "off"), "false"
+)
 _NULL = {"", "~", "null", "Null", "NULL"}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))

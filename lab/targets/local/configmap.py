@@ -324,7 +324,8 @@ def _elsewhere(reasons: Mapping[str, str]) -> dict[str, tuple[Key, str]]:
 
 IDLE, FOREIGN = (
     _elsewhere(NO_MEANING),
-    {key.name: (key, "needs the controller's own logic") for key in TABLE if key.where == "controller"} | _elsewhere(NOT_HERE),
+    {key.name: (key, "needs the controller's own logic") for key in TABLE if key.where == "controller"}
+    | _elsewhere(NOT_HERE),
 )
 """Key → itself and the reason."""
 

@@ -209,7 +209,9 @@ def test_an_annotation_written_as_a_key_is_told_once_and_not_as_ignored() -> Non
 
 
 def test_objects_that_keys_may_name_are_read_with_it() -> None:
-    secret = f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
+    secret = (
+        f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
+    )
     given = read("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
     assert given.beside["Secret", "dh"] == {"dhparam.pem": "-----"}
 

@@ -53,7 +53,10 @@ def test_one_file_tells_all_at_once_and_measures_the_rest() -> None:
     assert "use-gzip: nothing to measure: 'false' is the default" in said
     assert "hsts: nothing to measure: it changes nothing for what the lab sends" in said
     command = "scripts/shell just bench --configmap mine.yaml --target apiserver"
-    assert f"1 of 9 keys is the real controller's (enable-modsecurity): left out here; measured with the whole file by: {command}" in said
+    assert (
+        f"1 of 9 keys is the real controller's (enable-modsecurity): left out here; measured with the whole file by: {command}"
+        in said
+    )
     assert (
         "worker-connections: ingress-nginx 1.15.1 has no such key, and ignores it: nginx's worker_connections is max-worker-connections here"
         in said
@@ -111,7 +114,9 @@ def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_conf
     (check,) = by_name["use-forwarded-headers"].checks
     assert (check.kind, check.name, check.value) == ("configmap", "use-forwarded-headers", "true")
     dh = by_name["ssl-dh-param"]
-    assert dh.values == {"ssl-dh-param": "ingress-lab/your-dh"} and dh.root == OVER_TLS and "dhparam.pem" in dh.beside[0]
+    assert (
+        dh.values == {"ssl-dh-param": "ingress-lab/your-dh"} and dh.root == OVER_TLS and "dhparam.pem" in dh.beside[0]
+    )
     whole = found.together()[0]
     assert {check.kind for check in whole.checks} == {"nginx", "configmap"} and whole.values.keys() == THEIRS.keys()
 

@@ -12,4 +12,3 @@ def test_the_controllers_own_locations_may_have_other_values() -> None:
     )
     assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
     assert (kept.name, kept.among) == ("keepalive_timeout", None)
-
