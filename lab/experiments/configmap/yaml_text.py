@@ -35,6 +35,10 @@ _WORDS = {"y": "true", "yes": "true", "true": "true", "on": "true"} | dict.fromk
 _NULL = {"", "~", "null", "Null", "NULL"}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_PACKED = {
+    b"\x1f\x8b": ("packed with gzip", "zcat FILE"),
+    b"\0GITCRYPT\0": ("encrypted by git-crypt", "git-crypt unlock && cat FILE"),
+}
 
 
 class NotYamlError(UsageError):
@@ -65,8 +69,9 @@ def text_of(place: str, content: bytes, into: str) -> str:
     `into`: see `lab.base.handing.again`.
     """
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
-    if content.startswith(b"\x1f\x8b"):
-        raise UsageError(place, "is packed with gzip", f"unpack it: zcat FILE | {into}")
+    for start, (fault, command) in _PACKED.items():
+        if content.startswith(start):
+            raise UsageError(place, f"is {fault}", f"give what is in it: {command} | {into}")
     try:
         text = content.removeprefix(mark).decode(encoding)
     except UnicodeDecodeError as error:

@@ -56,6 +56,7 @@ def refused(text: str) -> str:
         ('config = {\n  "keep-alive" = "5"\n}\n', "Terraform", "terraform show -json"),
         ("  set {\n    name = \"controller.config.keep-alive\"\n", "Terraform", "terraform show -json"),
         ("helm upgrade x y \\\n  --set controller.config.keep-alive=5\n", "a command line of helm", "helm -n"),
+        ("V=1 microk8s helm3 upgrade x y -f a.yaml\n", "a command line of helm", "helm -n"),
         ("$ sudo helm install x y -f a.yaml\n", "a command line of helm", "helm -n"),
         ("kubectl patch cm x -p '{\"data\": {\"keep-alive\": \"5\"}}'\n", "a patch by kubectl in a script", "kubectl -n"),
         ("#!/bin/sh\nfor i in 1; do\n  kubectl annotate x\ndone\n", "a script", "kubectl -n"),

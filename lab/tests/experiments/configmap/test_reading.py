@@ -171,6 +171,7 @@ def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: 
         (b"a: \xff\n", "is no UTF-8 at byte 3"),
         (b"a\0b", "save it as UTF-8"),
         (b"\x1f\x8b\x08", "is packed with gzip"),
+        (b"\0GITCRYPT\0\x8b", "git-crypt unlock"),
         ("[" * 100 + "]" * 100, "nested more than"),
         ("x: 'controller:x'\nkind: A\n", "expected ConfigMap, got 'A'"),
         (PAGE.replace("  config", "\tconfig"), "not YAML: line 11: "),
