@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import number, share
 from lab.commands import Adder
 
@@ -47,7 +47,8 @@ def _capacity(options: argparse.Namespace, _talk: Console) -> int:
 
     refuse_unknown(options.tls, TLS, "--tls", f"unknown mode '{options.tls}'")
     name = options.page if options.page in PAGES else f"{options.page}.bin"
-    refuse_unknown(name, PAGES, "--page", f"unknown page '{options.page}'")
+    if name not in PAGES:
+        raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
     if options.handshakes not in RESUMPTION:
         raise UsageError("--handshakes", f"expected full or resumed, got '{options.handshakes}'", "choose one of them")
     if options.handshakes is not None and (options.tls == "none" or not options.close):
