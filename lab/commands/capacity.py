@@ -24,11 +24,15 @@ def add(adder: Adder) -> None:
     verb = adder("capacity", _capacity, "how many proxies of which size, from what requests cost in a measured run")
     verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
     verb.add_argument("--tls", metavar="MODE", default="none", help=f"{', '.join(TLS)} (default: none)")
-    verb.add_argument("--page", default="1kB.bin", help="a page that was measured, as 8kB.bin or 1MB (default: 1kB.bin)")
+    verb.add_argument(
+        "--page", default="1kB.bin", help="a page that was measured, as 8kB.bin or 1MB (default: 1kB.bin)"
+    )
     ways = verb.add_mutually_exclusive_group()
     ways.add_argument("--keepalive", action="store_true", help="clients keep their connections (default)")
     ways.add_argument("--close", action="store_true", help="a new connection for every request")
-    verb.add_argument("--handshakes", metavar="HOW", help="with --close and TLS: full or resumed (default: as measured)")
+    verb.add_argument(
+        "--handshakes", metavar="HOW", help="with --close and TLS: full or resumed (default: as measured)"
+    )
     verb.add_argument("--variant", help="whose price (default: the run's baseline, where it has one)")
     verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
     verb.add_argument("--utilisation", metavar="SHARE", default="70%", help="of the proxies' CPUs (default: 70%%)")

@@ -423,7 +423,9 @@ def file_of_form(path: Path) -> tuple[Path, str] | None:
 def sweep_names() -> list[str]:
     """Return the names of all sweeps in `lab/sweeps/`: of each file, and of each of its forms."""
     files = list(FOLDER.glob("*.toml"))
-    return sorted([*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))])
+    return sorted(
+        [*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))]
+    )
 
 
 @cache

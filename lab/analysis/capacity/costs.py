@@ -91,7 +91,11 @@ def loads_of(run: RunStore) -> list[Load]:
     Leaves out what is no price of a good answer: loads whose subject is errors, disturbances, compressed answers, and samples that saw
     no proxy, as the backend's CPU is not a proxy's.
     """
-    points = [point for point in run.record.points if not (point.disturbance or point.control or point.subject or point.answers)]
+    points = [
+        point
+        for point in run.record.points
+        if not (point.disturbance or point.control or point.subject or point.answers)
+    ]
     if not points:
         return []
     samples = run.samples()

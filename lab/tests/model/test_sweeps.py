@@ -46,7 +46,7 @@ def digest(name: str) -> str:
 
 def test_every_sweep_that_stored_runs_name_loads_to_what_it_was() -> None:
     golden = dict(line.split("\t") for line in GOLDEN.read_text().splitlines())
-    assert len(golden) == 76
+    assert len(golden) == 77
     assert {name: digest(name) for name in golden} == golden
 
 
@@ -75,7 +75,9 @@ def test_a_form_is_a_sweep_by_the_files_name_and_its_own(tmp_path: Path) -> None
 
 def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
     """Of the point's own, or of the sweep's."""
-    text = GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6") + "rate_rps = 100\ntimeout_s = 5\n"
+    text = (
+        GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6") + "rate_rps = 100\ntimeout_s = 5\n"
+    )
     form = "[forms.late]\neach = {disturbance = {at_s = 2}}\n"
     whole = text.replace("[[points]]", '[disturbance]\nkind = "outage"\nat_s = 1\nfor_s = 1\n[[points]]')
     for given in (f"{text}{OUTAGE}\n{form}", f"{whole}{form}"):
@@ -94,7 +96,11 @@ def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
         ("point.a", "point.c", "s.toml: forms.short.point: unknown name 'c'"),
         ('without = ["warmup_s"]', 'without = ["warmup"]', "unknown name 'warmup': did you mean 'warmup_s'?"),
         ('title = "short"', "titel = 1", "forms.short.titel: unknown key: did you mean 'title'?"),
-        ("duration_s = 3", "duration = 3", "s.toml: forms.short: points.0.duration: unknown key: did you mean 'duration_s'?"),
+        (
+            "duration_s = 3",
+            "duration = 3",
+            "s.toml: forms.short: points.0.duration: unknown key: did you mean 'duration_s'?",
+        ),
         ("duration_s = 3", 'duration_s = "3"', "s.toml: forms.short: points.0.duration_s"),
         ("duration_s = 3", "disturbance = 3", "s.toml: forms.short: points.0.disturbance"),
         ("forms.short", "forms.Short", "s.toml: forms.Short"),

@@ -20,7 +20,6 @@ from lab.analysis.capacity.answer import Answer, Wanted, answer, price, size_of,
 from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, median_draws, proxy_cpus
 from lab.base.errors import UsageError
 from lab.commands.capacity import rate
-from lab.model.pages import PAGES
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.sweeps import Point
@@ -138,7 +137,9 @@ def route(tls: str | None) -> list[dict[str, Any]]:
 
 
 def wanted(**fields: Any) -> Wanted:
-    return Wanted(**{"rate_rps": 1e6, "tls": "none", "keepalive": True, "page": "1kB.bin", "utilisation": 0.7, **fields})
+    return Wanted(
+        **{"rate_rps": 1e6, "tls": "none", "keepalive": True, "page": "1kB.bin", "utilisation": 0.7, **fields}
+    )
 
 
 def found(run: str | None = None, **fields: Any) -> Answer:
@@ -353,7 +354,10 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price(
         ({"keepalive": False}, "just bench okd --sweep route-scale"),
         ({"tls": "edge", "keepalive": False}, "just bench okd-edge --sweep tls-resumption"),
         ({"tls": "edge", "keepalive": False, "resumption": True}, "just bench okd-edge --sweep tls-resumption"),
-        ({"tls": "reencrypt", "keepalive": False, "resumption": False}, "just bench okd-reencrypt --sweep tls-resumption"),
+        (
+            {"tls": "reencrypt", "keepalive": False, "resumption": False},
+            "just bench okd-reencrypt --sweep tls-resumption",
+        ),
         ({"page": "10MB.bin"}, "just bench baseline --sweep page-sizes"),
         ({"page": "8kB.bin", "keepalive": False}, "just bench okd --sweep S"),
         ({"tls": "edge"}, "just bench okd-edge"),
@@ -510,7 +514,10 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(
         (["--handshakes", "half"], "--handshakes: expected full or resumed"),
         (["--page", "8kB.html"], "--page: unknown page '8kB.html'"),
         (["--page", "100MB"], "was measured with 100MB.bin"),
-        *((["--utilisation", share], "--utilisation: expected") for share in ("70", "0.9%", "101%", "half", "nan", "%")),
+        *(
+            (["--utilisation", share], "--utilisation: expected")
+            for share in ("70", "0.9%", "101%", "half", "nan", "%")
+        ),
     ],
 )
 def test_bad_input_exits_2_with_what_to_do(
