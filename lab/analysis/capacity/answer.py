@@ -25,6 +25,8 @@ from lab.stats.paired import MIN_BLOCKS
 
 SIZES, ADVISED = (1, 2, 4, 8, 16), 4
 """Cores of a proxy, and which of these the advice is for, unless another size is asked for."""
+WIDE, WIDE_BLOCKS = 0.2, 20
+"""An interval whose ends lie so far apart, as a part of the price, is worth narrowing, with so many blocks."""
 FAR = 0.1
 """From a load whose utilisation lies further than this from the wanted one, a nearer one narrows the price."""
 MOST_THREADS = 64
@@ -219,11 +221,14 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
 def _narrow(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:
     """Yield what to measure for a narrower price, of the run's own variant and target: runs that differ in these are never mixed."""
     variant, place = cost.loads[0].arm.variant, rerun.place(record.target)
-    if cost.draws is None:
-        command = f"{rerun.measure(record, variant)} --blocks {MIN_BLOCKS}"
+    ends, blocks, loose = cost.interval_s, WIDE_BLOCKS, "the price's interval is wide: more blocks narrow it: "
+    if ends is None:
+        blocks, loose = MIN_BLOCKS, f"no interval: {cost.blocks} of {MIN_BLOCKS} blocks; "
+    if ends is None or (len(cost.loads) == 1 and ends[1] - ends[0] > WIDE * cost.value_s):
+        command = f"{rerun.measure(record, variant)} --blocks {blocks}"
         if record.knee is not None:
-            command = f"a search tries each rate too seldom: a sweep of yours with its load and blocks = {MIN_BLOCKS}"
-        yield f"no interval: {cost.blocks} of {MIN_BLOCKS} blocks; {command}"
+            command = f"a search tries each rate too seldom: a sweep of yours with its load and blocks = {blocks}"
+        yield f"{loose}{command}"
     busy = [load.busy for load in cost.loads if load.busy is not None]
     if busy and min(abs(each - wanted.utilisation) for each in busy) > FAR:
         rate, command = wanted.utilisation / cost.value_s, ""

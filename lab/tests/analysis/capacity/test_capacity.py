@@ -394,13 +394,17 @@ def test_more_blocks_are_of_the_variant_the_sweep_and_the_target_that_the_price_
     fields: dict[str, Any], options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of the usual variant, nor of the default sweep, nor here: runs that differ in these are never mixed."""
-    run = stored(tmp_path, monkeypatch, variants=[("nginx", None)], points=[CEILING], blocks=3, **fields)
-    [line] = found(utilisation=0.98).narrow
+    unsure: dict[str, Any] = {"variants": [("nginx", None)], "points": [CEILING], **fields}
+    stored(tmp_path, monkeypatch, "wide", story=lambda slot: told(slot, 20e-6 * (1 + slot.block / 9), 0.98), **unsure)
+    [line] = found("wide", utilisation=0.98).narrow
+    assert line == f"the price's interval is wide: more blocks narrow it: just bench nginx{options} --blocks 20"
+    run = stored(tmp_path, monkeypatch, "20261122-000000-short", blocks=3, **unsure)
+    [line] = found(run.record.id, utilisation=0.98).narrow
     assert line == f"no interval: 3 of 6 blocks; just bench nginx{options} --blocks 6"
     asked = {"p99_s": 0.05, "min_achieved": 0.99, "max_generator_core": 0.9, "precision": 0.05}
     search = run.record.model_copy(update={"knee": KneeSearch(**asked, start_rps=100, least_rps=1)})
     (run.folder / "run.json").write_text(search.model_dump_json())
-    [line] = found(utilisation=0.98).narrow
+    [line] = found(run.record.id, utilisation=0.98).narrow
     assert "a search tries each rate too seldom" in line and "just" not in line
 
 
