@@ -82,7 +82,7 @@ def printed(found: Answer) -> CapacityJson:
             cpu_per_request_s=cost.value_s,
             interval_s=cost.interval_s,
             blocks=cost.blocks,
-            how=cost.how,
+            how="measured",
             bound=cost.bound,
             basis=cost.basis,
         ),
