@@ -21,8 +21,6 @@ from lab.model.sweeps import Point
 from lab.stats.components import Component, Components, components
 from lab.stats.power import ASSURANCE
 
-METRIC = "cpu_per_request"
-"""What slices and rates both tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS, Sample
 from lab.model.sweeps import Point
-from lab.model.systems import CONCURRENT
+from lab.model.design import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks

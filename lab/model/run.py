@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
+from lab.model.design import Design, PlannedFor, Promise, design_of, different_systems, solo_places
 from lab.model.names import WORTH
 from lab.model.pairs import Layout
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
-from lab.model.systems import different_systems
 from lab.model.variants.variants import AS_SHIPPED, AT, Family
 
 SCHEMA = 1
@@ -75,26 +75,6 @@ class RoundTrip(Record):
     p99_s: float | None = None
     max_s: float | None = None
     reason: str = Field(default="", description="why it was not measured; empty = it was")
-
-
-class PlannedFor(Record):
-    """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
-
-    effect: float = Field(description="as a fraction: 0.05 = 5 %")
-    metric: str = Field(description="that wants the most blocks")
-    point: str = Field(description="where it does")
-    asked: str | None = Field(description="the metric that was named; null = the variants' own primary ones")
-    power: float = Field(description="the probability that such an effect is claimed")
-    from_run: str = Field(description="whose A/A pairs said how noisy it is here")
-
-
-class Promise(Record):
-    """What a run was planned to find in one metric at one point, and by which scatter; fixed before its first sample."""
-
-    metric: str
-    point: str
-    sd: float = Field(description="of one block's log-ratio: the upper 80 % limit of what was measured before")
-    effect: float = Field(description="as a fraction: found with 90 % probability at the first step of Holm's method")
 
 
 class KneeSearch(Record):
@@ -201,7 +181,7 @@ class RunRecord(Record):
         default=None, description="the manifests' folder, relative to the run's parent folder; null = the checkout's"
     )
     planned_for: PlannedFor | None = Field(
-        default=None, description="what the number of blocks was chosen for; null = it was named, or the sweep's"
+        default=None, description="of runs without `design`: what the number of blocks was chosen for"
     )
     knee: KneeSearch | None = Field(
         default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
@@ -210,7 +190,12 @@ class RunRecord(Record):
     probes: tuple[Probe, ...] = Field(
         default=(), description="what this target was found to carry for two sides at once, before the plan was fixed"
     )
-    promised: tuple[Promise, ...] = Field(default=(), description="what it was planned to find")
+    promised: tuple[Promise, ...] = Field(
+        default=(), description="of runs without `design`: what they were planned to find"
+    )
+    design: Design | None = Field(
+        default=None, description="what was decided before the first sample; null = of an earlier lab"
+    )
     resumed: tuple[dict[str, str], ...] = Field(
         default=(), description="when, and which facts had changed, the lab's git_commit among them"
     )
@@ -231,20 +216,33 @@ class RunRecord(Record):
         return not variant.snippet and set(variant.own_knobs) <= set(shared)
 
     @property
-    def different_systems(self) -> frozenset[str]:
-        """Return the arms that run another system than the arm that they are compared with.
+    def designed(self) -> Design:
+        """Return the design that was recorded; of a run of an earlier lab, what its slots and variants show of it.
 
-        By the recorded bases. Runs from before these were recorded: what is not its baseline with knobs added, and has nothing to apply.
+        Other systems than the one they are compared with are told by their bases. Where these were not recorded: what is not its baseline
+        with knobs added, and has nothing to apply.
         """
+        if self.design is not None:
+            return self.design
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
-        bases = {variant.name: variant.base for variant in variants.values()}
-        unrecorded = (
+        tried = [arm for arm in self.arms if arm.role == "variant" and arm.baseline]
+        unrecorded = {
             arm.name
-            for arm in self.arms
-            if arm.role == "variant" and arm.baseline and not variants[arm.name].base
-            if _stands_apart(variants[arm.name], variants[arm.baseline])
-        )
-        return different_systems(self.arms, bases) | {*unrecorded}
+            for arm in tried
+            if not variants[arm.name].base and _stands_apart(variants[arm.name], variants[arm.baseline or ""])
+        }
+        bases = {variant.name: variant.base for variant in variants.values()}
+        systems = different_systems(self.arms, bases) | unrecorded
+        asked = {arm.variant: (variants[arm.name].shared_cost, variants[arm.name].primary_metric) for arm in self.arms}
+        solo = solo_places(self.arms, self.points, asked, systems)
+        solo |= {
+            (arm.name, point.name): variants[name].unpaired
+            for arm in tried
+            for name in (arm.baseline or "", arm.name)
+            if name in variants and variants[name].unpaired
+            for point in self.points
+        }
+        return design_of(self.plan(), solo, systems, planned_for=self.planned_for, promised=self.promised)
 
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}

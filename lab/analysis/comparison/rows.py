@@ -19,7 +19,7 @@ from lab.analysis.solo_ratios import SoloRatio, misleading_ratio
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
-from lab.model.systems import CONCURRENT
+from lab.model.design import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks

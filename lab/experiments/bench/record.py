@@ -1,9 +1,10 @@
-"""What run.json says of a run before its first sample."""
+"""What run.json says of a run before its first sample, but for its design."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.analysis.noise import PRIMARY
 from lab.base.files import runs_folder
@@ -14,7 +15,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.metrics import RATIOS
 from lab.model.plan import Plan
-from lab.model.run import PairSlot, PlannedFor, RunRecord, VariantRecord, now
+from lab.model.run import PairSlot, RunRecord, VariantRecord, now
 from lab.model.variants.variants import AT, Variant, config_snippet
 from lab.records import store
 from lab.targets.base import Target
@@ -24,29 +25,30 @@ def record_of(
     loaded: LoadedRequest,
     shown: MeasurableRun,
     chosen: Mapping[str, ChosenGenerator],
-    planned_for: PlannedFor | None,
     planned: Plan,
     target: Target,
     command: Sequence[str],
 ) -> RunRecord:
-    """A bench's."""
+    """A bench's.
+
+    A variant that is compared with itself adds nothing, there is nothing to apply, and any load shows that. One that is compared with
+    another than its baseline is held against it as against another system: there is nothing to apply either.
+    """
     request = loaded.request
-    nulls = request.variants if request.nulls is not None else ()
-    variants = {
-        name: (_null_record if name in nulls else variant_record)(variant, loaded.manifests)
-        for name, variant in shown.variants.items()
-    }
-    variants |= {
-        name: variants[name].model_copy(update=_held_against(loaded, name, base))
-        for name, base in named_against(request).items()
-        if name in variants
-    }
-    variants |= {
-        name: variants[name].model_copy(update={"shared_cost": leads(loaded, shown, name)})
-        for name in variants
-        if name not in nulls
-    }
-    variants |= {name: variants[name].model_copy(update={"unpaired": why}) for name, why in shown.unpaired.items()}
+    against = named_against(request)
+    variants: dict[str, VariantRecord] = {}
+    for name, variant in shown.variants.items():
+        changed: dict[str, Any] = {"unpaired": shown.unpaired.get(name, "")}
+        if request.nulls is not None and name in request.variants:
+            metric = variant.primary_metric if variant.primary_metric in RATIOS else PRIMARY
+            changed |= {"baseline": name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
+            changed |= {"snippet": "", "needs": "", "shared_cost": False}
+        else:
+            changed["shared_cost"] = leads(loaded, shown, name)
+        if name in against:
+            changed |= {"baseline": against[name], "primary_metric": primary_of(loaded, name)}
+            changed |= {} if against[name] == variant.compared_with else {"snippet": "", "own_knobs": ()}
+        variants[name] = variant_record(variant, loaded.manifests).model_copy(update=changed)
     label = request.label or "-".join(request.variants)
     record = new_record(label, loaded.sweep_name, target, command, planned, variants, chosen, shown.facts)
     more = {
@@ -54,7 +56,6 @@ def record_of(
         "study": request.study,
         "manifests": str(request.manifests.relative_to(runs_folder())) if request.manifests else None,
         "at_knee": shown.at_knee,
-        "planned_for": planned_for,
         "worth": request.worth,
     }
     return record.model_copy(update=more)
@@ -127,8 +128,12 @@ def primary_of(loaded: LoadedRequest, name: str) -> str | None:
     return own or (PRIMARY if name in named_against(request) else None)
 
 
-def differs_shared(loaded: LoadedRequest, name: str) -> bool:
-    """Whether the cost of what tells a variant from what it is compared with can lie in what a pair shares."""
+def leads(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
+    """Whether what a variant was alone leads: the cost of what tells it from what it is compared with can lie in what a pair shares, or it
+    or its baseline bears no pair here.
+    """
+    if not {name, loaded.against.get(name)}.isdisjoint(shown.unpaired):
+        return True
     variant, base = loaded.variants[name], loaded.variants.get(named_against(loaded.request).get(name, ""))
     if base is None:
         return variant.shared_cost
@@ -136,27 +141,3 @@ def differs_shared(loaded: LoadedRequest, name: str) -> bool:
         return True
     mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
     return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
-
-
-def leads(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
-    """Whether what a variant was alone leads: its cost can lie in what a pair shares, or it or its baseline bears no pair here."""
-    return differs_shared(loaded, name) or not {name, loaded.against.get(name)}.isdisjoint(shown.unpaired)
-
-
-def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, object]:
-    """Of a variant that is compared with another than its baseline: as of another system there is nothing to apply."""
-    own = base == loaded.variants[name].compared_with
-    kept = {} if own else {"snippet": "", "own_knobs": ()}
-    return {
-        **kept,
-        "baseline": base,
-        "primary_metric": primary_of(loaded, name),
-    }
-
-
-def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
-    """Of a variant that is compared with itself: it adds nothing, there is nothing to apply, and any load shows that."""
-    record = variant_record(variant, manifests)
-    metric = record.primary_metric if record.primary_metric in RATIOS else PRIMARY
-    changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
-    return record.model_copy(update={**changed, "snippet": "", "needs": "", "shared_cost": False})
