@@ -17,7 +17,7 @@ from lab.analysis.verdicts import verdicts
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
-from lab.model.shape import shape_of
+from lab.model.design import shape_of
 from lab.model.steadiness import Change, Steadiness
 from lab.report.tables.run import page
 from lab.report.terminal import show

@@ -20,8 +20,9 @@ from rich.console import Console
 from lab.commands.measuring import answer_plan, print_plan
 from lab.experiments import knee
 from lab.experiments.bench import Prepared, Request, prepare
+from lab.experiments.bench.request import Resolve
 from lab.model.pairs import SIDES
-from lab.tests.experiments.test_resolve import measured, parse
+from lab.tests.experiments.test_resolve import measured
 from lab.tests.support.fakes import FakeTarget
 
 GOLDEN = Path(__file__).parent / "testdata/plans.txt"
@@ -47,7 +48,7 @@ def planned(target: FakeTarget, *variants: str, **asked: object) -> Prepared:
 
 def by_an_earlier_run() -> Prepared:
     measured(planned(FakeTarget(), "baseline", sweep="quick", blocks=10, label="baseline-aa", nulls=1))
-    return planned(FakeTarget(), "log-off", sweep="quick", resolve=parse("5%"))
+    return planned(FakeTarget(), "log-off", sweep="quick", resolve=Resolve(0.05))
 
 
 PLANS: dict[str, Callable[[], Prepared]] = {
@@ -68,7 +69,7 @@ PLANS: dict[str, Callable[[], Prepared]] = {
     "generations-named-blocks": lambda: planned(two("apiserver"), "keepalive", blocks=20),
     "generations-fixed": lambda: planned(two("apiserver", fixed="traefik"), "traefik", against=("baseline",)),
     "generations-itself": lambda: planned(two("apiserver"), "baseline", "workers-1", sweep="generations"),
-    "resolve-by-levels": lambda: planned(two("apiserver"), "log-off", resolve=parse("3%")),
+    "resolve-by-levels": lambda: planned(two("apiserver"), "log-off", resolve=Resolve(0.03)),
     "resolve-by-an-earlier-run": by_an_earlier_run,
     "knee": lambda: knee.prepare(knee.Request(("baseline", "nginx")), Two(), ()),
 }

@@ -21,7 +21,7 @@ from lab.model.pairs import SIDES
 from lab.model.plan import Arm, Plan, Slot, arms_for, plan
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
-from lab.model.shape import shape_of
+from lab.model.design import shape_of
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
