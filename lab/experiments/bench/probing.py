@@ -22,7 +22,7 @@ from lab.model.bottleneck import BUSY
 from lab.model.facts import lasting
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Arm, Slot
-from lab.model.run import Probe, ProbeTrial, RunRecord
+from lab.model.run import Probe, ProbeTrial
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants import workers
@@ -201,14 +201,10 @@ def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point)
             record = RunStore.open(name).record
         except LabError:
             continue  # a damaged run is no guide; it is reported when it is asked for
-        if _is_alike(record, shown, target, variant):
+        there = record.variants.get(variant.name)
+        same = there is not None and there.manifests_sha256 == variant.manifests_sha256
+        if same and record.target == target.name and lasting(record.facts) == lasting(shown.facts):
             for probe in record.probes:
                 if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
                     return probe.model_copy(update={"from_run": record.id})
     return None
-
-
-def _is_alike(record: RunRecord, shown: MeasurableRun, target: Target, variant: Variant) -> bool:
-    there = record.variants.get(variant.name)
-    same = there is not None and there.manifests_sha256 == variant.manifests_sha256
-    return same and record.target == target.name and lasting(record.facts) == lasting(shown.facts)
