@@ -33,25 +33,6 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """What must be the same for one run's noise to be another's. `generators`: point → name, version, what it stands in for."""
-
-    target: str
-    points: tuple[Point, ...]
-    generators: Mapping[str, Mapping[str, str | None]]
-    facts: Mapping[str, str]
-
-    @classmethod
-    def of(cls, record: RunRecord) -> Conditions:
-        return cls(record.target, record.points, record.generators, record.facts)
-
-    def alike(self, other: Conditions) -> bool:
-        """All but the boot."""
-        same_load = self.points == other.points and dict(self.generators) == dict(other.generators)
-        return same_load and self.target == other.target and not differing(self.facts, other.facts)
-
-
-@dataclass(frozen=True, slots=True)
 class Past:
     """What earlier runs teach. `runs`: their ids, the newest first. `manifests`: variant → their digest in the newest. `only_aa`: that one
     compared nothing but a variant with itself.
@@ -83,15 +64,18 @@ class Past:
         return known and all(self.manifests.get(name) == digest for name, digest in baselines.items())
 
 
-def past_runs(conditions: Conditions, but: str = "") -> Iterator[Past]:
-    """The earlier runs under these conditions with blocks enough, the newest first, without the run called `but`."""
+def past_runs(record: RunRecord) -> Iterator[Past]:
+    """The other runs under a run's conditions with blocks enough, the newest first: its target, loads, generators, and facts but for the boot."""
+    conditions = record.target, record.points, record.generators
     for name in reversed(store.run_names()):
         try:
             run = RunStore.open(name)
-            if name == but or run.record.blocks < stats.MIN_BLOCKS or not Conditions.of(run.record).alike(conditions):
+            there = run.record
+            alike = (there.target, there.points, there.generators) == conditions
+            if name == record.id or there.blocks < stats.MIN_BLOCKS or not alike or differing(record.facts, there.facts):
                 continue
             samples = run.samples()
-            past = past_of(run.record, samples, summarise_run(run.record, samples, run.histogram)) if samples else None
+            past = past_of(there, samples, summarise_run(there, samples, run.histogram)) if samples else None
         except LabError:
             continue  # a damaged run is no guide; it is reported when it is asked for
         if past is not None:
@@ -110,7 +94,7 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 def best_past(record: RunRecord) -> Past | None:
     """All that know the noise of what is compared with, as it is now, pooled; else the newest that knows of any; else the newest."""
     baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
-    found = list(islice(past_runs(Conditions.of(record), record.id), POOLED))
+    found = list(islice(past_runs(record), POOLED))
     if covering := [past for past in found if past.covers(baselines)]:
         return together(covering)
     return next((past for past in found if any(not noise.why for noise in past.noises)), next(iter(found), None))

@@ -185,14 +185,14 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
     say(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
-    held = format_blocks(len({block for one in design.solo if one.arm in references for block in one.blocks}))
+    held = format_blocks(len({block for one in design.places if one.arm in references for block in one.blocks}))
     say(talk, "arms", ", ".join(measured) + (f"; in {held}: {', '.join(references)}" if references else ""))
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
     paired: dict[str, int] = {}
-    for one in design.pairs:
-        if role_of[one.arm] == "variant":
+    for one in design.places:
+        if one.against and role_of[one.arm] == "variant":
             paired[one.point] = max(len(one.blocks), paired.get(one.point, 0))
     for point in record.points:
         used = prepared.chosen[point.name]

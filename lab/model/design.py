@@ -60,22 +60,14 @@ class Promise(Record):
     effect: float = Field(description="as a fraction: found with 90 % probability at the first step of Holm's method")
 
 
-class PlannedPair(Record):
-    """Two arms that are measured as a pair at one point."""
+class PlannedPlace(Record):
+    """An arm at a point: by itself, or as one side of a pair."""
 
     arm: str
-    against: str = Field(description="the arm on the other side")
+    against: str = Field(description="the arm on the other side of a pair; empty = by itself")
     point: str
-    blocks: tuple[int, ...]
+    blocks: tuple[int, ...] = Field(description="in which it is measured")
     generations: int = Field(description="of workers, in each of these blocks")
-
-
-class PlannedSolo(Record):
-    """An arm that is measured by itself at one point."""
-
-    arm: str
-    point: str
-    blocks: tuple[int, ...]
 
 
 class SoloDecision(Record):
@@ -106,8 +98,7 @@ class Design(Record):
     """What a run measures and what it is expected to show, decided before its first sample."""
 
     blocks: int
-    pairs: tuple[PlannedPair, ...]
-    solo: tuple[PlannedSolo, ...]
+    places: tuple[PlannedPlace, ...] = Field(description="what is measured where; of a search its first trial")
     solo_decides: tuple[SoloDecision, ...] = Field(description="where a variant's effect is that of its solo samples")
     systems: tuple[str, ...] = Field(description="arms that run another system than the arm they are compared with")
     fixed_workers: tuple[str, ...] = Field(
@@ -130,10 +121,10 @@ class Design(Record):
         default=(), description="earlier runs whose noise and bring-ups it goes by, the newest first"
     )
 
-    def blocks_of(self, arm: str, point: str, paired: bool) -> int:
-        """Return in how many blocks an arm is measured at a point: as a pair's first side, or by itself."""
-        planned = self.pairs if paired else self.solo
-        return sum(len(one.blocks) for one in planned if (one.arm, one.point) == (arm, point))
+    def place(self, arm: str, point: str, paired: bool) -> PlannedPlace | None:
+        """Return how an arm is measured at a point: as a pair's first side, or by itself. None: not so."""
+        fitting = (one for one in self.places if (one.arm, one.point) == (arm, point))
+        return next((one for one in fitting if bool(one.against) is paired), None)
 
 
 def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], **more: Any) -> Design:
@@ -146,48 +137,31 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
         more: Fields that no slot shows.
 
     """
-    pairs: dict[tuple[str, str, str], dict[int, int]] = {}
-    alone: dict[Place, dict[int, int]] = {}
+    measured: dict[tuple[str, str, str], dict[int, int]] = {}
     for slot in plan.slots:
-        if slot.against is None:
-            alone.setdefault((slot.arm.name, slot.point.name), {})[slot.block] = 1
-        else:
-            generations = pairs.setdefault((slot.arm.name, slot.other, slot.point.name), {})
-            generations[slot.block] = max(generations.get(slot.block, 0), slot.reload + 1)
-    paired = {(arm, point) for arm, _, point in pairs}
-    compared = [(arm.name, point) for arm in plan.arms if arm.role == "variant" for point in plan.points]
+        generations = measured.setdefault((slot.arm.name, slot.other, slot.point.name), {})
+        generations[slot.block] = max(generations.get(slot.block, 0), slot.reload + 1)
+    paired = {(arm, point) for arm, against, point in measured if against}
     reasons = {
-        (arm, point.name): point.why_alone
-        or solo.get((arm, point.name), "" if (arm, point.name) in paired else NO_PAIR)
-        for arm, point in compared
+        (arm.name, point.name): point.why_alone
+        or solo.get((arm.name, point.name), "" if (arm.name, point.name) in paired else NO_PAIR)
+        for arm in plan.arms
+        if arm.role == "variant"
+        for point in plan.points
     }
     return Design(
         blocks=plan.blocks,
-        pairs=tuple(
-            PlannedPair(arm=arm, against=other, point=point, blocks=tuple(found), generations=max(found.values()))
-            for (arm, other, point), found in pairs.items()
+        places=tuple(
+            PlannedPlace(
+                arm=arm, against=against, point=point, blocks=tuple(found), generations=max(found.values())
+            )
+            for (arm, against, point), found in measured.items()
         ),
-        solo=tuple(PlannedSolo(arm=arm, point=point, blocks=tuple(found)) for (arm, point), found in alone.items()),
         solo_decides=tuple(SoloDecision(arm=arm, point=at, why=why) for (arm, at), why in reasons.items() if why),
         systems=tuple(arm.name for arm in plan.arms if arm.name in systems),
         bring_ups=plan.bring_ups,
         reloads=plan.reloads,
         **more,
-    )
-
-
-def different_systems(arms: Sequence[Arm], bases: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of the arms whose base differs from that of the arm that they are compared with.
-
-    `bases`: variant -> the folder in manifests/bases that it stands on; empty: not known, which differs from nothing.
-    """
-    base_of = {arm.name: bases.get(arm.variant, "") for arm in arms}
-    return frozenset(
-        arm.name
-        for arm in arms
-        if arm.role == "variant" and arm.baseline
-        for own, other in [(base_of[arm.name], base_of.get(arm.baseline, ""))]
-        if own and other and own != other
     )
 
 

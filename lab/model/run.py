@@ -9,10 +9,10 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.design import Design, PlannedFor, Promise, design_of, different_systems, solo_places
+from lab.model.design import Design, PlannedFor, Promise, design_of, solo_places
 from lab.model.names import WORTH
 from lab.model.pairs import Layout
-from lab.model.plan import Arm, Plan, Slot
+from lab.model.plan import Arm, Place, Plan, Slot
 from lab.model.sweeps import Point
 from lab.model.variants.variants import AS_SHIPPED, AT, Family
 
@@ -216,33 +216,44 @@ class RunRecord(Record):
         return not variant.snippet and set(variant.own_knobs) <= set(shared)
 
     @property
-    def designed(self) -> Design:
-        """Return the design that was recorded; of a run of an earlier lab, what its slots and variants show of it.
+    def different_systems(self) -> frozenset[str]:
+        """Return the arms that run another system than the arm that they are compared with.
 
-        Other systems than the one they are compared with are told by their bases. Where these were not recorded: what is not its baseline
-        with knobs added, and has nothing to apply.
+        By the recorded bases. Runs from before these were recorded: what is not its baseline with knobs added, and has nothing to apply.
         """
+        variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
+        compared = (
+            (arm.name, variants[arm.name], variants[arm.baseline])
+            for arm in self.arms
+            if arm.role == "variant" and arm.baseline in variants
+        )
+        return frozenset(
+            name
+            for name, own, other in compared
+            if (other.base not in ("", own.base) if own.base else _stands_apart(own, other))
+        )
+
+    @property
+    def solo(self) -> dict[Place, str]:
+        """Return where a variant's effect is that of its solo samples by the rules, and why."""
+        asked = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
+        return solo_places(self.arms, self.points, asked, self.different_systems)
+
+    @property
+    def designed(self) -> Design:
+        """Return the design that was recorded; of a run of an earlier lab, what its slots and variants show of it."""
         if self.design is not None:
             return self.design
-        variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
-        tried = [arm for arm in self.arms if arm.role == "variant" and arm.baseline]
-        unrecorded = {
-            arm.name
-            for arm in tried
-            if not variants[arm.name].base and _stands_apart(variants[arm.name], variants[arm.baseline or ""])
-        }
-        bases = {variant.name: variant.base for variant in variants.values()}
-        systems = different_systems(self.arms, bases) | unrecorded
-        asked = {arm.variant: (variants[arm.name].shared_cost, variants[arm.name].primary_metric) for arm in self.arms}
-        solo = solo_places(self.arms, self.points, asked, systems)
-        solo |= {
-            (arm.name, point.name): variants[name].unpaired
-            for arm in tried
-            for name in (arm.baseline or "", arm.name)
-            if name in variants and variants[name].unpaired
+        variant_of = {arm.name: self.variants[arm.variant] for arm in self.arms}
+        unpaired = {
+            (arm.name, point.name): variant_of[name].unpaired
+            for arm in self.arms
+            for name in (arm.baseline, arm.name)
+            if name in variant_of and variant_of[name].unpaired
             for point in self.points
         }
-        return design_of(self.plan(), solo, systems, planned_for=self.planned_for, promised=self.promised)
+        more = {"planned_for": self.planned_for, "promised": self.promised}
+        return design_of(self.plan(), self.solo | unpaired, self.different_systems, **more)
 
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}
@@ -253,6 +264,19 @@ class RunRecord(Record):
             for order, (block, arm, point) in enumerate(self.slots, start=1)
         )
         return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+
+    def with_plan(self, planned: Plan) -> RunRecord:
+        """Return the run with these slots, which `plan` gives again."""
+        pairs = tuple(
+            PairSlot(
+                order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
+            )
+            for slot in planned.slots
+            if slot.layout is not None
+        )
+        slots = tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots)
+        changes = {"seed": planned.seed, "blocks": planned.blocks, "arms": planned.arms, "points": planned.points}
+        return self.model_copy(update={**changes, "slots": slots, "pairs": pairs})
 
 
 def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:

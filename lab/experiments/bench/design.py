@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from lab.analysis import levels, rerun
 from lab.analysis.decision import SURE_P
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.past import POOLED, Conditions, Past, best_past, elsewhere, judged_at, past_runs, together
+from lab.analysis.past import POOLED, Past, best_past, elsewhere, judged_at, past_runs, together
 from lab.analysis.starts import known_anew
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.loads import choose_generators, generator_record
 from lab.experiments.bench.measurable import MeasurableRun
-from lab.experiments.bench.record import leads, primary_of, record_of
+from lab.experiments.bench.record import record_of, shares_cost
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import GUARD, PlannedFor, Promise, different_systems, scheme_of, shape_of, solo_places
+from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of, solo_places
 from lab.model.metrics import RATIOS, about
 from lab.model.pairs import SIDES
 from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan
@@ -61,25 +61,25 @@ def design_run(
         run.json as it begins, with its `Design`; and point → its generator.
 
     """
-    request = loaded.request
-    systems = different_systems(shown.arms, {name: variant.base for name, variant in shown.variants.items()})
-    asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
-    solo = solo_places(shown.arms, shown.points, asked, systems)  # the same on any number of generations
+    request, record = loaded.request, record_of(loaded, shown, target, command)
+    asked = {name: (shares_cost(loaded, shown, name), one.primary_metric) for name, one in record.variants.items()}
+    solo = solo_places(record.arms, record.points, asked, record.different_systems)
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
     shown = replace(shown, points=points)
     chosen = choose_generators(loaded, shown, target)
-    choice = _choose_blocks(loaded, shown, chosen, target, systems)
-    once = request.blocks or loaded.sweep.blocks
-    if choice is not None:
+    generators = {point: generator_record(used) for point, used in chosen.items()}
+    record = record.model_copy(update={"points": points, "generators": generators})
+    choice, once = None, request.blocks or loaded.sweep.blocks
+    if request.resolve is not None:
+        choice = _choose_blocks(request.resolve, loaded, record, list(shown.asked), target)
         blocks, once = choice.blocks, choice.once
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    shape = shape_of(shown.arms, points, blocks, target.sides, solo, shown.unpaired, once)
+    shape = shape_of(record.arms, points, blocks, target.sides, solo, shown.unpaired, once)
     if shape is None and (asking := [point for point in points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
-    planned = plan(shown.arms, points, blocks, seed, shape)
-    check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
-    record = record_of(loaded, shown, chosen, planned, target, command)
+    record = record.with_plan(plan(record.arms, points, blocks, seed, shape))
+    check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
 
 
@@ -157,7 +157,8 @@ def promises(record: RunRecord, known: Sequence[Noise]) -> tuple[Promise, ...]:
     found: dict[tuple[str, str], Promise] = {}
     for arm, noise in judged:
         sd, place = power.planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
-        blocks = design.blocks_of(arm.name, noise.point, noise.scheme is not None)
+        planned = design.place(arm.name, noise.point, noise.scheme is not None)
+        blocks = len(planned.blocks) if planned else 0
         values = points[noise.point].counting(blocks) if noise.scheme else blocks
         effect = power.resolvable(sd, values, level)
         if effect is not None and (place not in found or found[place].effect < effect):
@@ -181,46 +182,40 @@ class Choice:
 
 
 def _choose_blocks(
-    loaded: LoadedRequest,
-    shown: MeasurableRun,
-    chosen: Mapping[str, ChosenGenerator],
-    target: Target,
-    systems: Collection[str],
-) -> Choice | None:
-    """As many as find the effect that was asked for. None: none was.
+    wanted: Resolve, loaded: LoadedRequest, record: RunRecord, asked: Sequence[str], target: Target
+) -> Choice:
+    """As many as find the effect that was asked for.
 
     UsageError where nothing can be promised: a disturbed sweep, no metric, no earlier run, nothing judged, too many blocks.
     """
-    request, wanted, points = loaded.request, loaded.request.resolve, {point.name: point for point in shown.points}
-    if wanted is None:
-        return None
-    sweep = request.sweep or loaded.sweep_name
-    if any(point.disturbance is not None for point in shown.points):
+    sweep, points = loaded.request.sweep or loaded.sweep_name, {point.name: point for point in record.points}
+    if any(point.disturbance is not None for point in record.points):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(RESOLVE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
-    tried = {name: metric for name in shown.asked if (metric := wanted.metric or primary_of(loaded, name))}
+    tried = {name: metric for name in asked if (metric := wanted.metric or record.variants[name].primary_metric)}
     if not tried:
-        fault = f"{', '.join(shown.asked)} is compared with nothing, so that no metric is its primary one"
+        fault = f"{', '.join(asked)} is compared with nothing, so that no metric is its primary one"
         raise UsageError(RESOLVE, fault, f"name one: --resolve {Resolve(wanted.effect, 'cpu_per_request')}")
     for name, metric in tried.items():
-        if needs := shown.asked[name].needs:
+        if needs := record.variants[name].needs:
             fault = f"{name} needs {needs}: no number of blocks shows its effect here"
             raise UsageError(RESOLVE, fault, "measure the others without it")
         if metric not in RATIOS:
             fault = f"the primary metric of {name} is {metric}, which is counted, not compared by per cent"
             raise UsageError(RESOLVE, fault, f"name another: --resolve {Resolve(wanted.effect, 'rate')}, or --blocks N")
-    generators = {point: generator_record(used) for point, used in chosen.items()}
-    conditions = Conditions(target.name, shown.points, generators, shown.facts)
-    load = f"--sweep {shlex.quote(sweep)}{rerun.placed(shown.at_knee, request.k6_out)}"
-    pasts: dict[str, Past] = {}
+    load = f"--sweep {shlex.quote(sweep)}{rerun.placed(record.at_knee, loaded.request.k6_out)}"
+    pasts, systems = dict[str, Past](), record.different_systems
     judged: list[tuple[Noise, Past]] = []
     for name, metric in tried.items():
-        base, shared = loaded.baselines[name], leads(loaded, shown, name)
-        past = pasts[base] = pasts.get(base) or _past_of(base, loaded, conditions, target, load)
+        base, shared = loaded.baselines[name], record.variants[name].shared_cost
+        past = pasts[base] = pasts.get(base) or _past_of(base, loaded, record, target, load)
         schemes = {at: scheme_of(shared, point, target.sides, name in systems) for at, point in points.items()}
-        noises = judged_at(past.of(base), shown.points, metric, wanted.metric is not None, schemes)
+        noises = judged_at(past.of(base), record.points, metric, wanted.metric is not None, schemes)
         if not noises:
-            raise _not_judged(past, base, metric)
+            why = dict.fromkeys(f"at {one.point}: {one.why}" for one in past.of(base) if one.metric == metric and one.why)
+            others = dict.fromkeys(one.metric for one in past.of(base) if not one.why)
+            fault = f"{about(metric).title} was not judged in {past.id}: {'; '.join(why)}"
+            raise UsageError(RESOLVE, fault, f"name one that is: {', '.join(others)}")
         judged += [(noise, past) for noise in noises]
     level = SURE_P / len(judged)  # of the first step of Holm's method over all of them
     choices = [_choice(wanted, noise, past, level, points[noise.point]) for noise, past in judged]
@@ -228,15 +223,15 @@ def _choose_blocks(
     return replace(most, once=max(choice.once for choice in choices))
 
 
-def _past_of(base: str, loaded: LoadedRequest, conditions: Conditions, target: Target, load: str) -> Past:
+def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target, load: str) -> Past:
     """What is known of a baseline's noise here, by earlier runs, else by committed levels of its scatter. UsageError where nothing is."""
-    covering = [past for past in past_runs(conditions) if past.covers({base: loaded.baseline_digests[base]})]
+    covering = [past for past in past_runs(record) if past.covers({base: record.variants[base].manifests_sha256})]
     if covering:
         return together(covering[:POOLED])
     bases = set(loaded.baselines.values())
     committed = any(levels.known(target.name, {each}, "slices") for each in bases)
     if committed and len(target.sides) == len(SIDES):
-        noises = tuple(elsewhere(target.name, bases, conditions.points))
+        noises = tuple(elsewhere(target.name, bases, record.points))
         there = Past(("data/pairs and data/levels",), None, noises, {})
         if there.of(base):
             return there
@@ -246,14 +241,6 @@ def _past_of(base: str, loaded: LoadedRequest, conditions: Conditions, target: T
     )
     name = "" if base == BASELINE else f"{base} "
     raise UsageError(RESOLVE, fault, f"measure it: just aa {name}{load}{rerun.place(target.name)}")
-
-
-def _not_judged(past: Past, base: str, metric: str) -> UsageError:
-    noises = past.of(base)
-    why = dict.fromkeys(f"at {each.point}: {each.why}" for each in noises if each.metric == metric and each.why)
-    judged = dict.fromkeys(each.metric for each in noises if not each.why)
-    fault = f"{about(metric).title} was not judged in {past.id}: {'; '.join(why)}"
-    return UsageError(RESOLVE, fault, f"name one that is: {', '.join(judged)}")
 
 
 def _choice(wanted: Resolve, noise: Noise, past: Past, level: float, point: Point) -> Choice:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from lab.analysis import recovery
-from lab.analysis.past import Conditions, past_runs, together
+from lab.analysis.past import past_runs, together
 from lab.analysis.noise import noises
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
@@ -148,8 +148,8 @@ def test_more_earlier_runs_know_the_scatter_more_surely() -> None:
     """Their variances are pooled with their degrees of freedom, those of at most ten."""
     for number in range(1, 4):
         stored(f"run-{number}")
-    (kept,) = (one for one in past_runs(Conditions.of(record("x"))) if one.id == "run-3")
-    pasts = list(past_runs(Conditions.of(record("x"))))
+    (kept,) = (one for one in past_runs(record("x")) if one.id == "run-3")
+    pasts = list(past_runs(record("x")))
     pooled_ = together(pasts)
     assert (pooled_.runs, pooled_.bring_up_s) == (("run-3", "run-2", "run-1"), kept.bring_up_s)
     for mine, once in zip(pooled_.noises, kept.noises, strict=True):

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import levels
-from lab.analysis.past import Conditions, past_runs
+from lab.analysis.past import past_runs
 from lab.analysis.noise import Noise
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
@@ -71,7 +71,7 @@ def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
     """Metric and point → noise, of the run that it was planned by."""
     assert made.design.planned_for is not None
-    pasts = {past.id: past for past in past_runs(Conditions.of(made.record))}
+    pasts = {past.id: past for past in past_runs(made.record)}
     past = pasts[made.design.planned_for.from_run]
     return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
 

@@ -19,7 +19,6 @@ from lab.model.design import (
     NO_PAIR,
     SHARED,
     Design,
-    different_systems,
     scheme_of,
     shape_of,
     solo_places,
@@ -36,7 +35,6 @@ CLOSE = make_point("close", rate_rps=None, keepalive=False)
 QUEUE = make_point("queue", subject=("listen-overflow",))
 ARMS = arms_for([("keepalive", "baseline")], "direct")
 SYSTEMS = arms_for([("envoy", "baseline"), ("keepalive", "baseline")], None)
-BASES = {"envoy": "envoy", "baseline": "ingress-nginx", "keepalive": "ingress-nginx"}
 ASKED: dict[str, tuple[bool, str | None]] = {name: (False, "cpu_per_request") for name in ("envoy", "keepalive")}
 
 
@@ -164,7 +162,7 @@ def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, Any], said: str
 
 def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> Plan:
     mine, points = [arm for arm in SYSTEMS if arm.role != "variant" or arm.name in arms], [CEILING, RATE]
-    solo = solo_places(mine, points, ASKED, different_systems(mine, BASES))
+    solo = solo_places(mine, points, ASKED, {"envoy"})
     return plan(mine, points, blocks, 1, shape_of(mine, points, blocks, SIDES, solo))
 
 
@@ -172,11 +170,6 @@ def blocks_of(run: Plan, arm: str, point: str, against: str = "") -> int:
     return len(
         {slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, against)}
     )
-
-
-def test_arms_of_another_base_are_different_systems() -> None:
-    assert different_systems(SYSTEMS, BASES) == {"envoy"}
-    assert different_systems(SYSTEMS, BASES | {"envoy": ""}) == set(), "what is not known differs from nothing"
 
 
 def test_at_a_rate_different_systems_are_solo_in_every_block_and_no_pair() -> None:
@@ -220,21 +213,20 @@ def test_a_design_says_which_blocks_have_what_and_where_solo_samples_decide_and_
     run = plan(ARMS, points, 8, 1, shape)
     record = made_record("r", run)
     design = record.designed
-    pairs = {(one.arm, one.point): (len(one.blocks), one.generations) for one in design.pairs}
+    pairs = {(one.arm, one.point): (len(one.blocks), one.generations) for one in design.places if one.against}
     assert pairs["keepalive", "ceiling"] == (8, 3) and pairs["baseline-again", "ceiling"] == (GUARD, 1)
     assert pairs["keepalive", "rate-1000"] == (6, 1) and ("keepalive", "queue") not in pairs
-    for one in (*design.pairs, *design.solo):
-        other = one.against if one in design.pairs else ""  # type: ignore[union-attr]
-        where = (one.arm, one.point, other)
-        assert {*one.blocks} == {
-            slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where
-        }
+    for one in design.places:
+        where = one.arm, one.point, one.against
+        mine = [slot for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where]
+        assert [*one.blocks] == sorted({slot.block for slot in mine})
     assert (design.blocks, design.bring_ups, design.reloads) == (8, run.bring_ups, run.reloads)
-    assert design.blocks_of("keepalive", "close", paired=False) == 8 and design.blocks_of("direct", "close", False) == 3
+    solo, reference = design.place("keepalive", "close", paired=False), design.place("direct", "close", paired=False)
+    assert solo and len(solo.blocks) == 8 and reference and reference.blocks == (1, 4, 8)
     assert [(one.arm, one.point) for one in design.solo_decides] == [("keepalive", "close"), ("keepalive", "queue")]
     assert [one.why for one in design.solo_decides] == [SHARED, QUEUE.why_alone]
     few = made_record("r", plan(ARMS, [RATE], 2, 1)).designed
-    assert [one.why for one in few.solo_decides] == [NO_PAIR] and few.pairs == ()
+    assert [one.why for one in few.solo_decides] == [NO_PAIR] and not any(one.against for one in few.places)
     kept = record.model_copy(update={"design": design.model_copy(update={"duration_s": 60.0, "systems": ("other",)})})
     again = RunRecord.model_validate_json(kept.model_dump_json())
     assert isinstance(again.design, Design) and again.designed == kept.design, "what was recorded is not computed anew"
@@ -262,6 +254,7 @@ def test_a_committed_pair_of_different_systems_at_a_rate_decides_nothing_and_the
 
 def test_an_older_record_tells_another_system_by_its_knobs() -> None:
     """Where no base is recorded: what is not its baseline with knobs added and has nothing to apply; never the same under two names."""
+    assert record_of(as_measured_before(), "envoy", "").designed.systems == (), "what is not known differs from nothing"
     record = record_of(as_measured_before(), "", "")
     assert record.designed.systems == ()
     bare = record.variants["keepalive"].model_copy(update={"snippet": ""})
