@@ -6,8 +6,8 @@ import argparse
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,8 @@ from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
-    from lab.experiments.bench.probing import TrialOf, Trials
-    from lab.generators.k6 import Out
+    from lab.experiments.bench.probing import Trials
     from lab.model.run import NotMeasured
-    from lab.model.variants.variants import Variant
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -51,16 +49,7 @@ def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
     """Return how it is found out what a target carries for two sides at once; None where only a plan was asked for."""
     from lab.experiments.bench.probing import pair_trials
 
-    if options.plan:
-        return None
-
-    @contextmanager
-    def told(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-        say(talk, "probe", f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
-        with pair_trials(target, variant, out) as trial_of:
-            yield trial_of
-
-    return told
+    return None if options.plan else partial(pair_trials, partial(say, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:

@@ -90,11 +90,6 @@ class Plan:
     slots: tuple[Slot, ...]
 
     @property
-    def measuring_s(self) -> float:
-        """Warm-up and measuring, without bring-ups."""
-        return sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
-
-    @property
     def reloads(self) -> int:
         """Of both sides of pairs, which wait for each other."""
         before: dict[tuple[int, str, str, str], Slot] = {}
@@ -111,7 +106,8 @@ class Plan:
 
     def lasts_s(self, bring_up_s: float) -> float:
         """Return how long all of it takes, without what has to be measured again. `bring_up_s`: of one bring-up."""
-        lasts_s = self.measuring_s + self.bring_ups * bring_up_s + len(self.slots) * SAMPLE_OVERHEAD_S
+        loads_s = sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
+        lasts_s = loads_s + self.bring_ups * bring_up_s + len(self.slots) * SAMPLE_OVERHEAD_S
         lasts_s += self.reloads * RELOAD_S
         return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in self.arms)
 

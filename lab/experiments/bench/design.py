@@ -277,26 +277,16 @@ class Costs:
     loads: tuple[Point, ...]
     most: int = MOST
 
-    @property
-    def block_s(self) -> float:
-        """As it was planned."""
-        return self.bring_up_s + sum(each.duration_s + each.warmup_s for each in self.loads) + self.others_s
-
     def load_s(self, generations: int) -> float:
         """Of one of so many, the shortest point's."""
         return min(shared(point, generations).duration_s for point in self.loads)
 
-    def of(self, generations: int, measured: int | None = None) -> float:
-        """A bring-up with so many, or with fewer of them measured, and no other point."""
-        short = [each.duration_s + each.warmup_s for each in (shared(point, generations) for point in self.loads)]
-        count = generations if measured is None else measured
-        return self.bring_up_s + count * sum(short) + (count - 1) * self.reload_s
-
     def takes_s(self, blocks: int, generations: int) -> float:
-        """A variant's pairs in so many blocks of so many, and those that guard it (`lab.model.design`)."""
-        guards = min(blocks, GUARD)
-        others = blocks if generations == 1 else min(blocks, self.blocks)
-        own = blocks * self.of(generations) + guards * self.of(generations, 1)
+        """A variant's pairs in so many blocks of so many, and those that guard it, on one of them (`lab.model.design`)."""
+        each_s = sum(one.duration_s + one.warmup_s for one in (shared(point, generations) for point in self.loads))
+        block_s = self.bring_up_s + generations * each_s + (generations - 1) * self.reload_s
+        guards, others = min(blocks, GUARD), blocks if generations == 1 else min(blocks, self.blocks)
+        own = blocks * block_s + guards * (self.bring_up_s + each_s)
         return own + (others + guards) * self.others_s
 
 
@@ -356,7 +346,8 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
     """
     if (one.generation or 0.0) <= levels.WORTHWHILE * levels.repeat_sd(one, costs.load_s(1)):
         return costs.blocks, 1
-    allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
+    block_s = costs.bring_up_s + sum(each.duration_s + each.warmup_s for each in costs.loads) + costs.others_s
+    allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * block_s)
     choices = [
         (blocks, generations)
         for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)

@@ -141,8 +141,9 @@ def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 
 
 @contextmanager
-def pair_trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
     """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
+    say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
     with ExitStack() as up:
         systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
         yield lambda point: _trial(target, variant, systems, point, out)

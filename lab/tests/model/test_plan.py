@@ -179,9 +179,9 @@ def test_no_arm_has_a_fixed_place() -> None:
     assert all(70 <= first.count(arm.name) <= 130 for arm in run.arms)
 
 
-def test_the_time_to_measure_is_warm_up_and_duration_of_every_slot() -> None:
+def test_a_plan_lasts_as_long_as_its_slots_and_bring_ups_and_the_round_trip() -> None:
     run = make_plan(points=[make_point(duration_s=5.0, warmup_s=1.0)], blocks=6, reference="direct")
-    assert run.measuring_s == pytest.approx((6 * 3 + 3) * 6.0)
+    assert run.lasts_s(2.0) == pytest.approx((6 * 3 + 3) * (6.0 + 0.6 + 2.0) + 3.5)
 
 
 def paired(run: Plan, arm: str, point: str) -> list[Slot]:
