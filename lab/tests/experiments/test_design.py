@@ -19,11 +19,12 @@ from lab.experiments.bench.design import promises, with_design
 from lab.model.design import Design, Promise, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import RunRecord
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.stats import power
-from lab.tests.support.factories import make_plan, make_point, make_run, pair_slots
+from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.made_runs import made_record
 
 BRING_UP_S = 2.0
 ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
@@ -38,34 +39,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def record(name: str, planned: Plan = PLAN, **changed: Any) -> RunRecord:
-    fields: dict[str, Any] = {
-        "id": name,
-        "created_at": "2026-11-21T12:00:00Z",
-        "command": ("lab", "bench"),
-        "target": "local",
-        "sweep": "quick",
-        "seed": 1,
-        "blocks": planned.blocks,
-        "arms": planned.arms,
-        "points": planned.points,
-        "slots": tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        "variants": {
-            "baseline": VariantRecord(
-                name="baseline",
-                title="",
-                baseline=None,
-                knobs=(),
-                own_knobs=(),
-                primary_metric=None,
-                hypothesis_sweep=None,
-                manifests_sha256="",
-            )
-        },
-        "generators": {},
-        "facts": {"cpu": "one", "boot_id": name},
-        "git_commit": None,
-    }
-    return RunRecord(**{**fields, **changed})
+    return made_record(name, planned, **{"generators": {}, "facts": {"cpu": "one", "boot_id": name}, **changed})
 
 
 def stored(name: str, **changed: Any) -> RunStore:
@@ -190,7 +164,7 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
             "baseline": baseline,
             "keepalive": baseline.model_copy(update={**asked, "shared_cost": shared}),
         }
-        told = design_of(record("run-1", planned, variants=variants, pairs=pair_slots(planned)))
+        told = design_of(record("run-1", planned, variants=variants))
         assert told.promised_by == ELSEWHERE
         assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.resolvable_now(sd, 20, 6)}
         assert [one.sd for one in told.promised] == [power.planned_sd(sd, 20)], "what the run is held to afterwards"

@@ -137,21 +137,6 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         prepare(request, FakeTarget(), ())
 
 
-def test_named_blocks_stay_on_the_generations_that_the_sweep_would_have(
-    sweep: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fewer bring-ups of one start each would tell what lots were drawn."""
-    own = known_levels(repeat=0.01, generation=0.05, bring_up=0.01, bring_ups=8, generations=6)
-    monkeypatch.setattr(levels, "committed", lambda: (own,))
-    whole, named = (
-        prepare(Request(("log-off",), sweep, seed=1, blocks=blocks), FakeTarget(sides=SIDES), ())
-        for blocks in (None, 7)
-    )
-    assert named.record.blocks == 7 != whole.record.blocks
-    assert [point.generations for point in named.record.points] == [point.generations for point in whole.record.points]
-    assert named.record.points[0].generations > 1
-
-
 def test_an_unknown_metric_has_the_nearest_known_one() -> None:
     with pytest.raises(UsageError, match="did you mean 'cpu_per_request'?"):
         parse_resolve("5%,cpu_per_reqest")
@@ -187,23 +172,6 @@ def test_a_resumed_run_keeps_its_blocks_and_its_promise(sweep: str) -> None:
     assert again.design.planned_for == made.design.planned_for is not None
     assert again.plan.blocks == made.plan.blocks
     assert again.design.promised == made.design.promised != ()
-
-
-def test_the_plan_says_why_so_many(sweep: str) -> None:
-    """Before anything starts, with the run that it relies on."""
-    past = self_compared(sweep)
-    made = resolved(sweep, "7.5%")
-    out = io.StringIO()
-    print_plan(Console(file=out, width=60), made, 0)
-    lines = {line.split()[0]: line for line in out.getvalue().splitlines() if line}
-    assert f" samples in {made.record.blocks} blocks" in lines["plan"]
-    assert "7.5% in CPU per request at " in lines["chosen"] and lines["chosen"].endswith(
-        f"by the noise of {past.record.id}"
-    )
-    assert f"(from the A/A run {past.record.id})" in lines["resolves"]
-    ordinary = io.StringIO()
-    print_plan(Console(file=ordinary), prepare(Request(("log-off",), sweep, seed=1), FakeTarget(), ()), 0)
-    assert "chosen" not in ordinary.getvalue()
 
 
 @pytest.mark.slow
