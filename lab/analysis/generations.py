@@ -22,7 +22,6 @@ from lab.stats.components import Component, Components, components
 from lab.stats.power import ASSURANCE
 
 
-
 @dataclass(frozen=True, slots=True)
 class Generation:
     """Both sides' workers between two reloads: log-ratios of CPU per request, one for each repeat, and seconds a request of each side."""

@@ -72,7 +72,12 @@ def past_runs(record: RunRecord) -> Iterator[Past]:
             run = RunStore.open(name)
             there = run.record
             alike = (there.target, there.points, there.generators) == conditions
-            if name == record.id or there.blocks < stats.MIN_BLOCKS or not alike or differing(record.facts, there.facts):
+            if (
+                name == record.id
+                or there.blocks < stats.MIN_BLOCKS
+                or not alike
+                or differing(record.facts, there.facts)
+            ):
                 continue
             samples = run.samples()
             past = past_of(there, samples, summarise_run(there, samples, run.histogram)) if samples else None

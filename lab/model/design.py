@@ -152,9 +152,7 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
     return Design(
         blocks=plan.blocks,
         places=tuple(
-            PlannedPlace(
-                arm=arm, against=against, point=point, blocks=tuple(found), generations=max(found.values())
-            )
+            PlannedPlace(arm=arm, against=against, point=point, blocks=tuple(found), generations=max(found.values()))
             for (arm, against, point), found in measured.items()
         ),
         solo_decides=tuple(SoloDecision(arm=arm, point=at, why=why) for (arm, at), why in reasons.items() if why),

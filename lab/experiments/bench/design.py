@@ -212,7 +212,9 @@ def _choose_blocks(
         schemes = {at: scheme_of(shared, point, target.sides, name in systems) for at, point in points.items()}
         noises = judged_at(past.of(base), record.points, metric, wanted.metric is not None, schemes)
         if not noises:
-            why = dict.fromkeys(f"at {one.point}: {one.why}" for one in past.of(base) if one.metric == metric and one.why)
+            why = dict.fromkeys(
+                f"at {one.point}: {one.why}" for one in past.of(base) if one.metric == metric and one.why
+            )
             others = dict.fromkeys(one.metric for one in past.of(base) if not one.why)
             fault = f"{about(metric).title} was not judged in {past.id}: {'; '.join(why)}"
             raise UsageError(RESOLVE, fault, f"name one that is: {', '.join(others)}")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.past import Past
 from lab.analysis.judging import LIMITED
 from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
+from lab.analysis.past import Past
+from lab.model.design import GUARD, shape_of
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
 from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
-from lab.model.design import GUARD, shape_of
 from lab.report.grid import Grid, Notes, Part, columns, plain, row
 from lab.stats import power
 from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds

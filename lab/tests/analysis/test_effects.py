@@ -13,10 +13,10 @@ from lab.analysis.effects import Effect
 from lab.analysis.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.verdicts import difference_text
+from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
-from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.usage import Usage
 from lab.stats import paired as stats
 from lab.tests.support.factories import made_invalid, make_point

@@ -18,19 +18,19 @@ from rich.console import Console
 from lab.analysis import rerun
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.effects import Asked
-from lab.analysis.past import judged_at, past_of
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
+from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
 from lab.experiments.bench import Request, prepare, resume
 from lab.experiments.selfbench import quick
+from lab.model.design import GUARD, shape_of, solo_places
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Sample
-from lab.model.design import GUARD, shape_of, solo_places
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
 from lab.report.html.methods import methods

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from lab.analysis import recovery
-from lab.analysis.past import past_runs, together
 from lab.analysis.noise import noises
+from lab.analysis.past import past_runs, together
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.experiments.bench.design import promises, with_design
@@ -158,7 +158,9 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
     asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
     for shared, sd in ((False, 0.01), (True, 0.05)):
         arms = make_plan(points=ceiling, reference=None).arms
-        shape = shape_of(arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")}))
+        shape = shape_of(
+            arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
+        )
         planned = make_plan(points=ceiling, blocks=6, reference=None, shape=shape)
         variants = {
             "baseline": baseline,

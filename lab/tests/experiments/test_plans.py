@@ -27,7 +27,17 @@ from lab.tests.support.fakes import FakeTarget
 
 GOLDEN = Path(__file__).parent / "testdata/plans.txt"
 RUN = re.compile(r"\d{8}-\d{6}-[\w.+-]+-[0-9a-f]{4}")
-KEYS = ("blocks", "pairs", "alone", "planned_for", "promised", "promised_by", "fresh_bring_ups", "unpaired", "duration_s")
+KEYS = (
+    "blocks",
+    "pairs",
+    "alone",
+    "planned_for",
+    "promised",
+    "promised_by",
+    "fresh_bring_ups",
+    "unpaired",
+    "duration_s",
+)
 
 
 class Two(FakeTarget):

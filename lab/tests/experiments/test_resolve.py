@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import levels
-from lab.analysis.past import past_runs
 from lab.analysis.noise import Noise
+from lab.analysis.past import past_runs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.commands.measuring import print_plan
@@ -37,8 +37,6 @@ connections = 4
 rate_rps = 2000
 duration_s = 1
 """
-
-
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ CLOSE = make_point("close", rate_rps=None, keepalive=False)
 QUEUE = make_point("queue", subject=("listen-overflow",))
 ARMS = arms_for([("keepalive", "baseline")], "direct")
 SYSTEMS = arms_for([("envoy", "baseline"), ("keepalive", "baseline")], None)
-ASKED: dict[str, tuple[bool, str | None]] = {name: (False, "cpu_per_request") for name in ("envoy", "keepalive")}
+ASKED: dict[str, tuple[bool, str | None]] = dict.fromkeys(("envoy", "keepalive"), (False, "cpu_per_request"))
 
 
 def shape(points: list[Point], blocks: int = 7, shared: bool = False, primary: str = "cpu_per_request") -> Shape:

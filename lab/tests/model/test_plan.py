@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
+from lab.model.design import shape_of
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import AGAIN, Plan, Shape, Slot, arms_for, plan
 from lab.model.samples import cells
-from lab.model.design import shape_of
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
