@@ -28,6 +28,8 @@ from lab.stats import paired as stats
 
 POOLED = 10
 """Earlier runs whose noise is put together."""
+Schemes = Mapping[str, Scheme | None]
+"""Point → how an effect is come by there: in which kind of pair, None = by solo samples."""
 OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 """What is forecast where no variant has a primary metric."""
 
@@ -122,7 +124,7 @@ def judged_at(
     points: Sequence[Point],
     metric: str | None,
     asked: bool = False,
-    schemes: Mapping[str, Scheme | None] | None = None,
+    schemes: Schemes | None = None,
 ) -> list[Noise]:
     """Of one variant's noise, what carries an effect in `metric` at each point where one is judged; None: OF_A_BASELINE.
 

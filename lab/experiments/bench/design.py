@@ -17,7 +17,7 @@ from math import ceil, inf
 from lab.analysis import levels, rerun
 from lab.analysis.decision import SURE_P
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.past import POOLED, Past, best_past, elsewhere, judged_at, past_runs, together
+from lab.analysis.past import POOLED, Past, Schemes, best_past, elsewhere, judged_at, past_runs, together
 from lab.analysis.starts import known_anew
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
@@ -150,7 +150,7 @@ def promises(record: RunRecord, known: Sequence[Noise]) -> tuple[Promise, ...]:
         metric = asked or (variant.primary_metric if arm in tried else None)
         shared, other = arm.role == "variant" and variant.shared_cost, arm.name in design.systems
         sides = SIDES if record.pairs else SIDES[:1]
-        schemes = {name: scheme_of(shared, point, sides, other) for name, point in points.items()}
+        schemes: Schemes = {name: scheme_of(shared, point, sides, other) for name, point in points.items()}
         noise = [each for each in known if each.variant == variant_of[arm.baseline or ""]]
         judged += [(arm, each) for each in judged_at(noise, record.points, metric, asked is not None, schemes)]
     level = SURE_P / max(1, len(judged))
@@ -209,7 +209,7 @@ def _choose_blocks(
     for name, metric in tried.items():
         base, shared = loaded.baselines[name], record.variants[name].shared_cost
         past = pasts[base] = pasts.get(base) or _past_of(base, loaded, record, target, load)
-        schemes = {at: scheme_of(shared, point, target.sides, name in systems) for at, point in points.items()}
+        schemes: Schemes = {at: scheme_of(shared, point, target.sides, name in systems) for at, point in points.items()}
         noises = judged_at(past.of(base), record.points, metric, wanted.metric is not None, schemes)
         if not noises:
             why = dict.fromkeys(

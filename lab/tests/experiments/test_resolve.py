@@ -238,7 +238,8 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch:
 )
 def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
     """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
-    request = Request(("log-off",), **{"sweep": sweep, **asked}, seed=1, resolve=Resolve(0.05))
+    named: dict[str, Any] = {"sweep": sweep, **asked}
+    request = Request(("log-off",), seed=1, resolve=Resolve(0.05), **named)
     with pytest.raises(UsageError, match=pilot):
         prepare(request, FakeTarget("local"), ())
 
