@@ -59,9 +59,11 @@ def prepare(request: Request, target: Target, command: Sequence[str], trials: Tr
     loaded = load(request)
     shown = measurable(loaded, target)
     base = next(iter(loaded.baselines.values()))
-    due = tuple(to_probe(shown, target, base)) if trials is None else ()
-    shown, probes = probed(shown, target, base, request.k6_out, trials) if trials else (shown, ())
+    asked, probes = tuple(to_probe(shown, target, base)), ()
+    if asked and trials is not None:
+        shown, probes = probed(shown, asked, target, base, request.k6_out, trials)
     record, chosen = design_run(loaded, shown, target, command)
+    due = asked if trials is None else ()
     return Prepared(record.model_copy(update={"probes": probes}), record.plan(), shown.variants, chosen, due)
 
 

@@ -66,21 +66,19 @@ def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]
 
 
 def probed(
-    shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials
+    shown: MeasurableRun, asked: Sequence[Point], target: Target, baseline: str, out: Out | None, trials: Trials
 ) -> tuple[MeasurableRun, tuple[Probe, ...]]:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
         shown: the run as it was asked for.
+        asked: its points of which nobody can say beforehand that the target carries them (`to_probe`).
         target: where it is measured, after its `check`.
         baseline: the variant of which two are brought up.
         out: what k6 keeps of its own, as the run's loads will have it.
         trials: how a load is tried.
 
     """
-    asked = to_probe(shown, target, baseline)
-    if not asked:
-        return shown, ()
     variant = shown.variants[baseline]
     known = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
     found = dict(known)
