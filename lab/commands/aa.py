@@ -117,7 +117,7 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
-    from lab.analysis.forecast import past_of
+    from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
     from lab.report.json.noise import printed
     from lab.report.tables import noise as noise_tables
@@ -144,8 +144,8 @@ def _again(record: RunRecord) -> str:
 def _example(report: Report) -> Example:
     """A variant with one knob whose hypothesis is about this load and whose baseline this is; else any, by a metric judged here."""
     from lab.analysis import rerun
-    from lab.analysis.forecast import judged_at
     from lab.analysis.noise import pairs
+    from lab.analysis.past import judged_at
     from lab.model.variants.knobs import load_knob
     from lab.model.variants.variants import load_overlay, variant_names
     from lab.report.tables.noise import Example

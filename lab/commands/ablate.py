@@ -132,7 +132,7 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> 
             say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep}: nothing measurable here")
             continue
         plan, done = each.prepared.plan, done_samples(each.run)
-        left_s = each.prepared.forecast.duration_s * (1 - done / len(plan.slots))
+        left_s = each.prepared.design.duration_s * (1 - done / len(plan.slots))
         total_s += left_s
         arms = len([arm for arm in plan.arms if arm.role != "reference"])
         text = f"{each.planned.sweep}: {arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"

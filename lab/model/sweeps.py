@@ -149,6 +149,11 @@ class Point(Record, strict=True):
         """How a pair is loaded: a schedule cannot be stopped."""
         return "slices" if self.rate_rps is None else "together"
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether the two sides of a pair run at the same moment here, instead of in turns."""
+        return self.scheme == "together" and not self.why_alone
+
     def counting(self, blocks: int) -> int:
         """How many values a pair's statistics are over, in so many blocks."""
         return blocks * self.generations if self.singly else blocks

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from lab.analysis.forecast import Forecast
+from lab.model.design import PlannedFor, Promise
 from lab.model.plan import Arm
-from lab.model.run import AtKnee, KneeSearch, NotMeasured, PlannedFor, Promise, RunRecord
+from lab.model.run import AtKnee, KneeSearch, NotMeasured, RunRecord
 from lab.model.sweeps import Point
 from lab.records.ablation import AblationRecord, Step
 from lab.report.json.printed import Count, Printed
@@ -93,9 +93,9 @@ class PlanJson(Printed):
     duration_s: float = Field(description="of all runs")
 
 
-def run_plan(record: RunRecord, known: Forecast, done: int = 0) -> RunPlanJson:
+def run_plan(record: RunRecord, done: int = 0) -> RunPlanJson:
     """`done`: how many of its pairs and samples need no further measurement."""
-    slots = len(record.slots)
+    slots, design = len(record.slots), record.designed
     return RunPlanJson(
         run=record.id,
         target=record.target,
@@ -112,12 +112,12 @@ def run_plan(record: RunRecord, known: Forecast, done: int = 0) -> RunPlanJson:
         pairs=len(record.pairs),
         alone=slots - len(record.pairs),
         done=done,
-        planned_for=record.planned_for,
+        planned_for=design.planned_for,
         worth=record.worth,
-        promised=known.promised,
-        promised_by=known.source,
-        fresh_bring_ups=known.anew.count,
-        duration_s=known.duration_s * (1 - done / slots if slots else 1),
+        promised=design.promised,
+        promised_by=design.promised_by,
+        fresh_bring_ups=design.fresh.count,
+        duration_s=design.duration_s * (1 - done / slots if slots else 1),
     )
 
 

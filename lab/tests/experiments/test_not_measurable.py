@@ -28,7 +28,7 @@ from lab.report.json import run as run_json
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
-from lab.tests.analysis.test_forecast import record
+from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
 

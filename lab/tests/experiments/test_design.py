@@ -1,4 +1,4 @@
-"""The forecast: from the newest earlier run that is whole and alike, else from the prior."""
+"""What a run promises and how long it takes: by the newest earlier run that is whole and alike, else by the prior."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import polars as pl
 import pytest
 
 from lab.analysis import recovery
-from lab.analysis.forecast import Conditions, forecast, past_runs, resolved, together
 from lab.analysis.noise import noises
+from lab.analysis.past import past_runs, together
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
+from lab.experiments.bench.design import promises, with_design
+from lab.model.design import Design, Promise, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan
-from lab.model.run import Promise, RunRecord, VariantRecord
-from lab.model.shape import leading, shape_of
+from lab.model.run import RunRecord
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.stats import power
-from lab.tests.support.factories import make_plan, make_point, make_run, pair_slots
+from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.made_runs import made_record
 
 BRING_UP_S = 2.0
 ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
@@ -37,34 +39,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def record(name: str, planned: Plan = PLAN, **changed: Any) -> RunRecord:
-    fields: dict[str, Any] = {
-        "id": name,
-        "created_at": "2026-11-21T12:00:00Z",
-        "command": ("lab", "bench"),
-        "target": "local",
-        "sweep": "quick",
-        "seed": 1,
-        "blocks": planned.blocks,
-        "arms": planned.arms,
-        "points": planned.points,
-        "slots": tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        "variants": {
-            "baseline": VariantRecord(
-                name="baseline",
-                title="",
-                baseline=None,
-                knobs=(),
-                own_knobs=(),
-                primary_metric=None,
-                hypothesis_sweep=None,
-                manifests_sha256="",
-            )
-        },
-        "generators": {},
-        "facts": {"cpu": "one", "boot_id": name},
-        "git_commit": None,
-    }
-    return RunRecord(**{**fields, **changed})
+    return made_record(name, planned, **{"generators": {}, "facts": {"cpu": "one", "boot_id": name}, **changed})
 
 
 def stored(name: str, **changed: Any) -> RunStore:
@@ -81,6 +56,10 @@ def effects(promised: Sequence[Promise]) -> dict[tuple[str, str], float]:
     return {(one.metric, one.point): one.effect for one in promised}
 
 
+def design_of(kept: RunRecord) -> Design:
+    return with_design(kept, BRING_UP_S).designed
+
+
 def damage(run: RunStore) -> None:
     for path in run.folder.glob("samples/*/hist.parquet"):
         path.write_bytes(path.read_bytes()[:-20])
@@ -90,10 +69,10 @@ def test_the_newest_alike_run_is_the_guide() -> None:
     """Its A/A pairs and those of the ones before say what can be resolved, its bring-ups how long it takes."""
     stored("run-1")
     stored("run-2")
-    told = forecast(record("run-3"), BRING_UP_S)
-    assert told.source == "from the pairs of run-2 and 1 more" and told.promised
-    prior = forecast(record("run-3", facts={"cpu": "other"}), BRING_UP_S)
-    assert prior.source == ELSEWHERE
+    told = design_of(record("run-3"))
+    assert told.promised_by == "from the pairs of run-2 and 1 more" and told.promised
+    prior = design_of(record("run-3", facts={"cpu": "other"}))
+    assert prior.promised_by == ELSEWHERE
     assert prior.duration_s - told.duration_s == pytest.approx(PLAN.bring_ups * (BRING_UP_S - 0.4))
 
 
@@ -105,9 +84,9 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     (sample, *_) = newest.samples()
     with pytest.raises(UsageError):
         newest.histogram(sample)
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
     damage(RunStore.open("run-1"))
-    assert forecast(record("run-3"), BRING_UP_S).source == ELSEWHERE
+    assert design_of(record("run-3")).promised_by == ELSEWHERE
 
 
 @pytest.mark.parametrize("name", ["run.json", "samples/{}/sample.json", "samples/{}/raw.zst"])
@@ -117,13 +96,13 @@ def test_any_other_damage_is_passed_over_too(name: str) -> None:
     run = stored("run-2")
     path = run.folder / name.format(run.samples()[0].id)
     path.write_bytes(b"{") if path.suffix == ".json" else path.unlink()
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
 
 
 def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
     few = make_plan((("baseline", None),), blocks=2, reference=None)
-    assert forecast(record("run-3", few), BRING_UP_S).promised == ()
+    assert design_of(record("run-3", few)).promised == ()
 
 
 def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
@@ -132,7 +111,7 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     summary = summarise_run(run.record, run.samples(), run.histogram)
     rate = next(noise for noise in noises(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
     assert rate.sd is not None and rate.pilot_blocks == 6
-    promised = effects(forecast(record("run-2"), BRING_UP_S).promised)
+    promised = effects(design_of(record("run-2")).promised)
     level = 0.05 / len(promised)
     assert promised["rate", "ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks, level)
     raw = power.resolvable(rate.sd, PLAN.blocks, level)
@@ -143,14 +122,14 @@ def test_more_earlier_runs_know_the_scatter_more_surely() -> None:
     """Their variances are pooled with their degrees of freedom, those of at most ten."""
     for number in range(1, 4):
         stored(f"run-{number}")
-    (kept,) = (one for one in past_runs(Conditions.of(record("x"))) if one.id == "run-3")
-    pasts = list(past_runs(Conditions.of(record("x"))))
+    (kept,) = (one for one in past_runs(record("x")) if one.id == "run-3")
+    pasts = list(past_runs(record("x")))
     pooled_ = together(pasts)
-    assert (pooled_.id, pooled_.runs, pooled_.bring_up_s) == ("run-3", 3, kept.bring_up_s)
+    assert (pooled_.runs, pooled_.bring_up_s) == (("run-3", "run-2", "run-1"), kept.bring_up_s)
     for mine, once in zip(pooled_.noises, kept.noises, strict=True):
         assert mine.sd == (None if once.sd is None else pytest.approx(once.sd)), "three runs of the same numbers"
         assert once.why or mine.pilot_blocks == 1 + 3 * (once.pilot_blocks - 1)
-    once_, thrice = (effects(resolved(record("x"), each.noises)) for each in (kept, pooled_))
+    once_, thrice = (effects(promises(record("x"), each.noises)) for each in (kept, pooled_))
     assert once_.keys() == thrice.keys() and all(thrice[label] < once_[label] for label in once_)
 
 
@@ -163,7 +142,7 @@ def test_a_larger_family_promises_less() -> None:
         baseline = record("x").variants["baseline"]
         told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
         asked = record("run-2", planned, variants={"baseline": baseline, **told})
-        found.append(effects(forecast(asked, BRING_UP_S).promised)["p90", "rate-1000"])
+        found.append(effects(design_of(asked).promised)["p90", "rate-1000"])
     assert found[0] < found[1]
 
 
@@ -173,20 +152,22 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
         recovery.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
         recovery.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
     ]
-    monkeypatch.setattr("lab.analysis.forecast.scatter_elsewhere", lambda: scatter)
+    monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
     baseline = record("x").variants["baseline"]
     ceiling = [make_point("ceiling", rate_rps=None)]
     asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
     for shared, sd in ((False, 0.01), (True, 0.05)):
         arms = make_plan(points=ceiling, reference=None).arms
-        shape = shape_of(arms, ceiling, 6, SIDES, leading(arms, ceiling, {"keepalive": (shared, "cpu_per_request")}))
+        shape = shape_of(
+            arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
+        )
         planned = make_plan(points=ceiling, blocks=6, reference=None, shape=shape)
         variants = {
             "baseline": baseline,
             "keepalive": baseline.model_copy(update={**asked, "shared_cost": shared}),
         }
-        told = forecast(record("run-1", planned, variants=variants, pairs=pair_slots(planned)), BRING_UP_S)
-        assert told.source == ELSEWHERE
+        told = design_of(record("run-1", planned, variants=variants))
+        assert told.promised_by == ELSEWHERE
         assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.resolvable_now(sd, 20, 6)}
         assert [one.sd for one in told.promised] == [power.planned_sd(sd, 20)], "what the run is held to afterwards"
 
@@ -200,7 +181,7 @@ def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
         "baseline": baseline,
         "keepalive": baseline.model_copy(update={"name": "keepalive", "primary_metric": "p90"}),
     }
-    told = forecast(record("run-2", planned, variants=variants), BRING_UP_S)
+    told = design_of(record("run-2", planned, variants=variants))
     assert list(effects(told.promised)) == [("p90", "rate-1000")]
 
 
@@ -211,4 +192,4 @@ def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> No
     for sample in run.samples():
         if sample.block > 2:
             shutil.rmtree(run.folder / "samples" / sample.id)
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"

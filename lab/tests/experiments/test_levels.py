@@ -9,14 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.analysis import forecast, levels
-from lab.analysis.levels import Costs, block_sd, notes, on_generations, plan_of
+from lab.analysis import levels
+from lab.analysis.levels import notes, scatter
+from lab.analysis.past import elsewhere
+from lab.experiments.bench import design
+from lab.experiments.bench.design import Costs, on_generations, plan_of, resolvable, shared
 from lab.records import levels as records
 from lab.records.levels import FOLDER, Known
 from lab.stats.components import components
 from lab.stats.power import ASSURANCE
-from lab.tests.support.factories import make_plan, make_point
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.factories import make_point
 
 LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
 COSTS = Costs(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS)
@@ -37,17 +39,17 @@ def known(**changed: Any) -> Known:
 
 
 def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_them() -> None:
-    assert block_sd(known(), 1, 4.0) == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
-    assert block_sd(known(bring_up=0.02), 4, 4.0) == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
-    assert block_sd(known(generation=0.0), 1, 1.0) == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
+    assert scatter(known(), 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
+    assert scatter(known(bring_up=0.02), 4, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+    assert scatter(known(generation=0.0), 1, 1.0)[0] == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
 
 
 def test_how_well_that_is_known_is_between_its_levels() -> None:
     """Of 8 bring-ups with 6 generations each: 7 degrees where bring-ups alone scatter, 40 where workers alone do."""
-    assert levels.degrees(known(repeat=0.0, generation=0.0, bring_up=0.02), 4, 4.0) == pytest.approx(7)
-    assert levels.degrees(known(repeat=0.0), 4, 4.0) == pytest.approx(40)
-    assert 7 < levels.degrees(known(bring_up=0.02), 4, 4.0) < 40
-    assert levels.degrees(known(repeat=0.0, generation=0.0), 1, 4.0) == 7
+    assert scatter(known(repeat=0.0, generation=0.0, bring_up=0.02), 4, 4.0)[1] - 1 == 7
+    assert scatter(known(repeat=0.0), 4, 4.0)[1] - 1 == 40
+    assert 7 < scatter(known(bring_up=0.02), 4, 4.0)[1] - 1 < 40
+    assert scatter(known(repeat=0.0, generation=0.0), 1, 4.0)[1] - 1 == 7
 
 
 @pytest.mark.parametrize(("load_s", "several"), [(1.0, True), (4.0, False)])
@@ -60,21 +62,20 @@ def test_workers_are_held_against_a_repeat_under_the_load_that_the_point_has(loa
 
 def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
     (point,) = LOADS
-    assert [(one.duration_s, one.warmup_s) for one in (levels.shared(point, count) for count in (1, 2, 3, 9))] == [
+    assert [(one.duration_s, one.warmup_s) for one in (shared(point, count) for count in (1, 2, 3, 9))] == [
         (4.0, 1.0), (2.0, 0.5), (1.0, 0.5), (1.0, 0.5)
     ]  # fmt: skip
     long = point.model_copy(update={"duration_s": 12.0})
-    assert [levels.shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
-    assert COSTS.of(1) == pytest.approx(9.0) and COSTS.of(2) == pytest.approx(4.0 + 2 * 2.5 + 30.0)
+    assert [shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
 
 
 def test_a_plan_takes_its_pairs_and_the_guards_which_are_one_generation_and_other_points_as_often_as_was_planned() -> (
     None
 ):
-    assert COSTS.takes_s(9, 1) == pytest.approx((9 + 6) * COSTS.block_s) == pytest.approx(255.0)
+    assert COSTS.takes_s(9, 1) == pytest.approx((9 + 6) * 17.0)
     assert COSTS.takes_s(9, 2) == pytest.approx(9 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0)
     assert COSTS.takes_s(12, 2) == pytest.approx(12 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0), "9 blocks were planned"
-    assert COSTS.takes_s(4, 1) == pytest.approx((4 + 4) * COSTS.block_s), "no more guards than blocks"
+    assert COSTS.takes_s(4, 1) == pytest.approx((4 + 4) * 17.0), "no more guards than blocks"
 
 
 @pytest.mark.parametrize(
@@ -95,13 +96,13 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     found = plan_of(one, costs)
 
     def effect(blocks: int, count: int) -> float:
-        return levels.resolvable(one, blocks, count, levels.shared(LOADS[0], count).duration_s)
+        return resolvable(one, blocks, count, shared(LOADS[0], count).duration_s)
 
     assert effect(*found) <= effect(blocks, generations)
     if generations == 1:
         assert found == (blocks, generations)
-    allowed_s = max(levels.LEAST_S, (costs.blocks + 6) * costs.block_s)
-    assert found[1] == 1 or costs.takes_s(*found) <= allowed_s
+    allowed_s = max(design.LEAST_S, costs.takes_s(costs.blocks, 1))
+    assert found[1] == 1 or costs.takes_s(*found) <= allowed_s + 1e-9
     assert plan_of(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, "where arms alone are in all of them"
 
 
@@ -112,8 +113,8 @@ def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.Monk
         levels, "committed", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
     )
     assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
-    assert block_sd(mine, 1, 4.0) == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
-    assert levels.degrees(known(repeat=0.0, generation=0.0), 4, 4.0) == pytest.approx(29)
+    assert scatter(mine, 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
+    assert scatter(known(repeat=0.0, generation=0.0), 4, 4.0)[1] - 1 == 29
     costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
     many = plan_of(mine, costs)
     monkeypatch.setattr(levels, "committed", lambda: (mine,))
@@ -132,8 +133,8 @@ def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_sh
             assert levels.counts_singly(mine, 4, 1.0) is counts
             assert levels.known("apiserver", {"baseline"}, "slices") is mine
             assert [each.singly for each in on_generations(LOADS, 4, mine)] == [counts]
-            singly = levels.resolvable(mine, 6, 4, 1.0)
-            assert (singly < 0.9 * levels.resolvable(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
+            singly = resolvable(mine, 6, 4, 1.0)
+            assert (singly < 0.9 * resolvable(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
         elsewhere = bound.model_copy(update={"variant": "workers-4"})
         monkeypatch.setattr(levels, "committed", lambda elsewhere=elsewhere: (mine, elsewhere))
         assert not levels.counts_singly(mine, 4, 1.0), "of that very system"
@@ -156,19 +157,11 @@ def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch)
         "baseline: one start of it is off by"[:34]
     ]
     assert notes("local", {"baseline"}) == []
-    planned = make_plan(
-        [("keepalive", "baseline")],
-        [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)],
-        reference=None,
-    )
-    there = forecast.committed(made_record("run-1", planned, target="apiserver"))
+    points = [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)]
+    there = elsewhere("apiserver", ["baseline"], points)
     (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
-    assert (
-        mine.sd == pytest.approx(block_sd(known(), 4, 4.0))
-        and mine.pilot_blocks == round(levels.degrees(known(), 4, 4.0)) + 1
-    )
-    here = forecast.committed(made_record("run-1", planned))
-    assert mine.sd not in [noise.sd for noise in here]
+    assert (mine.sd, mine.pilot_blocks) == scatter(known(), 4, 4.0)
+    assert mine.sd not in [noise.sd for noise in elsewhere("local", ["baseline"], points)]
 
 
 def test_the_line_of_the_most_bring_ups_is_what_its_own_numbers_come_to() -> None:
