@@ -51,7 +51,7 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
     if options.rate is None:
         raise UsageError("--rate", "is missing", RATE_REMEDY)
     from lab.analysis.capacity.answer import answer
-    from lab.report.json.capacity import printed
+    from lab.report.json.answers import CAPACITY
     from lab.report.markdown import markdown
     from lab.report.tables.capacity import page
     from lab.report.terminal import show
@@ -60,7 +60,7 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
     for line in found.passed_over:
         talk.print(f"passed over: {line}", highlight=False, markup=False, soft_wrap=True)
     if options.json:
-        print(printed(found).dumps())
+        print(CAPACITY.dumps(found))
     elif options.markdown:
         print(markdown(page(found)), end="")
     else:

@@ -75,9 +75,7 @@ GAUGES = (
 )  # fmt: skip
 
 
-def exposition(
-    record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]
-) -> bytes:
+def exposition(record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]) -> bytes:
     """Return the whole text. `histogram(sample, series)` is asked once for each."""
     facts = GaugeMetricFamily(
         "lab_run_fact", "what is known of the machine and the programs of the run", labels=("run", "fact", "value")

@@ -18,7 +18,7 @@ from lab.model.samples import Reason
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
 from lab.records.store import RunStore
-from lab.report.json import run as run_json
+from lab.report.json.runs import RESULT
 from lab.stats.histogram import Histogram
 from lab.targets.cluster.facts import pods_record
 from lab.targets.readback import Reading
@@ -112,9 +112,9 @@ def test_results_keep_their_schema(blocks: int) -> None:
     run = make_plan((("keepalive", "baseline"), ("backlog", "baseline")), blocks=blocks)
     samples, histograms = make_run(run, effects={"keepalive": 0.8}, change=change)
     primary = {"keepalive": "p99", "backlog": "rate"}
-    result = run_json.printed(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))).plain()
+    result = RESULT.plain(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary)))
     accepts("result", result)
-    accepts("result", run_json.printed(summarise(run, [], lambda _: None, Asked(primary))).plain())
+    accepts("result", RESULT.plain(summarise(run, [], lambda _: None, Asked(primary))))
     with pytest.raises(jsonschema.ValidationError):
         accepts("result", {**result, "more": 1})
 

@@ -44,7 +44,7 @@ from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.model.variants import workers
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.json import capacity as capacity_json
+from lab.report.json.answers import CAPACITY
 from lab.tests.support.factories import make_point, make_sample, of_slot
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}
@@ -737,6 +737,4 @@ def test_json_is_as_its_schema_says(
     for blocks in (6, 1):
         stored(tmp_path, monkeypatch, f"2026-{blocks}", blocks=blocks)
         assert main(["capacity", "--rate", "1M", "--run", f"2026-{blocks}", "--json"]) == 0
-        jsonschema.Draft202012Validator(capacity_json.CapacityJson.model_json_schema()).validate(
-            json.loads(capsys.readouterr().out)
-        )
+        jsonschema.Draft202012Validator(CAPACITY.schema()).validate(json.loads(capsys.readouterr().out))

@@ -43,7 +43,7 @@ from lab.model.load import Load, OutputError, Result
 from lab.records.packed import Packed
 from lab.records.store import run_names
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histograms, read_joined, read_raw
-from lab.report.json import calibration as calibration_json
+from lab.report.json.answers import CALIBRATED
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
 from lab.report.terminal import show
@@ -506,10 +506,8 @@ def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_json_is_what_its_schema_says() -> None:
-    printed = calibration_json.printed(everything()).plain()
-    jsonschema.Draft202012Validator(calibration_json.CalibratedJson.model_json_schema()).validate(
-        json.loads(json.dumps(printed))
-    )
+    printed = CALIBRATED.plain(everything())
+    jsonschema.Draft202012Validator(CALIBRATED.schema()).validate(json.loads(json.dumps(printed)))
     assert printed["complete"] is True and printed["rows"][0]["pause"]["sight"] == "hidden"
 
 
