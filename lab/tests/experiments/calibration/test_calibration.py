@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from rich.console import Console
@@ -505,9 +504,8 @@ def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> 
     assert "fake fixed 10.0 +500 +5.0 % 11.0 +200 +1.8 % 12.0 +1,000 +8.3 %" in printed
 
 
-def test_json_is_what_its_schema_says() -> None:
+def test_json_has_what_is_complete_and_what_a_generator_sees() -> None:
     printed = CALIBRATED.plain(everything())
-    jsonschema.Draft202012Validator(CALIBRATED.schema()).validate(json.loads(json.dumps(printed)))
     assert printed["complete"] is True and printed["rows"][0]["pause"]["sight"] == "hidden"
 
 
