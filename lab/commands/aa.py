@@ -119,7 +119,7 @@ def _refuse_without_pair(record: RunRecord) -> None:
 def _print(options: argparse.Namespace, run: RunStore) -> int:
     from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
-    from lab.report.json.noise import printed
+    from lab.report.json.runs import AA
     from lab.report.tables import noise as noise_tables
 
     record = run.record
@@ -128,7 +128,7 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
     advice = noise_tables.advise(report, _example(report), _again(record))
-    print_answer(options, lambda: noise_tables.page(report, advice), lambda: printed(report, advice).dumps())
+    print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
 
 

@@ -44,7 +44,7 @@ def add(adder: Adder) -> None:
 def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     from lab.analysis.capacity.answer import Wanted, answer
     from lab.model.pages import PAGES
-    from lab.report.json.capacity import printed
+    from lab.report.json.answers import CAPACITY
     from lab.report.markdown import markdown
     from lab.report.tables.capacity import page
     from lab.report.terminal import show
@@ -68,7 +68,7 @@ def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     wanted = Wanted(rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant)
     found = answer(run, wanted, options.cores)
     if options.json:
-        print(printed(found).dumps())
+        print(CAPACITY.dumps(found))
     elif options.markdown:
         print(markdown(page(found)), end="")
     else:

@@ -251,12 +251,14 @@ def answer_plan(
     beside: Mapping[str, str] | None = None,
 ) -> int:
     """What `--plan` ends in, its sentences said: `--json` has it as data, too. `ready`: each run, and how many of its slots are done. 0."""
-    from lab.report.json.plan import printed, run_plan
+    from lab.report.json.answers import PLAN, plan_run
 
     if options.json:
-        runs = [run_plan(prepared.record, done) for prepared, done in ready]
+        runs = [plan_run(prepared.record, done) for prepared, done in ready]
+        asked = [{"question": question, "command": command} for question, command in (beside or {}).items()]
+        whole = {"ablation": ablation, "runs": runs, "left_out": left_out, "beside": asked}
         with answer():
-            print(printed(runs, ablation, left_out, beside).dumps())
+            print(PLAN.dumps(**whole, duration_s=sum(run["duration_s"] for run in runs)))
     return 0
 
 
@@ -289,6 +291,7 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
 
     All notes and what the systems hold are shown where `options.notes` says so; Markdown and JSON have everything.
     """
+    from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
     from lab.report.result import Result
     from lab.report.terminal import show
@@ -297,7 +300,7 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
     name = run.folder.name if run.folder.parent == runs_folder() else str(run.folder)
     with answer() as out:
         if options.json:
-            print(result.printed().dumps())
+            print(dumps(result.as_json()))
         elif getattr(options, "markdown", False):
             print(markdown([*result.page(), *result.more(), *result.study()]), end="")
         else:

@@ -27,7 +27,7 @@ from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.model.variants import workers
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.json.capacity import CapacityJson
+from lab.report.json.answers import CAPACITY
 from lab.tests.support.factories import make_point, make_sample, of_slot
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}
@@ -493,7 +493,7 @@ def test_what_is_no_rate_is_refused(text: str | None) -> None:
 def test_json_says_what_the_table_says_and_is_as_its_schema_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    schema = jsonschema.Draft202012Validator(CapacityJson.model_json_schema())
+    schema = jsonschema.Draft202012Validator(CAPACITY.schema())
     for blocks in (1, 6):
         stored(tmp_path, monkeypatch, f"2026-{blocks}", blocks=blocks)
         assert main(["capacity", "--rate", "1M", "--run", f"2026-{blocks}", "--page", "1kB", "--json"]) == 0
