@@ -20,8 +20,8 @@ from lab.analysis.claims.ledger import counts, own_counts
 from lab.analysis.claims.publications import OWN_ANSWERS
 from lab.analysis.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
-from lab.model.metrics import DIFFERENCES
 from lab.model.design import PlannedFor, Promise
+from lab.model.metrics import DIFFERENCES
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
