@@ -19,8 +19,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from pydantic_core import to_jsonable_python
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
 
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 MEANINGS = Path(__file__).with_name("meanings.toml")
@@ -114,7 +113,7 @@ class Printed(BaseModel):
 
 def dumps(value: Any) -> str:
     """Return any value as the JSON text that a verb prints."""
-    return json.dumps(to_jsonable_python(value), indent=1)
+    return json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), indent=1)
 
 
 def either(*shapes: Shape) -> Any:
