@@ -194,14 +194,14 @@ def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
-    planned_for = None if disturbed else record.designed.planned_for
-    asked = planned_for.asked if planned_for else None  # beforehand, as a hypothesis' own is
+    design = record.designed
+    asked = design.planned_for.asked if design.planned_for and not disturbed else None  # beforehand, as a hypothesis' own is
     return Asked(
         primary={name: asked or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
         shared=frozenset(name for name, variant in variants.items() if variant.shared_cost),
         worth=record.worth,
-        systems=frozenset(record.designed.systems),
+        systems=frozenset(design.systems),
     )
 
 
