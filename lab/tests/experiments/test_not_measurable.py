@@ -31,18 +31,9 @@ from lab.report.terminal import show
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.sweep_texts import TINY
 
 MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
-SWEEP = """
-title = "Tiny"
-question = "Does it work?"
-blocks = 6
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-"""
 
 
 @dataclass
@@ -61,7 +52,7 @@ class SmallTarget(FakeTarget):
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
+    path.write_text(TINY)
     return str(path)
 
 
