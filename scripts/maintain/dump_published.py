@@ -99,6 +99,8 @@ NOT_SET = ("FORCE_COLOR", "CLICOLOR_FORCE", "LAB_DEBUG", "LAB_INSIDE")
 VALUE = re.compile(r"\b(?:OUT|RUN|OTHER|ARM|POINT|SAMPLE)\b")
 MOST_BYTES = 1_000_000
 """Of what one command line prints; of a longer one (rows of requests, buckets of histograms) the rest is kept as a digest."""
+WHOLE = "DUMP_WHOLE"
+"""Environment variable of the processes, set by --whole."""
 MOST_LINES_SHOWN = 40
 """Of a file's difference."""
 PACKED = re.compile(rb"H4sI[A-Za-z0-9+/]{80,}={0,2}")
@@ -120,8 +122,8 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
 
 
 def shorten(content: bytes) -> bytes:
-    """Return the beginning of what is long, and the digest of all of it."""
-    if len(content) <= MOST_BYTES:
+    """Return the beginning of what is long and the digest of all of it; all of it where `WHOLE` is set."""
+    if len(content) <= MOST_BYTES or WHOLE in os.environ:
         return content
     digest, kept = hashlib.sha256(content).hexdigest(), content[:MOST_BYTES].rpartition(b"\n")[0]
     return kept + f"\n--- {len(content)} bytes in all, SHA-256 {digest}\n".encode()
@@ -136,9 +138,8 @@ def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path
         name = re.sub(r"\W+", "_", re.sub(r"\b(RUN|OUT)\b", "", template)).strip("_")
         head = f"$ lab {shlex.join(words)}\nexit status {status}\n--- stderr\n".encode()
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.txt").write_bytes(
-            mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
-        )
+        said = mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
+        (folder / f"{name}.txt").write_bytes(shorten(said))
         for path in sorted(Path(scratch).iterdir()):
             content = path.read_bytes()
             if path.suffix == ".html":
@@ -341,6 +342,9 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="NAME", nargs="+", default=[], help="these references only, and not what is of all"
     )
+    parser.add_argument(
+        "--whole", action="store_true", help="keep all of long output (7 GB in all), not its beginning and digest"
+    )
     parser.add_argument("--diff", metavar=("A", "B"), nargs=2, help="print what differs between two dumps")
     parser.add_argument("--names", metavar="FILE", help="of --diff: renamed variants, an old and a new name a line")
     options = parser.parse_args()
@@ -358,6 +362,8 @@ def main() -> int:
     if not (code / "lab/__main__.py").is_file():
         fail(f"--code {code}: holds no lab/__main__.py; name a checkout")
     shutil.rmtree(folder, ignore_errors=True)
+    if options.whole:
+        os.environ[WHOLE] = "1"
     dump(folder, code, options.only)
     return 0
 

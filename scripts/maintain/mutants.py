@@ -346,10 +346,10 @@ def run_git(*words: str) -> str:
 Told = TypeVar("Told")
 
 
-def run_all(mutants: Sequence[Mutant], results: Path, only: Sequence[int], jobs: int) -> None:
+def run_all(mutants: Sequence[Mutant], results: Path, only: Sequence[int], jobs: int, revision: str = "HEAD") -> None:
     """Run every mutant that `results` does not have yet, and add a row for each as it ends."""
     done = read_rows(results, Outcome)
-    commit = done[0].commit if done else run_git("rev-parse", "HEAD")
+    commit = done[0].commit if done else run_git("rev-parse", f"{revision}^{{commit}}")
     ran = {row.number for row in done}
     left = [each for each in mutants if each.number not in ran and (not only or each.number in only)]
     print(f"{len(left)} of {len(mutants)} mutants to run, of commit {commit[:12]}", file=sys.stderr)
@@ -431,6 +431,9 @@ def main() -> int:
     drawing.add_argument("--count", type=int, default=60)
     running = verbs.add_parser("run", help="run them, or go on with it")
     running.add_argument("--again", action="store_true", help="after the change: compare with what was before")
+    running.add_argument(
+        "--commit", default="HEAD", help="whose code and tests (default: HEAD; of a run that goes on, its own)"
+    )
     running.add_argument("--only", type=int, nargs="+", default=[], metavar="NUMBER", help="these mutants only")
     running.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)"
@@ -445,7 +448,7 @@ def main() -> int:
     if not mutants or (options.again and not BEFORE.is_file()):
         print(f"mutants: {BEFORE if mutants else DRAWN} is missing: draw and run first", file=sys.stderr)
         return 2
-    run_all(mutants, AFTER if options.again else BEFORE, options.only, options.jobs)
+    run_all(mutants, AFTER if options.again else BEFORE, options.only, options.jobs, options.commit)
     return 1 if options.again and print_comparison(mutants) else 0
 
 
