@@ -195,7 +195,9 @@ def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
 def _asked(record: RunRecord, disturbed: bool) -> Asked:
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
-    asked = design.planned_for.asked if design.planned_for and not disturbed else None  # beforehand, as a hypothesis' own is
+    asked = (
+        design.planned_for.asked if design.planned_for and not disturbed else None
+    )  # beforehand, as a hypothesis' own is
     return Asked(
         primary={name: asked or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
