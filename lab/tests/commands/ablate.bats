@@ -102,7 +102,7 @@ TOML
   assert_line --regexp "^ *just ablate --resume $id$"
   lab ablate --resume "$id" --plan
   assert_success
-  [[ $stderr == *"33 samples, about"* ]] || fail "$stderr"
+  [[ $stderr == *"35 samples, about"* ]] || fail "$stderr"
 }
 
 # bats test_tags=slow
