@@ -176,7 +176,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         tuple(dict.fromkeys(boots)),
         bench,
         round(minutes(record, {arm, *more}, points) * (blocks or record.blocks) / record.blocks, 1),
-        f"just pack RUN --into {run.name}",
+        f"just maintain pack RUN --into {run.name}",
     )
 
 

@@ -20,7 +20,7 @@ SECONDS_LEAST, SECONDS_MOST = 4, 600
 
 
 def add(adder: Adder) -> None:
-    verb = adder("calibrate", _calibrate, "what every generator reports of a server whose answers are known")
+    verb = adder(_calibrate, "what every generator reports of a server whose answers are known")
     verb.add_argument("--generator", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--scenario", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--repeats", type=number("--repeats", 1, 100), help=f"of everything (default: {REPEATS})")

@@ -1,4 +1,4 @@
-"""A run in few files, as `just pack` leaves a finished one. It is read, never written.
+"""A run in few files, as `just maintain pack` leaves a finished one. It is read, never written.
 
     run.json, knee.json     as they were
     samples.ndjson.zst      a sample's record a line, in plan order; that it is there makes the folder a packed run

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cache
 from math import log1p
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import levels
@@ -20,8 +19,8 @@ from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.steps import Finding, Step, findings
+from lab.base.errors import UsageError
 from lab.base.files import read_record
-from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
@@ -217,10 +216,10 @@ def _selfbench() -> str:
 def _example(words: Sequence[str]) -> str:
     """A verb's answer about a committed run, as it is printed; paths are as seen from the checkout's top."""
     given = [str(ROOT / word) if word.startswith("data/") else word for word in words]
-    options = parser().parse_args(given)
-    with redirect_stdout(io.StringIO()) as printed:
-        options.verb(options, Console(quiet=True))
-    answer = Text.from_ansi(printed.getvalue()).plain.rstrip()
+    done = subprocess.run([sys.executable, "-m", "lab", *given], cwd=ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise UsageError(f"just {' '.join(words)}", f"prints nothing: {done.stderr.strip()}", "correct the marker")
+    answer = Text.from_ansi(done.stdout).plain.rstrip()
     return f"```console\n$ just {' '.join(words)}\n{answer}\n```\n"
 
 

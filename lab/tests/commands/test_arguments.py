@@ -1,13 +1,16 @@
-"""What a run's record has of the command line."""
+"""What a run's record has of the command line, and what an old command line is answered."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
 
 import pytest
 
-from lab.__main__ import parser
 from lab.commands.arguments import recorded
+from lab.commands.verbs import OLD_SPELLINGS, VERBS, parser
+from lab.model.facts import ROOT
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,21 @@ def test_the_record_has_one_form_of_a_command_line(typed: str, told: str) -> Non
     options = parser().parse_args(argv, argparse.Namespace(argv=argv))
     names = {"bench": "variants", "study": "key", "aa": "subject", "ablate": "subject", "knee": "variants"}
     assert " ".join(recorded(options, names.get(argv[0], ""))) == told
+
+
+@pytest.mark.parametrize("old", OLD_SPELLINGS)
+def test_an_old_spelling_is_answered_with_the_new_one(old: str) -> None:
+    """In one line and exit 2, as `just` calls it; what the line names is a verb that there is."""
+    ended = subprocess.run(["just", old, "RUN", "--arm", "a"], cwd=ROOT, capture_output=True, text=True, check=False)
+    new = OLD_SPELLINGS[old]
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"just {old}: is `just {new} RUN --arm a` now\n"
+    verb, _, rest = new.partition(" ")
+    assert verb in VERBS if verb != "lint" else (verb, rest) == ("lint", "--fix")
+
+
+def test_the_tables_are_those_of_the_justfile() -> None:
+    """Every verb has a recipe, and every old spelling a hidden one."""
+    text = (ROOT / "justfile").read_text()
+    assert set(re.findall(r'^(\w+) \*ARGS: \(_old "\1" ARGS\)$', text, re.MULTILINE)) == set(OLD_SPELLINGS)
+    assert set(re.findall(r"^    @python -m lab (\w+) ", text, re.MULTILINE)) == set(VERBS)

@@ -600,7 +600,7 @@ def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.Capture
         counted[name].write_parquet(tmp_path / "measurements" / name / "hist.parquet")
     assert main(["calibrate", "--show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert main(["pack", str(tmp_path)]) == 0
+    assert main(["maintain", "pack", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.FILE, "histograms.parquet", "raw.zip"]
     assert capsys.readouterr().out.rpartition("→ ")[2].startswith("3 files, ")
     form = Packed(tmp_path)
@@ -609,5 +609,5 @@ def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.Capture
     assert kept.keys() == {"r01-wrk-pause"} and kept["r01-wrk-pause"].equals(counted["r01-wrk-pause"])
     assert main(["calibrate", "--show", str(tmp_path)]) == 0
     assert capsys.readouterr().out == shown
-    assert main(["pack", str(tmp_path)]) == 2
+    assert main(["maintain", "pack", str(tmp_path)]) == 2
     assert "is packed already" in capsys.readouterr().err
