@@ -111,7 +111,7 @@ class Packed:
         self.cache = HistogramCache(folder / HISTOGRAMS)
 
     def samples(self) -> list[Sample]:
-        kinds = known(disturbances.kinds())
+        kinds = known(disturbances.DISTURBANCES)
         with _damaged(self.folder / SAMPLES, "make it readable for you"):
             lines = lines_of(self.folder / SAMPLES)
             found = [Sample.model_validate_json(line, context=kinds) for line in lines]

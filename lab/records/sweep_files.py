@@ -24,5 +24,5 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
             ) from None
         remedy = did_you_mean(name_or_path, sweep_names())
         raise UsageError("--sweep", f"unknown sweep '{name_or_path}'", remedy) from None
-    kinds = known(disturbances.kinds())
+    kinds = known(disturbances.DISTURBANCES)
     return path.stem, validated(Sweep, table, place, "lab/schema/sweep.json", PointSpec, context=kinds)

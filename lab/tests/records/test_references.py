@@ -168,7 +168,7 @@ def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: 
     row = next(each for each in rows if (each["arm"], each["point"], each["metric"], each["scheme"]) == ("keepalive", "ceiling", "cpu_per_request", "slices"))  # fmt: skip
     assert 0.99 < float(row["low"]) < float(row["effect"]) < float(row["high"]) < 1.02 and row["blocks"] == "9"
     for words in (["pack", str(new.folder), "--replace"], ["pack", str(new.folder), "--into", "nothing", "--replace"]):
-        assert main(words) == 2
+        assert main(["maintain", *words]) == 2
     assert "there is no reference 'nothing'" in capsys.readouterr().err
 
 

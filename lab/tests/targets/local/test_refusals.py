@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.disturbances import kinds
+from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
@@ -21,7 +21,7 @@ WHY = "no group from /a up gives cpu to its children"
 
 
 def of(kind: str, **keys: Any) -> Disturbance:
-    return kinds()[kind].model_validate({"kind": kind, **keys})
+    return DISTURBANCES[kind].model_validate({"kind": kind, **keys})
 
 
 STARVED = of("starve", cpu="20m", for_s=5)
