@@ -280,7 +280,7 @@ def _generators() -> list[Finding]:
     """As the lab itself finds them. The default sweep is made by wrk and k6; the others widen the choice."""
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
     findings: list[Finding] = []
-    for name, generator in sorted(generators.generators().items(), key=lambda item: item[0] not in needs):
+    for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
         installed = generators.find(generator)
         found = installed.version if installed else f"no working {generator.binary} on PATH"
         findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))

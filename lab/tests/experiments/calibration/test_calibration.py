@@ -37,7 +37,7 @@ from lab.commands import calibrating
 from lab.commands.readme import parts, texts
 from lab.experiments.calibration.measuring import Calibrating
 from lab.experiments.calibration.prepared import prepare
-from lab.generators import Installed, generators
+from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records.packed import Packed
@@ -111,14 +111,14 @@ ENCRYPTED = {"h2load"}
 
 @pytest.mark.parametrize("name", sorted(ENCRYPTED))
 def test_who_cannot_ask_the_known_server_is_left_out_with_the_reason(name: str) -> None:
-    assert all("over TLS alone" in cell(generators()[name], of, 12.0).refusal for of in SCENARIOS)
+    assert all("over TLS alone" in cell(GENERATORS[name], of, 12.0).refusal for of in SCENARIOS)
 
 
-@pytest.mark.parametrize("name", [name for name in generators() if name not in ENCRYPTED])
+@pytest.mark.parametrize("name", [name for name in GENERATORS if name not in ENCRYPTED])
 @pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     """For as long as was asked beyond its calibration, or longer; in an open loop where it has one."""
-    generator = generators()[name]
+    generator = GENERATORS[name]
     found = cell(generator, of, 12.0)
     assert found.refusal == ""
     assert found.load.duration_s >= (5.0 if of.name == "ceiling" else 12.0) + found.calibration_s
@@ -129,14 +129,14 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
 
 
 def test_only_what_calibrates_runs_longer_than_asked() -> None:
-    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in generators().items()}
+    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in GENERATORS.items()}
     assert lasting.pop("wrk2") >= 30
     assert set(lasting.values()) == {12.0}
 
 
 def test_the_pause_lies_in_the_middle_of_what_is_recorded() -> None:
     """After the calibration, whole, with as much before as behind it."""
-    for each in generators().values():
+    for each in GENERATORS.values():
         found = cell(each, scenario("pause"), 6.0)
         how = found.behaviour
         assert how is not None
