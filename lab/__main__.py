@@ -16,9 +16,7 @@ from rich.markup import escape
 from lab.base.errors import LabError, UsageError
 from lab.commands import refuse_empty
 from lab.commands.verbs import new_spelling, parser
-
-INSIDE = "LAB_INSIDE"
-"""`namespaces.INSIDE`, said again because naming it would load a target for `--help`."""
+from lab.model.names import INSIDE
 
 
 class Talk(Console):

@@ -16,6 +16,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
+from lab.model.names import INSIDE
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
@@ -103,7 +104,7 @@ class LocalTarget:
 
     def enter(self, argv: Sequence[str]) -> int | None:
         """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
-        if namespaces.INSIDE not in os.environ:
+        if INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
                 raise UsageError(f"{self.name} target", fault, PACKAGES)
