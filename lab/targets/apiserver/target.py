@@ -17,7 +17,8 @@ from lab.model.names import INSIDE
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.targets.apiserver import images, objects, programs, providing
+from lab.targets.apiserver import objects, programs, providing
+from lab.targets.apiserver.images import table as images
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side

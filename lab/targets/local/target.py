@@ -28,7 +28,6 @@ from lab.targets.local import (
     cpus,
     disk,
     hostwide,
-    images,
     namespaces,
     network,
     objects,
@@ -38,6 +37,7 @@ from lab.targets.local import (
 from lab.targets.local.containers import Realisation
 from lab.targets.local.control import Control
 from lab.targets.local.images import Context, haproxy_router, ingress_nginx
+from lab.targets.local.images import table as images
 from lab.targets.local.kubelet import Kubelet, Make
 from lab.targets.local.pods import Container, Pod
 from lab.targets.local.routing import Routes, Routing

@@ -11,8 +11,9 @@ import pytest
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
-from lab.targets.apiserver import images, objects
+from lab.targets.apiserver import objects
 from lab.targets.apiserver.images import contour
+from lab.targets.apiserver.images import table as images
 from lab.targets.cluster.objects import on_side
 from lab.targets.common import envoy
 from lab.targets.local import LocalTarget, bringup, proxies
