@@ -6,19 +6,16 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
-from lab.commands import Adder, Verb
+from lab.commands import Adder, Verb, pack
+from lab.model.facts import ROOT
 
 if TYPE_CHECKING:
     from lab.experiments.replaced import Version
-    from lab.records.store import RunStore
-
-ROOT = Path(__file__).parents[2]
 
 
 def add(adder: Adder) -> None:
@@ -26,88 +23,24 @@ def add(adder: Adder) -> None:
     tasks = verb.add_subparsers(required=True, metavar="TASK", title="tasks")
 
     def add_task(name: str, function: Verb, about: str, **more: Any) -> argparse.ArgumentParser:
-        added: argparse.ArgumentParser = tasks.add_parser(name, help=about, description=about, **more)
+        added = tasks.add_parser(name, help=about, description=about, **more)
         added.set_defaults(task=function)
         return added
 
-    pack = add_task("pack", _pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb")
-    pack.add_argument("run", metavar="RUN")
-    pack.add_argument(
-        "--into",
-        metavar="NAME",
-        help="pack a copy of the run into data/reference/NAME: as a new reference, or as one more boot of the one that is there",
-    )
-    pack.add_argument(
-        "--replace",
-        action="store_true",
-        help="with --into: let the run take the reference's place; the effects of what it replaces are kept in data/reference/history.csv",
-    )
-    add_task(
-        "history",
-        _write_history,
-        "write the effects of every reference run that was replaced into data/reference/history.csv",
-    )
+    pack.add(partial(add_task, "pack"))
+    add_task("history", _write_history, "write the effects of replaced reference runs into data/reference/history.csv")
     add_task("readme", _write_readmes, "write the generated parts of every README again")
     add_task("schema", _write_schemas, "write the JSON schemas of everything that the lab reads and records again")
     validate = add_task("validate", _validate_overlays, "hold overlays against Kubernetes' schemas, offline")
     validate.add_argument("overlays", nargs="*", metavar="OVERLAY", help="only these (default: every overlay)")
-    # What looks like an option is Jupyter's: `+` begins none of ours.
-    notebook = add_task(
-        "notebook",
-        _open_notebooks,
-        "the studies' notebooks in Jupyter, from the committed runs",
-        prefix_chars="+",
-        add_help=False,
-    )
+    about = "the studies' notebooks in Jupyter, from the committed runs"
+    # All of its arguments are Jupyter's, those that begin with a dash, too: no option of ours is looked for.
+    notebook = add_task("notebook", _open_notebooks, about, prefix_chars="+", add_help=False)
     notebook.add_argument("arguments", nargs="*", metavar="ARG", help="for Jupyter, for example --no-browser")
 
 
 def _run_task(options: argparse.Namespace, talk: Console) -> int:
     return int(options.task(options, talk))
-
-
-def _pack(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.calibration import folder as calibrations
-    from lab.analysis.calibration.packing import pack as pack_calibration
-    from lab.records.packing import pack
-    from lab.records.store import RunStore
-
-    if options.replace and not options.into:
-        raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
-    if calibrations.is_one(options.run):
-        if options.into:
-            raise UsageError("--into", "a calibration has no boots", "leave --into out")
-        folder = calibrations.CalibrationFolder.open(options.run).folder
-        before, after = pack_calibration(folder)
-    elif options.into:
-        return _pack_into(options, talk, RunStore.open(options.run))
-    else:
-        run = RunStore.open(options.run)
-        folder = run.folder
-        before, after = pack(run)
-    print(f"{folder}: {before} → {after}")
-    return 0
-
-
-def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int:
-    from lab.analysis.history import add_rows, effects_of_run
-    from lab.model.facts import git_commit
-    from lab.records.packing import Size
-    from lab.records.references import add_run, replace_run
-
-    if options.replace:
-        commit = git_commit() or ""
-
-        def keep(old: RunStore, name: str) -> None:
-            add_rows(effects_of_run(old, name, commit, commit))
-
-        folder, notes = replace_run(run, options.into, keep), list[str]()
-    else:
-        folder, notes = add_run(run, options.into)
-    for note in notes:
-        talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)
-    print(f"{folder}: {Size.of(folder)}")
-    return 0
 
 
 def _write_history(options: argparse.Namespace, talk: Console) -> int:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.ablate import print_ablation
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
-
-if TYPE_CHECKING:
-    from lab.model.samples import Sample
-    from lab.records.store import RunStore
+from lab.commands.usage import print_usage
 
 
 def add(adder: Adder) -> None:
@@ -51,7 +46,7 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
             beside = "beside" if options.usage else "without"
             raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {beside} --usage", "leave it out")
     if options.usage:
-        return _print_usage(options, RunStore.open(options.run))
+        return print_usage(options)
     if is_ablation(options.run):
         if options.from_raw:
             raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
@@ -59,43 +54,3 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
     run = RunStore.open(options.run)
     shown = from_raw(run) if options.from_raw else run
     return print_knee(options, shown) if run.record.knee is not None else print_result(options, shown)
-
-
-def _print_usage(options: argparse.Namespace, run: RunStore) -> int:
-    """Print a block of each arm and point, its seconds averaged; of one arm at one point all blocks, second by second."""
-    from lab.report.json import usage as usage_json
-    from lab.report.tables.usage import page
-    from lab.report.terminal import show
-
-    chosen = _chosen_samples(run, options.arm, options.point)
-    memory = run.record.facts.get("memory_bytes", "")
-    memory_bytes = int(memory) if memory.isdigit() else None
-    if options.json:
-        print(
-            json.dumps([usage_json.printed(each, run.usage(each), memory_bytes).plain() for each in chosen], indent=1)
-        )
-        return 0
-    out = Console(soft_wrap=True, highlight=False)
-    every_second = bool(options.arm and options.point)
-    for sample in chosen:
-        out.print(f"[bold cyan]{sample.arm}[/] at [bold cyan]{sample.point.name}[/], block {sample.block}")
-        show(out, page(run.usage(sample), memory_bytes, every_second))
-        out.print()
-    return 0
-
-
-def _chosen_samples(run: RunStore, arm: str | None, point: str | None) -> list[Sample]:
-    """Return the valid samples of the arm and point asked for; where not both are, the first of each pair."""
-    samples = [sample for sample in run.samples() if sample.valid]
-    for what, wanted, known in (
-        ("--arm", arm, {sample.arm for sample in samples}),
-        ("--point", point, {sample.point.name for sample in samples}),
-    ):
-        if wanted is not None:
-            refuse_unknown(wanted, known, what, f"no valid sample of '{wanted}' in {run.record.id}")
-    found = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
-    if not found:
-        raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")
-    if arm and point:
-        return found
-    return list({(sample.arm, sample.point.name): sample for sample in reversed(found)}.values())[::-1]
