@@ -27,14 +27,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "LAB_RUNS": str(tmp_path), "HOME": str(tmp_path)}
 
 
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that any user may write to (pytest's own are closed to others)."""
-    with tempfile.TemporaryDirectory(prefix="lab-test-") as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
-
-
 @pytest.mark.inside
 @pytest.mark.parametrize("identity", ["this user", "nobody"])
 def test_inside(identity: str) -> None:
