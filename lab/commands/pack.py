@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        _pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb"
-    )
+    verb = adder(_pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb")
     verb.add_argument("run", metavar="RUN")
     verb.add_argument(
         "--into",

@@ -28,8 +28,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators.base import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
 from lab.generators._told import COUNT, MOST
+from lab.generators.base import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 

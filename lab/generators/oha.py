@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
 from lab.generators._told import MOST, Count, Seconds, Told, rising
+from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 

@@ -36,9 +36,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
+from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 

@@ -30,9 +30,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import taking_turns
+from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.generators.wrk import (
     common_arguments,
     connect_note,

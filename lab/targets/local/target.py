@@ -54,7 +54,7 @@ class LocalTarget:
 
     name = "local"
     bring_up_s = 0.5
-    sides = SIDES
+    sides: Sequence[Side] = SIDES
     deadline_s = DEADLINE_S
     """For a variant to come up."""
 

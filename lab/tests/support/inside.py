@@ -63,7 +63,16 @@ def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.Comp
         reads = [*who, sys.executable, "-c", "import lab.targets"]
         if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
             return None
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file, *selected]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={name}/inner",
+            file,
+            *selected,
+        ]
         return subprocess.run(
             [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
             cwd=ROOT,

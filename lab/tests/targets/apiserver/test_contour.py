@@ -95,7 +95,7 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "contour").touch()
     monkeypatch.setattr(proxies, "BUILT", tmp_path)
     monkeypatch.setattr(proxies, "built_from", lambda *_: "1.0.0")
-    monkeypatch.setattr(proxies.outside, "run", lambda *_: 0)
+    monkeypatch.setattr(proxies, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
         proxies.built("here", "contour", contour.MODULE, "1.33.8")
 
