@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from lab.__main__ import main
 from lab.commands.arguments import recorded
 from lab.commands.verbs import OLD_SPELLINGS, VERBS, parser
 from lab.model.facts import ROOT
@@ -36,14 +37,18 @@ def test_the_record_has_one_form_of_a_command_line(typed: str, told: str) -> Non
     assert " ".join(recorded(options, names.get(argv[0], ""))) == told
 
 
-@pytest.mark.parametrize("old", OLD_SPELLINGS)
-def test_an_old_spelling_is_answered_with_the_new_one(old: str) -> None:
-    """In one line and exit 2, as `just` calls it; what the line names is a verb that there is."""
-    ended = subprocess.run(["just", old, "RUN", "--arm", "a"], cwd=ROOT, capture_output=True, text=True, check=False)
-    new = OLD_SPELLINGS[old]
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"just {old}: is `just {new} RUN --arm a` now\n"
+@pytest.mark.parametrize(("old", "new"), OLD_SPELLINGS.items())
+def test_an_old_spelling_is_answered_with_the_new_one(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line and exit 2; what the line names is a verb that there is."""
+    assert main([old, "RUN", "--arm", "a"]) == 2
+    assert capsys.readouterr() == ("", f"just {old}: is `just {new} RUN --arm a` now\n")
     assert new == "lint --fix" or new.split()[0] in VERBS
+
+
+def test_an_old_recipe_is_answered_so_too() -> None:
+    ended = subprocess.run(["just", "usage", "RUN", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = "just usage: is `just table --usage RUN --json` now\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
 
 
 def test_the_tables_are_those_of_the_justfile() -> None:
