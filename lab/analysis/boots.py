@@ -17,7 +17,6 @@ from lab.analysis.claims.judging import Finding as ClaimFinding
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.measuring import Measured
 from lab.analysis.effects import Effect
-from lab.analysis.forecast import duration_s
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
 from lab.model.run import RunRecord
@@ -183,7 +182,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
 def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
     """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
     bring_up_s = target_named(record.target).bring_up_s
-    return round(duration_s(part_of(record, arms, points).plan(), bring_up_s) / 60, 1)
+    return round(part_of(record, arms, points).plan().lasts_s(bring_up_s) / 60, 1)
 
 
 def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:

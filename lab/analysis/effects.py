@@ -17,12 +17,12 @@ from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, w
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
 from lab.analysis.order import MissingByOrder
 from lab.analysis.recovery import recovers
+from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.model.names import WORTH
 from lab.model.pairs import Scheme
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
-from lab.model.systems import CONCURRENT, runs_concurrently
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
@@ -31,9 +31,6 @@ ALONE = ("failed", "gap_s")
 """What a baseline that is measured with itself alone shows, beside a disturbance."""
 SAME_P = 0.01
 """Lengths of slice that differ by more than this leaves to chance do not agree."""
-
-
-SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +189,7 @@ class Effects:
 
     def _is_undecided(self, arm: Arm, point: Point) -> bool:
         """Return whether a pair would decide nothing here, as different systems run at the same moment."""
-        return arm.name in self.asked.systems and runs_concurrently(point)
+        return arm.name in self.asked.systems and point.concurrent
 
     def _size(self, sides: Pair, baseline: str, metric: str, scheme: Scheme | None) -> Size:
         guard = self.cells.guard(baseline, sides.base.point, metric, scheme is not None)

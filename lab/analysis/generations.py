@@ -21,9 +21,6 @@ from lab.model.sweeps import Point
 from lab.stats.components import Component, Components, components
 from lab.stats.power import ASSURANCE
 
-METRIC = "cpu_per_request"
-"""What slices and rates both tell."""
-
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -67,21 +64,21 @@ def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
     Not of a pair that only guards, which is on fewer generations than the point asks for.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
-    counted, planned = counted_samples(samples), record.plan().slots
+    counted, design = counted_samples(samples), record.designed
     found: list[Levels] = []
     for point in record.points:
         for arm in record.arms if point.generations > 1 or point.repeats > 1 else ():
-            if arm.baseline is None or variants[arm.baseline] != arm.variant:
+            planned = design.place(arm.name, point.name, paired=True)
+            alike = arm.baseline is not None and variants[arm.baseline] == arm.variant
+            if not alike or planned is None or planned.generations != point.generations:
                 continue
             ratios: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
             for (block, name, at, against, reload, repeat), own in sorted(counted.items()):
-                base = counted.get((block, arm.baseline, at, arm.name, reload, repeat))
+                base = counted.get((block, planned.against, at, arm.name, reload, repeat))
                 both = own.cpu_per_request_s, base.cpu_per_request_s if base else None
-                if (name, at, against) == (arm.name, point.name, arm.baseline) and both[0] and both[1]:
+                if (name, at, against) == (arm.name, point.name, planned.against) and both[0] and both[1]:
                     ratios[block, reload].append((both[0], both[1]))
-            slots = [slot for slot in planned if slot.layout and slot.arm == arm and slot.point == point]
-            if slots and max(slot.reload for slot in slots) + 1 == point.generations:
-                found.append(_levels(arm, point, ratios, len({slot.block for slot in slots})))
+            found.append(_levels(arm, point, ratios, len(planned.blocks)))
     return found
 
 

@@ -1,72 +1,25 @@
-"""What is known of a system's levels of scatter → on how many generations of workers a pair is measured, and what a block of it scatters by.
+"""What is committed of a system's levels of scatter (data/levels): what a block of it scatters by, and what one start of it is off by.
 
-Refuses to plan by what was not measured: a system without committed levels (`lab.records.levels`) is measured on the workers that it came up with.
+Refuses to tell what was not measured: of a system without committed levels (`lab.records.levels`) nothing is known. What is planned by them
+is decided in `lab/experiments/bench/design.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from math import ceil, hypot, inf, sqrt
+from collections.abc import Collection
+from math import hypot, sqrt
 
 from lab.model.pairs import Scheme
-from lab.model.shape import GUARD
-from lab.model.sweeps import Point
 from lab.records.levels import Known, committed
-from lab.stats import power
-from lab.stats.paired import MIN_BLOCKS
 
 WORTHWHILE = 1.5
 """Workers that differ by no more than this many times what a repeat under the same load does are no reason to make others."""
-LEAST_S = 280.0
-"""What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: with `quick`'s arms
-alone that is six minutes.
-"""
-MOST = 50
 BOUNDING, SHARE = 30, 0.1
 """Generations count singly where so many bring-ups or more bound what those of one share, as a variance, below that part of a bring-up's
 mean: an interval is then at most a twentieth too narrow.
 """
-LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
-"""Of one generation: the load that one would have had is shared out among several."""
 LONG_S = 4.0
 """A measurement of one start, about, where it is told what that start is off by however long it is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Seconds: of a bring-up of both sides and what is about its first measurements, of all other points in it, of a reload and what is
-    about its measurements; `blocks` as they were planned, `loads` the points that generations are made for. `most`: blocks that there may be.
-    """
-
-    bring_up_s: float
-    others_s: float
-    reload_s: float
-    blocks: int
-    loads: tuple[Point, ...]
-    most: int = MOST
-
-    @property
-    def block_s(self) -> float:
-        """As it was planned."""
-        return self.bring_up_s + sum(each.duration_s + each.warmup_s for each in self.loads) + self.others_s
-
-    def load_s(self, generations: int) -> float:
-        """Of one of so many, the shortest point's."""
-        return min(shared(point, generations).duration_s for point in self.loads)
-
-    def of(self, generations: int, measured: int | None = None) -> float:
-        """A bring-up with so many, or with fewer of them measured, and no other point."""
-        short = [each.duration_s + each.warmup_s for each in (shared(point, generations) for point in self.loads)]
-        count = generations if measured is None else measured
-        return self.bring_up_s + count * sum(short) + (count - 1) * self.reload_s
-
-    def takes_s(self, blocks: int, generations: int) -> float:
-        """A variant's pairs in so many blocks of so many, and those that guard it (`lab.model.shape`)."""
-        guards = min(blocks, GUARD)
-        others = blocks if generations == 1 else min(blocks, self.blocks)
-        own = blocks * self.of(generations) + guards * self.of(generations, 1)
-        return own + (others + guards) * self.others_s
 
 
 def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
@@ -95,109 +48,32 @@ def starts_of(one: Known) -> Known:
     return max([one, *same], key=lambda each: each.bring_ups)
 
 
-def shared(point: Point, generations: int) -> Point:
-    """As it is on each of so many generations of workers: where that shortens it, whole seconds, as not every generator takes others."""
-    if generations == 1:
-        return point.model_copy(update={"generations": 1})
-    return point.model_copy(
-        update={
-            "generations": generations,
-            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), float(round(point.duration_s / generations))),
-            "warmup_s": max(min(point.warmup_s, LEAST_WARM_UP_S), round(point.warmup_s / generations, 1)),
-        }
-    )
-
-
-def block_sd(one: Known, generations: int, load_s: float) -> float:
-    """Of one block's log-ratio of two such systems, each generation measured once for so long: a repeat's variance as one over its time."""
-    return sqrt(2 * sum(variance for variance, _ in _parts(one, generations, load_s)))
-
-
-def degrees(one: Known, generations: int, load_s: float) -> float:
-    """Of freedom that `block_sd` is known with, as each level's variance has its own (Satterthwaite 1946, Biometrics 2:110); at least 1."""
-    parts = _parts(one, generations, load_s)
-    own = sum(variance**2 / freedom for variance, freedom in parts if freedom)
-    return max(1.0, sum(variance for variance, _ in parts) ** 2 / own) if own else float(max(1, one.bring_ups - 1))
-
-
 def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int]]:
     """Of one system's block, each level's (variance, degrees of freedom that it is known with)."""
     starts = starts_of(one)
     return [
         ((starts.bring_up or 0.0) ** 2, starts.bring_ups - 1),
         ((one.generation or 0.0) ** 2 / generations, one.bring_ups * (one.generations - 1)),
-        (_repeat(one, load_s) ** 2 / generations, one.bring_ups * one.generations),
+        (repeat_sd(one, load_s) ** 2 / generations, one.bring_ups * one.generations),
     ]
 
 
-def _repeat(one: Known, load_s: float) -> float:
+def repeat_sd(one: Known, load_s: float) -> float:
     """A repeat's standard deviation under a load of so long: its variance is as one over the time."""
     return (one.repeat or 0.0) * sqrt(one.load_s / load_s)
 
 
-def scatter(one: Known, generations: int, singly: bool, load_s: float) -> tuple[float, int]:
-    """(standard deviation, pilot blocks that know it as well) of what counts as one value: a generation, or a block of so many."""
-    each = 1 if singly else generations
-    return block_sd(one, each, load_s), round(degrees(one, each, load_s)) + 1
+def scatter(one: Known, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
+    """Return (standard deviation, pilot blocks that know it as well) of what counts as one value: a generation, or a block of so many.
 
-
-def resolvable(one: Known, blocks: int, generations: int, load_s: float) -> float:
-    """The effect (fraction) that is found in so many bring-ups of so many generations, as far as these levels are known."""
-    singly = counts_singly(one, generations, load_s)
-    return (
-        power.resolvable_now(*scatter(one, generations, singly, load_s), blocks * (generations if singly else 1)) or inf
-    )
-
-
-def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
-    """(blocks, generations in each) that tell most in the time that the planned blocks take, or LEAST_S where that is less.
-
-    The effect that is found, least over what fits (Kalibera & Jones 2013, §9: repeat the level that scatters, as its cost allows); never
-    fewer bring-ups than MIN_BLOCKS, and more than were planned where what is measured once in them is not measured more often. As planned
-    where workers scatter no more than repeats do.
+    The standard deviation is of the log-ratio of two such systems, each generation measured once for `load_s`. It is known with as many
+    degrees of freedom as its levels together, of which each variance has its own (Satterthwaite 1946, Biometrics 2:110), and at least 1.
     """
-    if (one.generation or 0.0) <= WORTHWHILE * _repeat(one, costs.load_s(1)):
-        return costs.blocks, 1
-    allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
-    choices = [
-        (blocks, generations)
-        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)
-        for generations in range(1, MOST + 1)
-        if (
-            blocks <= max(MIN_BLOCKS, costs.blocks)
-            if generations == 1
-            else costs.takes_s(blocks, generations) <= allowed_s
-        )
-    ]
-    return min(choices, key=lambda each: (resolvable(one, *each, costs.load_s(each[1])), -each[0]))
-
-
-def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
-    """Generations in each bring-up with which that effect (fraction) is found soonest, at that `level` (`power.blocks_for`)."""
-
-    def takes_s(count: int) -> float:
-        load_s = costs.load_s(count)
-        singly = counts_singly(one, count, load_s)
-        values = power.blocks_for(*scatter(one, count, singly, load_s), effect, level)
-        blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
-        return inf if blocks is None else costs.takes_s(blocks, count)
-
-    return min(range(1, MOST + 1), key=takes_s)
-
-
-def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:
-    """The points that a pair bears as `one` was measured, each on so many generations of workers; others, and those that ask for some, as they are."""
-
-    def made(point: Point) -> Point:
-        short = shared(point, generations)
-        return short.model_copy(
-            update={"singly": generations > 1 and counts_singly(one, generations, short.duration_s)}
-        )
-
-    return tuple(
-        made(point) if point.scheme == one.scheme and not point.why_alone and point.generations == 1 else point
-        for point in points
-    )
+    parts = _parts(one, 1 if singly else generations, load_s)
+    total = sum(variance for variance, _ in parts)
+    own = sum(variance**2 / freedom for variance, freedom in parts if freedom)
+    degrees = max(1.0, total**2 / own) if own else float(max(1, one.bring_ups - 1))
+    return sqrt(2 * total), round(degrees) + 1
 
 
 def start_sd(one: Known) -> float:
@@ -210,7 +86,7 @@ def notes(target: str, variants: Collection[str]) -> list[str]:
     found: list[str] = []
     for one in _of(target, variants):
         start = start_sd(one)
-        if one.repeat is not None and start > WORTHWHILE * _repeat(one, LONG_S):
+        if one.repeat is not None and start > WORTHWHILE * repeat_sd(one, LONG_S):
             said = f"{one.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {one.scheme}; {one.run})"
             found.append(f"{said}, however long it is measured: starts and reloads must be repeated")
     return found

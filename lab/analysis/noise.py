@@ -125,7 +125,7 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
 
 
 def _as_planned(known: Sequence[tuple[Row, Effect]]) -> Sequence[tuple[Row, Effect]]:
-    """Without a pair that guards on one generation of workers (`lab.model.shape`), where a value of the others is the mean of several."""
+    """Without a pair that guards on one generation of workers (`lab.model.design`), where a value of the others is the mean of several."""
     point = known[0][0].point
     others = [each for each in known if each[0].arm.role != "again"]
     return others if others and point.generations > 1 and not point.singly else known

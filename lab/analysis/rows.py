@@ -17,11 +17,11 @@ from lab.analysis.order import MissingByOrder
 from lab.analysis.recovery import usual_gap
 from lab.analysis.thirds import Thirds, lasting_change
 from lab.analysis.unsteady import UnsteadyArm
+from lab.model.design import CONCURRENT
 from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.samples import TLS_FACTS, Sample
 from lab.model.sweeps import Point
-from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ import polars as pl
 
 from lab.base.errors import LabError
 from lab.base.files import readable, reference_folder, runs_folder
+from lab.model.design import PlannedAnew
 from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, ports_taken, undrained
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
@@ -122,22 +122,6 @@ EACH_ITS_OWN = 0.95
 many backends close those. Below it a proxy keeps some and closes what its pool does not take."""
 LEAST_SAMPLES = 2
 """Samples of a load on which its leaving too much is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAnew:
-    """The fresh bring-ups that a plan's loads make certain.
-
-    Attributes:
-        count: How many there are.
-        loads: "variant at point" of each load after which there is one.
-        runs: The stored runs that show it.
-
-    """
-
-    count: int = 0
-    loads: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
 
 
 def share_left(sample: Sample) -> float | None:

@@ -194,15 +194,14 @@ def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
-    asked = (
-        record.planned_for.asked if record.planned_for and not disturbed else None
-    )  # beforehand, as a hypothesis' own is
+    planned_for = None if disturbed else record.designed.planned_for
+    asked = planned_for.asked if planned_for else None  # beforehand, as a hypothesis' own is
     return Asked(
         primary={name: asked or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
         shared=frozenset(name for name, variant in variants.items() if variant.shared_cost),
         worth=record.worth,
-        systems=record.different_systems,
+        systems=frozenset(record.designed.systems),
     )
 
 
@@ -236,7 +235,7 @@ def more_blocks(resume: str, planned: int, valid: int) -> str:
 def beyond_plan(record: RunRecord, summary: Summary) -> list[str]:
     """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
     found: list[str] = []
-    for promise in record.promised:
+    for promise in record.designed.promised:
         rows = [row for row in summary.rows if row.point.name == promise.point and row.arm.role == "variant"]
         for estimate in (one.estimate for row in rows for one in row.shown if one.metric == promise.metric):
             if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:

@@ -15,8 +15,8 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
 from lab.analysis.thirds import lasting_change
 from lab.analysis.unsteady import UnsteadyArm
+from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, about
-from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, blocks_to_resolve
 from lab.stats.units import format_blocks

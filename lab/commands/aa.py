@@ -117,9 +117,9 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
-    from lab.analysis.forecast import past_of
+    from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
-    from lab.report.json.noise import printed
+    from lab.report.json.runs import AA
     from lab.report.tables import noise as noise_tables
 
     record = run.record
@@ -128,7 +128,7 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
     advice = noise_tables.advise(report, _example(report), _again(record))
-    print_answer(options, lambda: noise_tables.page(report, advice), lambda: printed(report, advice).dumps())
+    print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
 
 
@@ -144,8 +144,8 @@ def _again(record: RunRecord) -> str:
 def _example(report: Report) -> Example:
     """A variant with one knob whose hypothesis is about this load and whose baseline this is; else any, by a metric judged here."""
     from lab.analysis import rerun
-    from lab.analysis.forecast import judged_at
     from lab.analysis.noise import pairs
+    from lab.analysis.past import judged_at
     from lab.model.variants.knobs import load_knob
     from lab.model.variants.variants import load_overlay, variant_names
     from lab.report.tables.noise import Example

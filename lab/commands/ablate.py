@@ -132,7 +132,7 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> 
             say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep}: nothing measurable here")
             continue
         plan, done = each.prepared.plan, done_samples(each.run)
-        left_s = each.prepared.forecast.duration_s * (1 - done / len(plan.slots))
+        left_s = each.prepared.design.duration_s * (1 - done / len(plan.slots))
         total_s += left_s
         arms = len([arm for arm in plan.arms if arm.role != "reference"])
         text = f"{each.planned.sweep}: {arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"
@@ -166,7 +166,7 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
-    from lab.report.json.ablation import printed
+    from lab.report.json.answers import ABLATION
     from lab.report.tables.ablation import page, ranked
 
     begun = set(run_names())
@@ -185,7 +185,7 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     print_answer(
         options,
         lambda: page(store.record, lines),
-        lambda: printed(store.record, lines, complete).dumps(),
+        lambda: ABLATION.dumps(store.record, complete=complete, knobs=lines),
         [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
     )
     return 0 if complete else 1

@@ -11,7 +11,7 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import number, share
 
 if TYPE_CHECKING:
-    from lab.experiments.resolve import Resolve
+    from lab.experiments.bench.request import Resolve
     from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
@@ -114,9 +114,9 @@ def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
 
 
 def _resolve(text: str) -> Resolve:
-    from lab.experiments.resolve import parse
+    from lab.experiments.bench.request import parse_resolve
 
-    return parse(text)
+    return parse_resolve(text)
 
 
 GO_ON = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")

@@ -130,7 +130,7 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     place = options.configmap if options.configmap != STDIN else "standard input"
     into = again("bench")
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
-    if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
+    if told := modules.bring(keys.nginx_conf(given.data)):
         say(talk, "modules", told)
     build, command = partial(_knobs_of, talk, place, given), recorded(options, "variants")
     with handing_on(content):

@@ -19,7 +19,7 @@ from lab.experiments.calibration.measuring import Calibrating
 from lab.experiments.calibration.prepared import Ready
 from lab.generators import GENERATORS
 from lab.model.variants.variants import load_variant, reference_name
-from lab.report.json.calibration import printed
+from lab.report.json.answers import CALIBRATED
 from lab.report.markdown import markdown
 from lab.report.tables.calibration import page
 from lab.report.terminal import show
@@ -37,7 +37,7 @@ def measure(options: argparse.Namespace, talk: Console, target: Target, ready: R
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
         if options.json:
-            print(printed(record).dumps())
+            print(CALIBRATED.dumps(record))
         return 0
     check_writable(runs_folder(), len(ready.slots) * 2_000_000)
     calibration = CalibrationFolder.create(record)
@@ -61,7 +61,7 @@ def print_result(options: argparse.Namespace, calibration: CalibrationFolder) ->
     record = calibration.record
     with answer() as out:
         if options.json:
-            print(printed(record).dumps())
+            print(CALIBRATED.dumps(record))
         elif options.markdown:
             print(markdown(page(record)), end="")
         else:

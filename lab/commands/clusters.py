@@ -1,4 +1,4 @@
-"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. One module of `lab/targets/provision` per kind of it."""
+"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. `lab/targets/provision` has the ways to get one."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from lab.commands import Adder
 
 
 def add_up(adder: Adder) -> None:
-    from lab.targets.provision import providers
+    from lab.targets.provision import PROVIDERS
 
     clusters = adder(_up, "get a cluster ready to measure on").add_subparsers(
         required=True, metavar="CLUSTER", title="clusters"
     )
-    for name, provider in providers().items():
+    for name, provider in PROVIDERS.items():
         cluster = clusters.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
         provider.up_arguments(cluster)
         cluster.set_defaults(provider=provider)
 
 
 def add_down(adder: Adder) -> None:
-    from lab.targets.provision import providers
+    from lab.targets.provision import PROVIDERS
 
     clusters = adder(_down, "remove it, with everything that the lab made for it").add_subparsers(
         required=True, metavar="CLUSTER", title="clusters"
     )
-    for name, provider in providers().items():
+    for name, provider in PROVIDERS.items():
         cluster = clusters.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
         provider.down_arguments(cluster)
         cluster.set_defaults(provider=provider)

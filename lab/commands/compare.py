@@ -41,12 +41,12 @@ def _compare(options: argparse.Namespace, talk: Console) -> int:
 
     from lab.analysis.comparison.comparison import compare_runs
     from lab.records.store import RunStore
-    from lab.report.json.comparison import printed
+    from lab.report.json.runs import COMPARISON
     from lab.report.tables.comparison import page
 
     named = [run_and_arm(text) for text in options.runs]
     stores = [RunStore.open(name) for name, _ in named]
     (_, base_arm), (_, other_arm) = named[0], named[-1] if len(named) > 1 else ("", None)
     found = compare_runs(stores[0], stores[1] if len(stores) > 1 else None, base_arm, other_arm)
-    print_answer(options, lambda: page(found), lambda: printed(found).dumps())
+    print_answer(options, lambda: page(found), lambda: COMPARISON.dumps(found))
     return 0

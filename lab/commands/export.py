@@ -108,8 +108,7 @@ def _writer(run: RunStore, samples: Sequence[Sample], what: str, form: AnyFormat
 
     def write(out: IO[bytes]) -> None:
         if form == "openmetrics":
-            for line in openmetrics.exposition(run.record, samples, run.histogram):
-                out.write(line.encode())
+            out.write(openmetrics.exposition(run.record, samples, run.histogram))
         else:
             export.write(export.tables(run, what, samples), form, out)
 

@@ -223,7 +223,7 @@ def _measure_here(options: argparse.Namespace, talk: Console, target: Target) ->
 
 def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
     """Say that there is nothing to measure, in the form that was asked for; 0."""
-    from lab.report.json.gate import GateUnchangedJson
+    from lab.report.json.shape import dumps
     from lab.report.junit import UNCHANGED
 
     said = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
@@ -232,11 +232,8 @@ def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
             Path(options.junit).write_bytes(UNCHANGED)
     with answer():
         if options.json:
-            print(
-                GateUnchangedJson(
-                    schema_version=2, verdict="passed", exit_status=0, conclusion=said, unchanged=tuple(same)
-                ).dumps()
-            )
+            told = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": said, "unchanged": same}
+            print(dumps(told))
         else:
             print(f"### Passed\n\n{said}" if options.markdown else said)
     return 0
@@ -278,15 +275,17 @@ def _found(options: argparse.Namespace) -> Gate:
 
 def _say(options: argparse.Namespace, found: Gate) -> None:
     from lab.report import junit
-    from lab.report.json.gate import printed
+    from lab.report.json.runs import describe_gate
+    from lab.report.json.shape import dumps
     from lab.report.tables.gate import page
 
+    strict = options.strict
     if options.junit:
         with written_to("--junit", Path(options.junit)):
-            Path(options.junit).write_bytes(junit.xml(found, options.strict))
+            Path(options.junit).write_bytes(junit.xml(found, strict))
     try:
         with answer():
-            print_answer(options, lambda: page(found, options.strict), lambda: printed(found, options.strict).dumps())
+            print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
             sys.stdout.flush()
     except OSError as error:
         # What the buffer still holds would fail once more where the lab ends.

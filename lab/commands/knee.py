@@ -166,7 +166,7 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
     if run is not None:
         say(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
         return
-    say(talk, "duration", f"about {format_duration(prepared.forecast.duration_s)} {prepared.forecast.source}\n")
+    say(talk, "duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n")
 
 
 def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:

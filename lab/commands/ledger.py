@@ -26,7 +26,8 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.claims import ledger
     from lab.analysis.claims.studies import study_keys
     from lab.base.errors import UsageError, did_you_mean
-    from lab.report.json import ledger as ledger_json
+    from lab.report.json.answers import list_verdicts
+    from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
     from lab.report.tables import ledger as tables
 
@@ -36,7 +37,7 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
         return _boots(options)
     verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
     if options.json:
-        print(ledger_json.printed(verdicts, known).dumps())
+        print(dumps(list_verdicts(verdicts, known)))
     elif options.markdown:
         print(markdown(tables.page(verdicts, known, linked=True)), end="")
     else:

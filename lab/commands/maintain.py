@@ -56,12 +56,13 @@ def _write_history(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
-    from lab.commands.readme import parts, picture, texts
+    from lab.commands.readme import parts, texts
+    from lab.report.html.picture import picture
 
     makers = parts.makers()
     for path in texts.files():
-        texts.write(path, makers)
-    picture.PICTURE.write_text(picture.picture(parts.judged()))
+        path.write_text(texts.rendered(path, makers))
+    parts.PICTURE.write_text(picture(parts.judged()))
     return 0
 
 

@@ -6,9 +6,8 @@ import argparse
 import os
 import shlex
 import signal
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,8 @@ from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
-    from lab.experiments.bench.probing import TrialOf, Trials
-    from lab.generators.k6 import Out
+    from lab.experiments.bench.probing import Trials
     from lab.model.run import NotMeasured
-    from lab.model.variants.variants import Variant
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -52,16 +49,7 @@ def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
     """Return how it is found out what a target carries for two sides at once; None where only a plan was asked for."""
     from lab.experiments.bench.probing import pair_trials
 
-    if options.plan:
-        return None
-
-    @contextmanager
-    def told(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-        say(talk, "probe", f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
-        with pair_trials(target, variant, out) as trial_of:
-            yield trial_of
-
-    return told
+    return None if options.plan else partial(pair_trials, partial(say, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:
@@ -83,7 +71,7 @@ def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Tar
     say_busy(talk, bool(prepared.record.pairs))
 
     def measured(store: RunStore) -> None:
-        with Terminal(talk, prepared.plan, prepared.forecast.duration_s, done_samples(store)) as watching:
+        with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(store)) as watching:
             Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
         watching.account()
 
@@ -168,39 +156,41 @@ LONG_S = 300.0
 
 def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
     """What is to be measured, how long that takes, and what it resolves. `may_be_less`: nobody asked for so many blocks."""
-    from lab.analysis.forecast import UNKNOWN
+    from lab.experiments.bench.design import UNKNOWN
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
     from lab.stats.paired import MIN_BLOCKS
     from lab.stats.units import format_blocks
 
-    record, planned, known = prepared.record, prepared.plan, prepared.forecast
-    measured = [arm.name for arm in planned.arms if arm.role != "reference"]
-    references = [arm.name for arm in planned.arms if arm.role == "reference"]
+    record, design = prepared.record, prepared.design
+    role_of = {arm.name: arm.role for arm in record.arms}
+    measured = [name for name, role in role_of.items() if role != "reference"]
+    references = [name for name, role in role_of.items() if role == "reference"]
     say(talk, "run", record.id)
-    roles = _roles(record.facts)
+    roles: dict[str, list[str]] = {}
+    for key, cpus in record.facts.items():
+        if key.startswith("cpus_"):
+            roles.setdefault(cpus, []).append(key.removeprefix("cpus_"))
+    pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
-    say(talk, "target", f"{record.target}: {roles}" if roles else "; ".join(unpinned))
-    held = format_blocks(len({slot.block for slot in planned.slots if slot.arm.name in references}))
+    say(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
+    held = format_blocks(len({block for one in design.places if one.arm in references for block in one.blocks}))
     say(talk, "arms", ", ".join(measured) + (f"; in {held}: {', '.join(references)}" if references else ""))
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
-    tried = {
-        (slot.arm.name, slot.point.name, slot.block)
-        for slot in planned.slots
-        if slot.against and slot.arm.role == "variant"
-    }
-    counts_of = Counter((arm, name) for arm, name, _ in tried)
-    paired = {name: max(counts_of[arm, name] for arm, _ in counts_of) for _, name in counts_of}
-    for point in planned.points:
+    paired: dict[str, int] = {}
+    for one in design.places:
+        if one.against and role_of[one.arm] == "variant":
+            paired[one.point] = max(len(one.blocks), paired.get(one.point, 0))
+    for point in record.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
         words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
         words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
-        count = paired.get(point.name, planned.blocks)
-        words += [f"pairs in {count} of the {planned.blocks} blocks"] if count < max(paired.values(), default=0) else []
+        count = paired.get(point.name, design.blocks)
+        words += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
         say(talk, "point", "; ".join(filter(None, words)))
     for variant in record.variants.values():
         if variant.unpaired:
@@ -215,51 +205,42 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
             "probe",
             f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {then}",
         )
-    if prepared.fixed_workers:
-        names = ", ".join(prepared.fixed_workers)
+    if design.fixed_workers:
+        names = ", ".join(design.fixed_workers)
         say(
             talk,
             "workers",
             f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
         )
-    pairs = sum(slot.against is not None for slot in planned.slots)
-    counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": len(planned.slots) - pairs}
+    slots, pairs = len(record.slots), len(record.pairs)
+    counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
     many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
-    samples = f"{many} in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
-    say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
-    if chosen_for := record.planned_for:
+    samples = f"{many} in {design.blocks} block{'s' if design.blocks != 1 else ''}"
+    say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {record.seed}")
+    if chosen_for := design.planned_for:
         wanted = f"{100 * chosen_for.effect:g}% in {about(chosen_for.metric).title} at {chosen_for.point}"
         said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
-    share = 1 - done / len(planned.slots) if planned.slots else 0
-    long = may_be_less and known.duration_s > LONG_S and planned.blocks > MIN_BLOCKS
+    share = 1 - done / slots if slots else 0
+    long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
-    say(talk, "duration", f"about {format_duration(known.duration_s * share)}{shorter}")
-    if known.anew.count:
-        where = f"after {' and '.join(known.anew.loads)}, which leave too many local ports waiting"
-        say(
-            talk,
-            "anew",
-            f"{known.anew.count} more bring-ups within blocks, {where} (known from {', '.join(known.anew.runs[-3:])})",
-        )
+    say(talk, "duration", f"about {format_duration(design.duration_s * share)}{shorter}")
+    if fresh := design.fresh.count:
+        where = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
+        known = ", ".join(design.fresh.runs[-3:])
+        say(talk, "anew", f"{fresh} more bring-ups within blocks, {where} (known from {known})")
     by_metric: dict[str, list[tuple[float, str]]] = {}
-    for one in known.promised:
-        by_metric.setdefault(about(one.metric).title, []).append((one.effect, one.point))
-    effects = ", ".join(_effects(metric, found) for metric, found in by_metric.items())
-    said = (
-        known.source
-        if known.source == UNKNOWN
-        else f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})"
-    )
-    say(talk, "resolves", f"{said}\n")
-
-
-def _effects(metric: str, promised: Sequence[tuple[float, str]]) -> str:
-    """`1.8% in CPU per request at ceiling`, of many points `2.1% to 4.0% in p99 at 10 points`: by (effect, point)."""
-    if len(promised) <= EACH:
-        return ", ".join(f"{effect:.1%} in {metric} at {point}" for effect, point in promised)
-    ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promised), max(promised)))
-    return f"{' to '.join(ends)} in {metric} at {len(promised)} points"
+    for promise in design.promised:
+        by_metric.setdefault(about(promise.metric).title, []).append((promise.effect, promise.point))
+    effects: list[str] = []
+    for metric, found in by_metric.items():
+        ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(found), max(found)))
+        several = [f"{' to '.join(ends)} in {metric} at {len(found)} points"]
+        each = [f"{effect:.1%} in {metric} at {point}" for effect, point in found]
+        effects += each if len(each) <= EACH else several
+    said = f"effects from {', '.join(effects)}" if effects else "nothing"
+    by = design.promised_by
+    say(talk, "resolves", f"{by if by == UNKNOWN else f'{said} ({by})'}\n")
 
 
 def answer_plan(
@@ -270,22 +251,15 @@ def answer_plan(
     beside: Mapping[str, str] | None = None,
 ) -> int:
     """What `--plan` ends in, its sentences said: `--json` has it as data, too. `ready`: each run, and how many of its slots are done. 0."""
-    from lab.report.json.plan import printed, run_plan
+    from lab.report.json.answers import PLAN, plan_run
 
     if options.json:
-        runs = [run_plan(prepared.record, prepared.forecast, done) for prepared, done in ready]
+        runs = [plan_run(prepared.record, done) for prepared, done in ready]
+        asked = [{"question": question, "command": command} for question, command in (beside or {}).items()]
+        whole = {"ablation": ablation, "runs": runs, "left_out": left_out, "beside": asked}
         with answer():
-            print(printed(runs, ablation, left_out, beside).dumps())
+            print(PLAN.dumps(**whole, duration_s=sum(run["duration_s"] for run in runs)))
     return 0
-
-
-def _roles(facts: Mapping[str, str]) -> str:
-    """`proxy on CPU 0; generator, backend, lab on CPU 1`."""
-    found: dict[str, list[str]] = {}
-    for key, cpus in facts.items():
-        if key.startswith("cpus_"):
-            found.setdefault(cpus, []).append(key.removeprefix("cpus_"))
-    return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
 
 
 def finish(
@@ -317,6 +291,7 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
 
     All notes and what the systems hold are shown where `options.notes` says so; Markdown and JSON have everything.
     """
+    from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
     from lab.report.result import Result
     from lab.report.terminal import show
@@ -325,7 +300,7 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
     name = run.folder.name if run.folder.parent == runs_folder() else str(run.folder)
     with answer() as out:
         if options.json:
-            print(result.printed().dumps())
+            print(dumps(result.as_json()))
         elif getattr(options, "markdown", False):
             print(markdown([*result.page(), *result.more(), *result.study()]), end="")
         else:

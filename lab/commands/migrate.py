@@ -72,7 +72,7 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
     from lab.experiments.migration.plan import INGRESS_INTO, INTO, plan
     from lab.records.sweep_files import load_sweep
-    from lab.report.json.migration import printed
+    from lab.report.json.answers import MIGRATION
     from lab.report.tables.migration import page
 
     load_sweep(options.sweep)  # complain before anything is written
@@ -82,7 +82,7 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         _write(options, talk, found)
         said = found.place, found.given, found.unknown, found.notes, found.migrations
-        print_answer(options, lambda: page(*said), lambda: printed(*said).dumps())
+        print_answer(options, lambda: page(*said), lambda: MIGRATION.dumps(found))
         return 0
     command = recorded(options)
     with handing_on(first[1]):

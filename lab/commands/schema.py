@@ -24,27 +24,19 @@ from lab.model.sweeps import Sweep
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
-from lab.report.json.ablation import AblationJson
-from lab.report.json.calibration import CalibratedJson
-from lab.report.json.capacity import CapacityJson
-from lab.report.json.comparison import ComparisonJson
-from lab.report.json.gate import GateJson
-from lab.report.json.migration import MigrationJson
-from lab.report.json.noise import AaJson
-from lab.report.json.plan import PlanJson
-from lab.report.json.run import ResultJson
-from lab.report.json.usage import UsagesJson
+from lab.report.json import answers, runs
+from lab.report.json.shape import DIALECT
 from lab.stats.histogram import HALF, LINEAR
 from lab.targets.cluster.facts import PodRecord
 from lab.targets.readback.reading import ReadingRecord
 
 FOLDER = Path(__file__).parents[1] / "schema"
-DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 READBACK = (
     "readback/bBB-ARM.json: what was found after one bring-up, one entry per check; a check's empty keys are left out"
 )
 DEPLOYED = "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
+USED = "What `usage --json` prints, one entry per sample; %, per second, KiB; null = not known"
 
 
 def schemas() -> dict[str, Any]:
@@ -62,20 +54,20 @@ def schemas() -> dict[str, Any]:
         "reasons": _reasons(),
         "readback": _list_of(ReadingRecord, READBACK),
         "deployed": _list_of(PodRecord, DEPLOYED),
-        "result": DIALECT | ResultJson.model_json_schema(),
-        "comparison": DIALECT | ComparisonJson.model_json_schema(),
-        "gate": DIALECT | GateJson.model_json_schema(),
-        "capacity": DIALECT | CapacityJson.model_json_schema(),
-        "aa": DIALECT | AaJson.model_json_schema(),
-        "ablation": DIALECT | AblationJson.model_json_schema(),
-        "migration": DIALECT | MigrationJson.model_json_schema(),
-        "plan": DIALECT | PlanJson.model_json_schema(),
-        "used": DIALECT | UsagesJson.model_json_schema(),
+        "result": runs.RESULT.schema(),
+        "comparison": runs.COMPARISON.schema(),
+        "gate": runs.GATE.schema(),
+        "capacity": answers.CAPACITY.schema(),
+        "aa": runs.AA.schema(),
+        "ablation": answers.ABLATION.schema(),
+        "migration": answers.MIGRATION.schema(),
+        "plan": answers.PLAN.schema(),
+        "used": _list_of(answers.USAGE.model, USED),
         "selfbench": SelfbenchReport.model_json_schema(),
         "selfbench-neighbour": NeighbourReport.model_json_schema(),
         "selfbench-effects": InjectedReport.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
-        "calibrated": DIALECT | CalibratedJson.model_json_schema(),
+        "calibrated": answers.CALIBRATED.schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"

@@ -70,7 +70,7 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
     say(talk, "question", file.question)
     print_plan(talk, prepared, 0)
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
-    took = format_duration(prepared.forecast.duration_s)
+    took = format_duration(prepared.design.duration_s)
     place = rerun.place(target.name)
     longer = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
     for change in file.changes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
 def print_usage(options: argparse.Namespace) -> int:
     from lab.records.store import RunStore
-    from lab.report.json import usage as usage_json
+    from lab.report.json.answers import list_usage
+    from lab.report.json.shape import dumps
     from lab.report.tables.usage import page
     from lab.report.terminal import show
 
@@ -26,9 +26,7 @@ def print_usage(options: argparse.Namespace) -> int:
     memory = run.record.facts.get("memory_bytes", "")
     memory_bytes = int(memory) if memory.isdigit() else None
     if options.json:
-        print(
-            json.dumps([usage_json.printed(each, run.usage(each), memory_bytes).plain() for each in chosen], indent=1)
-        )
+        print(dumps([list_usage(each, run.usage(each), memory_bytes) for each in chosen]))
         return 0
     out = Console(soft_wrap=True, highlight=False)
     every_second = bool(options.arm and options.point)

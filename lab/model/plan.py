@@ -15,6 +15,14 @@ from lab.model.sweeps import Point
 
 AGAIN = "-again"
 """Suffix of the baseline's second name in the A/A pair."""
+SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
+ROUNDTRIP_S = 3.5
+"""The bare network's round trip beside the reference: it measures for a second, and waits for two."""
+RELOAD_S = 0.15
+"""Of one side, until its new workers alone serve, about: ingress-nginx."""
+TRIES = 100
+"""Draws of which the most even one is taken."""
+ArmRole = Literal["variant", "baseline", "again", "reference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +90,6 @@ class Plan:
     slots: tuple[Slot, ...]
 
     @property
-    def measuring_s(self) -> float:
-        """Warm-up and measuring, without bring-ups."""
-        return sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
-
-    @property
     def reloads(self) -> int:
         """Of both sides of pairs, which wait for each other."""
         before: dict[tuple[int, str, str, str], Slot] = {}
@@ -100,6 +103,13 @@ class Plan:
     def bring_ups(self) -> int:
         """A pair is one: its sides come up side by side."""
         return len({slot.bring_up for slot in self.slots})
+
+    def lasts_s(self, bring_up_s: float) -> float:
+        """Return how long all of it takes, without what has to be measured again. `bring_up_s`: of one bring-up."""
+        loads_s = sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
+        lasts_s = loads_s + self.bring_ups * bring_up_s + len(self.slots) * SAMPLE_OVERHEAD_S
+        lasts_s += self.reloads * RELOAD_S
+        return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in self.arms)
 
 
 def needs_reload(slot: Slot, before: Slot | None) -> bool:
@@ -158,7 +168,7 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
 
     Arms that are alone have the same order of points within a block; which order, is drawn by lot from Williams squares
     (lab/model/counterbalance.py), as it is for each pair. The generations of workers and the repeats of one point stand together: each
-    point after the first begins on the workers that are there. The reference arm is measured in the blocks of `reference_blocks`.
+    point after the first begins on the workers that are there. The reference arm is measured in the first, the middle and the last block.
     Where a `shape` asks for pairs, each is one bring-up more; which arm has which side, which comes up and which runs first is half and
     half over its blocks. Which blocks, where not all, is drawn by lot.
     """
@@ -180,13 +190,15 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
     }
     names = [point.name for point in points]
     solo = _solo_orders(lots, names, measured)
-    reference = dict(zip(held := reference_blocks(blocks), draw_orders(lots, names, len(held)), strict=True))
+    held = sorted({1, (blocks + 1) // 2, blocks}) if blocks else list[int]()  # so that a drift shows in the reference
+    reference = dict(zip(held, draw_orders(lots, names, len(held)), strict=True))
     beside = {name: _pair_orders(lots, names, found, solo, measured[name]) for name, found in paired.items()}
     named = {point.name: point for point in points}
+    by_name: dict[str | None, Arm] = {arm.name: arm for arm in arms}
     slots: list[Slot] = []
     for block in range(1, blocks + 1):
         units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if arm.role != "reference" or block in held]
-        units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
+        units += [(arm, by_name[arm.baseline]) for arm in arms if block in paired.get(arm.name, ())]
         for arm, against in lots.sample(units, len(units)):
             if against is None:
                 order = reference[block] if arm.role == "reference" else solo[block]
@@ -200,11 +212,6 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
                     for repeat in range(point.repeats):
                         slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
-
-
-def reference_blocks(blocks: int) -> list[int]:
-    """Return the blocks in which the direct reference is measured: the first, the middle and the last, so that a drift shows in it."""
-    return sorted({1, (blocks + 1) // 2, blocks}) if blocks else []
 
 
 def _solo_orders(
@@ -263,12 +270,11 @@ def _pair_orders(
     return orders
 
 
-def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:
-    return next(arm for arm in arms if arm.name == name)
-
-
 def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: int) -> dict[int, dict[str, Layout]]:
-    """Block → point → how its pair is laid out. `counts`: in how many blocks each point is measured, of `most` that have the pair at all."""
+    """Block → point → how its pair is laid out. `counts`: in how many blocks each point is measured, of `most` that have the pair at all.
+
+    Where a point is not in all of these, it is in as many with one side as with the other, and in as many in which one came up first.
+    """
     chosen = sorted(lots.sample(range(1, blocks + 1), min(most, blocks)))
 
     def halves(of: Sequence[int]) -> list[bool]:
@@ -278,7 +284,12 @@ def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: 
     side, first_up = (dict(zip(chosen, halves(chosen), strict=True)) for _ in range(2))
     found: dict[int, dict[str, Layout]] = {block: {} for block in chosen}
     for name, count in counts.items():
-        mine = chosen if count >= len(chosen) else _half_and_half(lots, side, first_up, count)
+        mine = chosen
+        if count < len(chosen):
+            some, others = ([block for block in chosen if side[block] is kind] for kind in (True, False))
+            drawn = [lots.sample(some, count // 2) + lots.sample(others, count - count // 2) for _ in range(TRIES)]
+            uneven = [abs(2 * sum(first_up[block] for block in each) - count) for each in drawn]
+            mine = sorted(drawn[uneven.index(min(uneven))])
         for block, first_slice, longer in zip(mine, halves(mine), halves(mine), strict=True):
             found[block][name] = Layout(
                 side=SIDES[side[block]],
@@ -287,22 +298,3 @@ def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: 
                 longer=longer,
             )
     return found
-
-
-TRIES = 100
-"""Draws of which the most even one is taken."""
-
-
-def _half_and_half(
-    lots: random.Random, side: Mapping[int, bool], first_up: Mapping[int, bool], count: int
-) -> list[int]:
-    """So many blocks by lot, not all, as many with one side as with the other, and as many in which one came up first."""
-    some, others = ([block for block, own in side.items() if own is kind] for kind in (True, False))
-    drawn = [lots.sample(some, count // 2) + lots.sample(others, count - count // 2) for _ in range(TRIES)]
-    return sorted(min(drawn, key=lambda blocks: abs(2 * sum(first_up[block] for block in blocks) - count)))
-
-
-ArmRole = Literal["variant", "baseline", "again", "reference"]
-
-TAKES_S = 3.5
-"""For forecasts: it measures for a second, and waits for two."""

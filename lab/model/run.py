@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
+from lab.model.design import Design, PlannedFor, Promise, design_of, solo_places
 from lab.model.names import WORTH
 from lab.model.pairs import Layout
-from lab.model.plan import Arm, Plan, Slot
+from lab.model.plan import Arm, Place, Plan, Slot
 from lab.model.sweeps import Point
-from lab.model.systems import different_systems
 from lab.model.variants.variants import AS_SHIPPED, AT, Family
 
 SCHEMA = 1
@@ -75,26 +75,6 @@ class RoundTrip(Record):
     p99_s: float | None = None
     max_s: float | None = None
     reason: str = Field(default="", description="why it was not measured; empty = it was")
-
-
-class PlannedFor(Record):
-    """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
-
-    effect: float = Field(description="as a fraction: 0.05 = 5 %")
-    metric: str = Field(description="that wants the most blocks")
-    point: str = Field(description="where it does")
-    asked: str | None = Field(description="the metric that was named; null = the variants' own primary ones")
-    power: float = Field(description="the probability that such an effect is claimed")
-    from_run: str = Field(description="whose A/A pairs said how noisy it is here")
-
-
-class Promise(Record):
-    """What a run was planned to find in one metric at one point, and by which scatter; fixed before its first sample."""
-
-    metric: str
-    point: str
-    sd: float = Field(description="of one block's log-ratio: the upper 80 % limit of what was measured before")
-    effect: float = Field(description="as a fraction: found with 90 % probability at the first step of Holm's method")
 
 
 class KneeSearch(Record):
@@ -201,7 +181,7 @@ class RunRecord(Record):
         default=None, description="the manifests' folder, relative to the run's parent folder; null = the checkout's"
     )
     planned_for: PlannedFor | None = Field(
-        default=None, description="what the number of blocks was chosen for; null = it was named, or the sweep's"
+        default=None, description="of runs without `design`: what the number of blocks was chosen for"
     )
     knee: KneeSearch | None = Field(
         default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
@@ -210,7 +190,12 @@ class RunRecord(Record):
     probes: tuple[Probe, ...] = Field(
         default=(), description="what this target was found to carry for two sides at once, before the plan was fixed"
     )
-    promised: tuple[Promise, ...] = Field(default=(), description="what it was planned to find")
+    promised: tuple[Promise, ...] = Field(
+        default=(), description="of runs without `design`: what they were planned to find"
+    )
+    design: Design | None = Field(
+        default=None, description="what was decided before the first sample; null = of an earlier lab"
+    )
     resumed: tuple[dict[str, str], ...] = Field(
         default=(), description="when, and which facts had changed, the lab's git_commit among them"
     )
@@ -237,14 +222,38 @@ class RunRecord(Record):
         By the recorded bases. Runs from before these were recorded: what is not its baseline with knobs added, and has nothing to apply.
         """
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
-        bases = {variant.name: variant.base for variant in variants.values()}
-        unrecorded = (
-            arm.name
+        compared = (
+            (arm.name, variants[arm.name], variants[arm.baseline])
             for arm in self.arms
-            if arm.role == "variant" and arm.baseline and not variants[arm.name].base
-            if _stands_apart(variants[arm.name], variants[arm.baseline])
+            if arm.role == "variant" and arm.baseline in variants
         )
-        return different_systems(self.arms, bases) | {*unrecorded}
+        return frozenset(
+            name
+            for name, own, other in compared
+            if (other.base not in ("", own.base) if own.base else _stands_apart(own, other))
+        )
+
+    @property
+    def solo(self) -> dict[Place, str]:
+        """Return where a variant's effect is that of its solo samples by the rules, and why."""
+        asked = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
+        return solo_places(self.arms, self.points, asked, self.different_systems)
+
+    @property
+    def designed(self) -> Design:
+        """Return the design that was recorded; of a run of an earlier lab, what its slots and variants show of it."""
+        if self.design is not None:
+            return self.design
+        variant_of = {arm.name: self.variants[arm.variant] for arm in self.arms}
+        unpaired = {
+            (arm.name, point.name): variant_of[name].unpaired
+            for arm in self.arms
+            for name in (arm.baseline, arm.name)
+            if name in variant_of and variant_of[name].unpaired
+            for point in self.points
+        }
+        more = {"planned_for": self.planned_for, "promised": self.promised}
+        return design_of(self.plan(), self.solo | unpaired, self.different_systems, **more)
 
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}
@@ -255,6 +264,19 @@ class RunRecord(Record):
             for order, (block, arm, point) in enumerate(self.slots, start=1)
         )
         return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+
+    def with_plan(self, planned: Plan) -> RunRecord:
+        """Return the run with these slots, which `plan` gives again."""
+        pairs = tuple(
+            PairSlot(
+                order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
+            )
+            for slot in planned.slots
+            if slot.layout is not None
+        )
+        slots = tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots)
+        changes = {"seed": planned.seed, "blocks": planned.blocks, "arms": planned.arms, "points": planned.points}
+        return self.model_copy(update={**changes, "slots": slots, "pairs": pairs})
 
 
 def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:

@@ -8,11 +8,13 @@ them. Whether a generator can make a load, it says itself (`Generator.refusal`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from itertools import product
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -39,6 +41,7 @@ with none to spare requests were never sent (measured: 995 of 13,500 at 300 per 
 
 OF_SUSTAINED = "whether `--sustained` made it as long as it is: that it changes within is its subject, and its effects are shown by thirds"
 
+Blocks = Annotated[int, Field(ge=1, le=1000)]
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -145,6 +148,11 @@ class Point(Record, strict=True):
     def scheme(self) -> Scheme:
         """How a pair is loaded: a schedule cannot be stopped."""
         return "slices" if self.rate_rps is None else "together"
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether the two sides of a pair run at the same moment here, instead of in turns."""
+        return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
         """How many values a pair's statistics are over, in so many blocks."""
@@ -308,12 +316,41 @@ class PointSpec(Record, strict=True):
         return points
 
 
+class Form(Record, strict=True):
+    """`[forms.NAME]` in a sweep's file: another form of that sweep, called FILE-NAME, mostly shorter; what it does not say stays as it is."""
+
+    title: str | None = None
+    question: str | None = None
+    blocks: Blocks | None = None
+    points: Annotated[list[str], Field(min_length=1)] | None = Field(
+        default=None, description="the points of the file that it has; null = all"
+    )
+    without: list[str] = Field(default_factory=list[str], description="keys of points that go back to their defaults")
+    each: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="other values for keys of every point; of `disturbance` key by key"
+    )
+    point: dict[str, dict[str, Any]] = Field(
+        default_factory=dict[str, dict[str, Any]], description="the same for one point, by its name in the file"
+    )
+
+    def fault(self, points: Collection[str]) -> str | None:
+        """Return what is wrong with the names in it: `key: fault`. What the other values make of a point is checked when it is made."""
+        for key, names, known in (
+            ("points", self.points or (), points),
+            ("point", self.point, points),
+            ("without", self.without, PointSpec.model_fields),
+        ):
+            if (unknown := next((name for name in names if name not in known), None)) is not None:
+                return f"{key}: unknown name {unknown!r}: {did_you_mean(unknown, known)}"
+        return None
+
+
 class Sweep(Record, strict=True):
     """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
 
     title: str
     question: str
-    blocks: Annotated[int, Field(ge=1, le=1000)]
+    blocks: Blocks
     study: str | None = None
     disturbance: AnyDisturbance | None = Field(
         default=None, description=f"{DISTURBANCE}; of every point without one of its own"
@@ -322,6 +359,9 @@ class Sweep(Record, strict=True):
         default=False, description="each variant is compared with its twin: what it scatters by is the question"
     )
     points: list[PointSpec] = Field(min_length=1)
+    forms: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")], Form] = Field(
+        default_factory=dict[str, Form], exclude=True, description="other forms of this sweep, each called FILE-NAME"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Sweep:
@@ -338,6 +378,9 @@ class Sweep(Record, strict=True):
         for spec in self.points:
             if spec.fault is not None:
                 raise ValueError(f"points.{spec.name}.{spec.fault}")
+        for name, form in self.forms.items():
+            if (fault := form.fault([spec.name for spec in self.points])) is not None:
+                raise ValueError(f"forms.{name}.{fault}")
         return self
 
     def expanded(self) -> list[Point]:
@@ -354,5 +397,47 @@ class Sweep(Record, strict=True):
         return [point.model_copy(update={"disturbance": disturbance}) for point in spec.expand()]
 
 
+def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the table of a form as if it had a file of its own. `table`: a file's, which holds as a `Sweep`."""
+    form: Mapping[str, Any] = table["forms"][name]
+    points: list[dict[str, Any]] = []
+    for point in table["points"]:
+        if point["name"] in form.get("points", [point["name"]]):
+            made = {key: value for key, value in point.items() if key not in form.get("without", ())}
+            for change in (form.get("each", {}), form.get("point", {}).get(point["name"], {})):
+                kept, changed = made.get("disturbance", table.get("disturbance", {})), change.get("disturbance")
+                made |= change | ({"disturbance": kept | changed} if isinstance(changed, dict) else {})
+            points.append(made)
+    said = {key: form[key] for key in ("title", "question", "blocks") if key in form}
+    return {key: value for key, value in table.items() if key != "forms"} | said | {"points": points}
+
+
+def file_of_form(path: Path) -> tuple[Path, str] | None:
+    """Return the file that holds a sweep as one of its forms, and the form's name; None where no file beside `path` does.
+
+    `lab/sweeps/okd-quick.toml`, which is no file → (`lab/sweeps/okd.toml`, "quick")
+    """
+    parts = path.stem.split("-")
+    for cut in reversed(range(1, len(parts))):
+        file, form = path.with_name(f"{'-'.join(parts[:cut])}.toml"), "-".join(parts[cut:])
+        if form in _form_names(file):
+            return file, form
+    return None
+
+
 def sweep_names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    """Return the names of all sweeps in `lab/sweeps/`: of each file, and of each of its forms."""
+    files = list(FOLDER.glob("*.toml"))
+    return sorted(
+        [*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))]
+    )
+
+
+@cache
+def _form_names(path: Path) -> tuple[str, ...]:
+    """Those of a file that can be read as TOML; what is wrong with another is said when its sweep is asked for."""
+    try:
+        forms = tomllib.loads(path.read_text("utf-8")).get("forms", {})
+    except (OSError, ValueError):
+        return ()
+    return tuple(forms) if isinstance(forms, dict) else ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from lab.analysis.claims.studies import Study, load_study, study_keys
+from lab.analysis.claims.studies import load_study, study_keys
 from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
@@ -17,7 +18,6 @@ from lab.records.references import boots_text
 from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
-from lab.report.json import run as run_json
 from lab.report.tables import gauges, generations, knee
 from lab.report.tables import study as study_tables
 from lab.report.tables.run import sentences, tables
@@ -81,18 +81,23 @@ class Result:
         return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
 
     @cached_property
-    def _shaped(self) -> tuple[Study, tuple[study_tables.Shaped, ...]] | None:
-        """The run's study, and its tables in the published shape."""
+    def _shaped(self) -> study_tables.ShapedStudy | None:
+        """The run's study with its tables in the published shape."""
         key, (steady, _) = self.run.record.study, self.summaries
         if key not in study_keys() or steady not in self.told:
             return None
         study = load_study(key)
-        return study, study_tables.shaped(study, steady)
+        return study_tables.ShapedStudy(study.key, study.file.question, study_tables.shaped(study, steady))
 
     def study(self) -> list[Part]:
         """The tables of the run's study in the published shape; empty where it has none."""
-        return study_tables.page(self._shaped[1]) if self._shaped else []
+        return study_tables.page(self._shaped.tables) if self._shaped else []
 
-    def printed(self) -> run_json.ResultJson:
-        shown = study_tables.printed(*self._shaped) if self._shaped else None
-        return run_json.printed(*self.summaries, shown, self.run.roundtrip(), self.levels)
+    def as_json(self) -> dict[str, Any]:
+        """Return it as `--json` has it."""
+        from lab.report.json.runs import RESULT
+
+        steady, disturbed = self.summaries
+        beside = {"roundtrip": self.run.roundtrip(), "study": self._shaped, "levels": tuple(self.levels) or None}
+        outcomes = disturbed if disturbed.rows else None
+        return RESULT.plain(steady, complete=self.complete, outcomes=outcomes, **beside)

@@ -1,26 +1,36 @@
-"""Runs and what is asked → the whole answer: price, sizes, assumptions, what to apply and what would narrow it.
+"""A run and what is asked → the whole answer: how many proxies of which size, what is assumed, what to apply, what would narrow it.
 
-The run, where none is named: the latest of yours that has the very page with an interval, else a committed one (of the variant that
-is usual for such a request, on CPUs of its own, if there is one; the latest of these); then those without an interval; then those
-that have other page sizes to go by. Runs are read until one fits; damaged ones are passed over, and said.
+    cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
+
+c: CPU seconds of the proxy per request (`costs`). This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards, linear in
+cores, which is said. Refuses to say anything of latency, memory, bandwidth or of other machines: those are assumptions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from math import ceil
 
-from lab.analysis.capacity import advice as capacity_advice
-from lab.analysis.capacity import size as capacity
-from lab.analysis.capacity.cells import NO_PRICE, Kind, Load, kind_of, loads_of, proxy_cpus
-from lab.analysis.capacity.costs import Cost
-from lab.analysis.capacity.size import Size, Wanted
+from lab.analysis import rerun
+from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, proxy_cpus
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder, runs_folder
+from lab.model.endpoint import Tls
+from lab.model.pages import PAGES
 from lab.model.run import RunRecord
 from lab.records.store import RunStore, run_names
+from lab.stats.paired import MIN_BLOCKS
 
+SIZES, ADVISED = (1, 2, 4, 8, 16), 4
+"""Cores of a proxy, and which of these the advice is for, unless another size is asked for."""
+WIDE, WIDE_BLOCKS = 0.2, 20
+"""An interval whose ends lie so far apart, as a part of the price, is worth narrowing, with so many blocks."""
+FAR = 0.1
+"""From a load whose utilisation lies further than this from the wanted one, a nearer one narrows the price."""
+MOST_THREADS = 64
+"""The largest threadCount that OpenShift's operator takes (openshift/api, operator/v1/types_ingresscontroller.go)."""
 HELM_VALUES = """\
 # Helm values of ingress-nginx: its ConfigMap, and resources and spec.replicas of its Deployment
 controller:
@@ -30,13 +40,57 @@ controller:
     requests:
       cpu: {cores}
   replicaCount: {replicas}"""
-MOST_THREADS = 64
-"""The largest threadCount that OpenShift's operator takes (openshift/api, operator/v1/types_ingresscontroller.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked: good answers per second, of which kind and page, with the proxies' CPUs so full at most (0 to 1)."""
+
+    rate_rps: float
+    tls: Tls
+    keepalive: bool
+    page: str
+    utilisation: float
+    resumption: bool | None = None
+    variant: str | None = None
+
+    @property
+    def page_bytes(self) -> int:
+        return PAGES[self.page]
+
+    @property
+    def usual(self) -> str:
+        """The variant whose price it is, unless a run says otherwise."""
+        plain = "baseline" if self.keepalive else "okd"
+        return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
+
+    def fits(self, load: Load) -> bool:
+        """Return whether this is the load that is asked about."""
+        kind, size = load.kind, PAGES[load.point.page]
+        alike = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
+        resumption = self.resumption is None or kind.resumption in (None, self.resumption)
+        return alike and resumption and self.variant in (None, load.arm.variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Proxies of so many cores: what one serves (req/s) and how many it takes; intervals None below six blocks."""
+
+    cores: int
+    serves_rps: float
+    serves_interval_rps: tuple[float, float] | None
+    proxies: int
+    proxies_interval: tuple[int, int] | None
+
+    @property
+    def advised(self) -> int:
+        """The interval's upper end, and one that may be gone."""
+        return (self.proxies_interval[1] if self.proxies_interval else self.proxies) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`advised`: the size that the snippet is for. `passed_over`: runs that could not be read."""
+    """`advised`: the size that the snippet is for."""
 
     wanted: Wanted
     runs: tuple[str, ...]
@@ -48,75 +102,104 @@ class Answer:
     assumptions: tuple[str, ...]
     narrow: tuple[str, ...]
     snippet: str
-    passed_over: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The run or runs of one answer, and their loads."""
-
-    runs: tuple[RunStore, ...]
-    loads: tuple[Load, ...]
-    passed_over: tuple[str, ...] = ()
-
-
-def answer(names: Sequence[str], wanted: Wanted, cores: int | None) -> Answer:
-    """UsageError where no run has such a price, or those named cannot be taken together."""
-    chosen = named(names) if names else latest(wanted)
-    cost = capacity.price(chosen.loads, wanted)
-    needed, needed_interval = capacity.cores_needed(cost, wanted)
-    sizes = tuple(capacity.size(cost, wanted, each) for each in ([cores] if cores else capacity.SIZES))
-    advised = next((each for each in sizes if each.cores == capacity.ADVISED), sizes[0])
+def answer(name: str | None, wanted: Wanted, cores: int | None) -> Answer:
+    """Return the answer by the run of that name, or by the one to go by. UsageError where no such price was measured."""
+    run, cost = _priced(name, wanted)
+    factor, ends = wanted.rate_rps / wanted.utilisation, cost.interval_s
+    sizes = tuple(size_of(cost, wanted, each) for each in ([cores] if cores else SIZES))
+    advised = next((size for size in sizes if size.cores == ADVISED), sizes[0])
     return Answer(
-        wanted=wanted,
-        runs=tuple(run.record.id for run in chosen.runs),
+        wanted,
+        runs=(run.record.id,),
         cost=cost,
-        cores=needed,
-        cores_interval=needed_interval,
+        cores=factor * cost.value_s,
+        cores_interval=(factor * ends[0], factor * ends[1]) if ends else None,
         sizes=sizes,
         advised=advised,
-        assumptions=tuple(_assumptions(chosen, cost, wanted)),
-        narrow=tuple(capacity_advice.narrow(cost, wanted, _source(chosen, cost))),
-        snippet=snippet(chosen.runs[0], cost.loads[0].arm.variant, advised.advised, advised.cores),
-        passed_over=chosen.passed_over,
+        assumptions=tuple(_assumptions(run.record, cost, wanted)),
+        narrow=tuple(_narrow(run.record, cost, wanted)),
+        snippet=snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
     )
 
 
-def named(names: Sequence[str]) -> Chosen:
-    """These runs together; UsageError where they differ in what matters."""
-    runs = tuple(RunStore.open(name) for name in dict.fromkeys(names))
-    return Chosen(runs, tuple(loads_of(runs)))
-
-
-def latest(wanted: Wanted) -> Chosen:
-    """The run to go by where none is named; UsageError where none has such a price."""
-    passed_over: list[str] = []
-    planned: dict[str, None] = {}
-    refused: UsageError | None = None
-    best: tuple[tuple[bool, bool], Chosen] | None = None
-    for run in _every(wanted, passed_over):
+def _priced(name: str | None, wanted: Wanted) -> tuple[RunStore, Cost]:
+    """Return a run and its price: the run of that name, or the first of `_runs` with an interval, else the first that has the price."""
+    have: list[Load] = []
+    best: tuple[RunStore, Cost] | None = None
+    for run in [RunStore.open(name)] if name else _runs(wanted):
         try:
-            kinds = list(_planned(run))
-            planned |= dict.fromkeys(f"{variant}: {kind}" for variant, kind in kinds)
-            loads = loads_of([run]) if any(wanted.fits(*each) for each in kinds) else []
-        except LabError as error:
-            passed_over.append(f"{run.record.id}: {error.fault}")
-            continue
-        if not any(wanted.fits(load.arm.variant, load.kind) for load in loads):
-            continue
-        try:
-            cost = capacity.price(loads, wanted)
-        except UsageError as error:
-            refused = refused or error
-            continue
-        rank = cost.how != "measured", cost.draws is None
-        if best is None or rank < best[0]:
-            best = rank, Chosen((run,), tuple(loads))
-        if not any(rank):
-            break
+            loads = loads_of(run)
+        except LabError:
+            if name:
+                raise
+            continue  # a damaged run is no guide; it is reported when it is asked for
+        have += loads
+        if fitting := [load for load in loads if wanted.fits(load)]:
+            cost = price(fitting, wanted)
+            if cost.draws is not None:
+                return run, cost
+            best = best or (run, cost)
     if best is None:
-        raise refused or capacity.missing(list(planned), wanted)
-    return Chosen(best[1].runs, best[1].loads, tuple(passed_over))
+        raise _missing(have, wanted)
+    return best
+
+
+def _runs(wanted: Wanted) -> Iterator[RunStore]:
+    """Yield your runs, the latest first; then the committed ones, whose names are no times: first the usual variant's, on CPUs of its own."""
+    for folder in (runs_folder(), reference_folder()):
+        opened: list[RunStore] = []
+        for name in reversed(run_names(folder)):
+            with suppress(LabError):  # as above
+                opened.append(RunStore.open(str(folder / name)))
+        if folder == reference_folder():
+            opened.sort(key=lambda run: run.record.created_at, reverse=True)
+            opened.sort(key=lambda run: (wanted.usual not in run.record.variants, not proxy_cpus(run)))
+        yield from opened
+
+
+def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
+    """Return what a request costs the baseline, where it has one of the loads (at least one), else the usual variant, else the first arm.
+
+    UsageError where it was measured with two kinds of handshakes.
+    """
+    arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != wanted.usual))
+    own = [load for load in loads if load.arm == arm]
+    if len({load.kind for load in own}) > 1:
+        fault = f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts"
+        raise UsageError("--handshakes", fault, "say which: --handshakes full, or --handshakes resumed")
+    return cost_of(own, wanted.utilisation)
+
+
+def _missing(have: Sequence[Load], wanted: Wanted) -> UsageError:
+    """Return that no run has such a price, what runs there are, and the command that measures it (S: a sweep of yours)."""
+    new_tls = wanted.tls != "none" and not wanted.keepalive
+    kind = Kind(wanted.tls, wanted.keepalive, wanted.resumption if new_tls else None)
+    of = f" of '{wanted.variant}'" if wanted.variant else ""
+    loads = "; ".join(dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in have))
+    there = f"what runs there are have: {loads}\n  " if have else ""
+    sweep = "" if wanted.keepalive else " --sweep tls-resumption" if new_tls else " --sweep route-scale"
+    if wanted.page_bytes != PAGES["1kB.bin"]:
+        sweep = " --sweep page-sizes" if wanted.keepalive else " --sweep S"
+    fault = f"no price{of} for {kind} was measured with {wanted.page}"
+    return UsageError("capacity", fault, f"{there}measure it: just bench {wanted.usual}{sweep}")
+
+
+def size_of(cost: Cost, wanted: Wanted, cores: int) -> Size:
+    """Return how many proxies of `cores` cores it takes."""
+    serves = cores * wanted.utilisation / cost.value_s
+    if cost.draws is None:
+        return Size(cores, serves, None, whole(wanted.rate_rps / serves), None)
+    low, high = interval(cores * wanted.utilisation / cost.draws)
+    low, high = min(low, serves), max(high, serves)  # rounding: one draw's quantile is no point estimate
+    proxies = (whole(wanted.rate_rps / high), whole(wanted.rate_rps / low))
+    return Size(cores, serves, (low, high), whole(wanted.rate_rps / serves), proxies)
+
+
+def whole(proxies: float) -> int:
+    """Rounded up, at least one; what is a whole number but for rounding stays it."""
+    return max(1, ceil(proxies * (1 - 1e-12)))
 
 
 def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
@@ -135,47 +218,37 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     )
 
 
-def _every(wanted: Wanted, passed_over: list[str]) -> Iterator[RunStore]:
-    """Yours, the latest first, then the committed ones, whose names are no times."""
-    yield from _opened(runs_folder(), passed_over)
-    committed = sorted(_opened(reference_folder(), passed_over), key=lambda run: run.record.created_at, reverse=True)
-    usual = capacity.usual(wanted)
-    yield from sorted(committed, key=lambda run: (usual not in run.record.variants, not proxy_cpus(run)))
+def _narrow(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:
+    """Yield what to measure for a narrower price, of the run's own variant and target: runs that differ in these are never mixed."""
+    variant, place = cost.loads[0].arm.variant, rerun.place(record.target)
+    ends, blocks, loose = cost.interval_s, WIDE_BLOCKS, "the price's interval is wide: more blocks narrow it: "
+    if ends is None:
+        blocks, loose = MIN_BLOCKS, f"no interval: {cost.blocks} of {MIN_BLOCKS} blocks; "
+    if ends is None or (len(cost.loads) == 1 and ends[1] - ends[0] > WIDE * cost.value_s):
+        command = f"{rerun.measure(record, variant)} --blocks {blocks}"
+        if record.knee is not None:
+            command = f"a search tries each rate too seldom: a sweep of yours with its load and blocks = {blocks}"
+        yield f"{loose}{command}"
+    busy = [load.busy for load in cost.loads if load.busy is not None]
+    if busy and min(abs(each - wanted.utilisation) for each in busy) > FAR:
+        rate, command = wanted.utilisation / cost.value_s, ""
+        if wanted.keepalive and wanted.page_bytes == PAGES["1kB.bin"]:  # what at-knee asks for
+            command = f"just knee {variant}{place}, then just bench {variant} --sweep at-knee{place}; or "
+        yield (
+            f"a load that fills the proxy to {100 * wanted.utilisation:.0f} %, some {rate:,.0f} req/s for each of its CPUs:"
+            f" {command}a sweep of yours with that rate_rps"
+        )
 
 
-def _opened(folder: Path, passed_over: list[str]) -> Iterator[RunStore]:
-    for name in reversed(run_names(folder)):
-        try:
-            yield RunStore.open(str(folder / name))
-        except LabError as error:
-            passed_over.append(f"{name}: {error.fault}")
-
-
-def _planned(run: RunStore) -> Iterator[tuple[str, Kind]]:
-    """(variant, kind of request), by the plan alone, before any sample is read."""
-    for arm in run.record.arms:
-        for point in run.record.points:
-            kind = kind_of(run, arm.variant, point) if arm.role not in NO_PRICE else None
-            if kind is not None:
-                yield arm.variant, kind
-
-
-def _source(chosen: Chosen, cost: Cost) -> RunRecord:
-    """Of several runs, the first that has the load that the price came from."""
-    load = cost.loads[0]
-    records = (run.record for run in chosen.runs)
-    return next(record for record in records if load.arm in record.arms and load.point in record.points)
-
-
-def _assumptions(chosen: Chosen, cost: Cost, wanted: Wanted) -> Iterator[str]:
-    facts, first = chosen.runs[0].record.facts, cost.loads[0]
-    target = facts.get("target", chosen.runs[0].record.target)
+def _assumptions(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:
+    facts, first = record.facts, cost.loads[0]
     cpu = f"{facts.get('cpu', 'unknown CPU')}, {facts.get('kernel', 'unknown kernel')}"
-    yield f"measured on this target: {target}"
+    yield f"measured on this target: {facts.get('target', record.target)}"
     yield f"measured on this machine: {cpu}; another machine has another price: measure there, and name that run"
     generators = dict.fromkeys(f"{load.generator}, {load.point.connections:,} connections" for load in cost.loads)
     yield f"requests come as in the run: {first.kind}; {'; '.join(generators)}; what they cost behind other settings is not known"
-    yield from cost.cautions
+    if cost.caution:
+        yield cost.caution
     yield (
         "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured (requests per second by"
         " workers: just study qinng)"

@@ -16,10 +16,10 @@ from lab.analysis.decision import SURE_P, UNBOUNDED, Decision, Size
 from lab.analysis.effects import ALONE, Effect, size_of, untold
 from lab.analysis.judging import Ruling, fell, ruling
 from lab.analysis.solo_ratios import SoloRatio, misleading_ratio
+from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
-from lab.model.systems import CONCURRENT
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks

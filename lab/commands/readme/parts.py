@@ -1,14 +1,14 @@
-"""What makes each generated part of a README: catalogues, the committed runs and calibrations, examples, the recipes of `just`."""
+"""What makes each generated part of a README: tables of the catalogues, the committed runs, the code and the recipes of `just`."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from math import log1p
+from pathlib import Path
 
 from rich.text import Text
 
@@ -16,27 +16,26 @@ from lab.analysis import levels
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
-from lab.analysis.claims.judging import Verdict as Judged
+from lab.analysis.claims.judging import Verdict
 from lab.analysis.selfbench import Report as SelfbenchReport
-from lab.analysis.steps import Finding, Step, findings
-from lab.base.errors import UsageError
+from lab.analysis.steps import findings
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import read_record
-from lab.commands.readme import code
-from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected, quick
+from lab.experiments.selfbench import injected
 from lab.model.metrics import about
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report import catalog
-from lab.report.grid import texts
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
 from lab.report.tables import boots, calibration, carrying, known_costs, matrix, selfbench
 from lab.report.tables import ledger as claims
-from lab.stats.units import format_size
 
+LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
+PICTURE = REFERENCE / "steps.svg"
+"""`lab.report.html.picture`, which README shows."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -44,193 +43,152 @@ RECIPE = re.compile(
 
 
 def makers() -> Mapping[str, Maker]:
+    """Return what makes each part, by the name that its markers have."""
     return {
-        "calibration": lambda _path, _words: _calibration(),
-        "carrying": lambda _path, _words: _carrying(),
-        "claims": lambda _path, _words: markdown(claims.page(judged(), ledger.checks(), linked=True)),
-        "counts": lambda _path, _words: _counts(),
-        "disturbances": lambda _path, _words: catalog.readme_disturbances(),
+        "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
+        "carrying": lambda *_: markdown(carrying.page(carried(_runs()), _runs())),
+        "claims": lambda *_: markdown(claims.page(judged(), ledger.checks(), linked=True)),
+        "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
+        "disturbances": lambda *_: catalog.readme_disturbances(),
         "example": lambda _path, words: _example(words),
-        "floors": lambda _path, _words: code.floors_picture(),
-        "folder": lambda path, _words: code.folder(path.parent),
-        "found": lambda _path, _words: _found(),
-        "known-cost-lengths": lambda _path, _words: markdown(boots.lengths(evidence.references()[0])),
-        "known-costs": lambda _path, _words: _known_costs(),
-        "matrix": lambda _path, _words: markdown(matrix.page()),
-        "outline": lambda _path, words: code.outline(words[0], words[1:]),
-        "promises": lambda _path, _words: _promises(),
-        "reasons": lambda _path, _words: _reasons(),
-        "selfbench": lambda _path, _words: _selfbench(),
-        "starts": lambda _path, _words: starts(committed()),
-        "studies": lambda _path, _words: catalog.readme_studies(),
-        "variants": lambda _path, _words: catalog.readme_table(),
-        "verbs": lambda _path, _words: _verbs(),
+        "floors": lambda *_: _floors(),
+        "folder": lambda path, _words: folder(path.parent),
+        "found": lambda *_: _found(),
+        "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
+        "known-costs": lambda *_: _known_costs(),
+        "matrix": lambda *_: markdown(matrix.page()),
+        "reasons": lambda *_: _reasons(),
+        "selfbench": lambda *_: _selfbench(),
+        "starts": lambda *_: starts(committed()),
+        "studies": lambda *_: catalog.readme_studies(),
+        "variants": lambda *_: catalog.readme_table(),
+        "verbs": lambda *_: _verbs(),
     }
 
 
-def starts(known: Sequence[Known]) -> str:
-    """What one start of each system is off by, of what was measured of it; not of what only bounds what bring-ups share."""
-    told = [one for one in known if one.repeat is not None]
-    if not told:
-        return "None was measured yet.\n"
-    heads = ("one start of", "is off by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
-    rows = [
-        (
-            f"`{one.variant}` on {one.target}, {one.point}",
-            *map(_percent, (levels.start_sd(one), one.generation, levels.starts_of(one).bring_up, one.repeat)),
-            ", ".join(f"{each.bring_ups} × {each.generations}" for each in dict.fromkeys([one, levels.starts_of(one)])),
-        )
-        for one in told
-    ]
-    return markdown([texts(heads, rows)])
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells that are Markdown already."""
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, ["---"] * len(heads), *rows))
 
 
-def _percent(sd: float | None) -> str:
-    return "–" if sd is None else f"{100 * sd:.1f} %"
-
-
-def _reasons() -> str:
-    """Every reason with its meaning, in the order in which they apply."""
-    again = " Measured again, up to twice."
-    rows = [f"| `{reason}` | {reason.meaning}{again if reason.environmental else ''} |" for reason in Reason]
-    return "\n".join(["| reason | meaning |", "| --- | --- |", *rows]) + "\n"
+def _runs() -> Sequence[evidence.Evidence]:
+    return evidence.references()[0]
 
 
 @cache
-def judged() -> Sequence[Judged]:
-    """Every claim, judged once: that takes seconds."""
+def judged() -> Sequence[Verdict]:
+    """Return every claim with its verdict, which takes seconds the first time."""
     return ledger.ledger()
 
 
-def _counts() -> str:
-    """How many claims were reproduced, and how many were not."""
-    counted = ledger.counts(judged())
-    return f"**{counted}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.\n"
+def first_sentence(module: Path) -> str:
+    """Return the first sentence of a module's docstring on one line; empty where it has none."""
+    head = " ".join((ast.get_docstring(ast.parse(module.read_text())) or "").partition("\n\n")[0].split())
+    sentence, stop, _ = head.partition(". ")
+    return f"{sentence}." if stop else head
 
 
-def _carrying() -> str:
-    """Knobs on every target that has them in pairs, with what explains why they differ."""
-    runs = evidence.references()[0]
-    return markdown(carrying.page(carried(runs), runs))
+def floors() -> Mapping[str, int]:
+    """Return the floor of each package, 1 at the bottom, as `lab/tests/test_house.py` holds every import to it."""
+    text = (LAB / "tests" / "test_house.py").read_text()
+    declared = re.search(r"^FLOORS = (\(\n.*?^\))", text, re.DOTALL | re.MULTILINE)
+    assert declared
+    order: tuple[tuple[str, ...], ...] = ast.literal_eval(declared[1])
+    return {name: number for number, names in enumerate(order, start=1) for name in names if (LAB / name).is_dir()}
+
+
+def _floors() -> str:
+    """Return the packages by floor, the highest first."""
+    rows: dict[int, list[str]] = {}
+    for name, floor in sorted(floors().items(), key=lambda each: (-each[1], each[0])):
+        rows.setdefault(floor, []).append(f"[`{name}`](lab/{name}/README.md)")
+    return _table(("floor", "packages"), ((str(floor), ", ".join(names)) for floor, names in rows.items()))
+
+
+def folder(path: Path) -> str:
+    """Return what a folder of the code may import, and its folders and modules, each with the first sentence of its docstring."""
+    inner = [each.parent for each in sorted(path.glob("*/__init__.py"))]
+    modules = [each for each in sorted(path.glob("*.py")) if each.name != "__init__.py"]
+    listed = [(f"{each.name}/", each / "README.md", each / "__init__.py") for each in inner]
+    listed += [(each.name, each, each) for each in modules]
+    rows = [
+        (f"[`{name}`]({link.relative_to(ROOT)})", first_sentence(module).replace("|", r"\|"))
+        for name, link, module in listed
+    ]
+    table = _table(("here", "what it is"), rows)
+    if path == LAB:
+        return table
+    package, at = path.relative_to(LAB).parts[0], floors()
+    refuse_unknown(package, at, str(path), f"{package} is no package of the lab")
+    below = sorted((name for name in at if at[name] < at[package]), key=lambda name: (at[name], name))
+    may = f"may import {', '.join(f'`{name}`' for name in below)}" if below else "imports nothing of ours"
+    return f"Floor {at[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"
 
 
 def _found() -> str:
-    """A row for each of data/reference/findings.toml: its question, the answer, and the verdict as `just table RUN` ends with it."""
-    runs = evidence.references()[0]
-    told = findings(runs)
-    named = {found.asked.run for found in told}
-    cpus = sorted(
-        {run.run.record.facts["cpus"] for run in runs if run.name in named and "cpus" in run.run.record.facts}
-    )
-    head = (
-        f"{len(told)} steps as measured here, on {' and '.join(cpus)} CPUs: each with its effect, the 95 % interval, what to do about it,"
-        " and the run; *one boot*: what another one shows is not in the interval. A point named\n*ceiling*, *burst* or *wrk* is loaded as fast as it answers, *rate-25* with 25 requests a second.\n\n"
-    )
-    rows = (
-        f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) {_where(found)} | {found.advice} |\n"
-        for found in told
-    )
-    return "".join([head if told else "", "| question | measured | so |\n| --- | --- | --- |\n", *rows])
-
-
-def _where(found: Finding) -> str:
-    """Where a finding was measured, what the same step did on each other target, and which defaults its baseline kept."""
-    others = "".join(f"; on {step.target} {_step_text(step)}" for step in found.elsewhere)
-    return f"{found.on}{others}" + (f" ({found.kept})" if found.kept else "")
-
-
-def _step_text(step: Step) -> str:
-    """A step as a link to its run, with its metric and point."""
-    return f"[{about(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
-
-
-def _calibration() -> str:
-    """The committed calibration's tables; how to make them as long as there is none."""
-    folder = REFERENCE / "calibration"
-    if not (folder / "calibration.json").is_file():
-        return "Not measured yet: `just calibrate` measures it on your machine.\n"
-    return markdown(calibration.page(CalibrationFolder.open(str(folder)).record))
-
-
-def _known_costs() -> str:
-    """What the committed run of `selfbench --effects` shows; how to make it as long as there is none."""
-    folder = REFERENCE / injected.SWEEP
-    if not folder.is_dir():
-        return "Not measured yet: `just selfbench --effects` measures it on your machine.\n"
-    known, found = injected.read(RunStore.open(str(folder)))
-    claims = "".join(f"- {injected.line(one)}\n" for one in found)
-    return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claims}"
-
-
-def _promises() -> str:
-    """What runs one after the other promised and what came out, a row for each target, variant and load."""
-    found: dict[tuple[str, str, str], list[quick.Quick]] = {}
-    for one in quick.committed():
-        for place in one.effects:
-            found.setdefault((one.target, one.variant, place), []).append(one)
-    heads = (
-        "on",
-        "`just bench`",
-        "metric",
-        "runs",
-        "promised",
-        "came out",
-        "said",
-        "scattered more than planned",
-        "each took",
-    )
-    rows = (
-        (
-            target,
-            variant,
-            f"{about(metric).short} at {point}",
-            str(len(runs)),
-            _range([one.promised[place] for one in runs if place in one.promised], format_size),
-            _range([one.effects[place] for one in runs], about(metric).change),
-            ", ".join(
-                f"{said} {count}" for said, count in Counter(str(one.decisions[place]) for one in runs).most_common()
-            ),
-            str(sum(any(point in each for each in one.beyond) for one in runs)),
-            f"{min(one.wall_s for one in runs):.0f} to {max(one.wall_s for one in runs):.0f} s",
+    """Return a row for each of data/reference/findings.toml: its question, the answer and where it was measured, and what to do."""
+    rows: list[tuple[str, str, str]] = []
+    for found in findings(_runs()):
+        others = "".join(
+            f"; on {step.target} [{about(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
+            for step in found.elsewhere
         )
-        for (target, variant, place), runs in found.items()
-        for metric, _, point in [place.partition(" at ")]
-    )
-    return markdown([texts(heads, rows)])
+        kept = f" ({found.kept})" if found.kept else ""
+        answer = f"[**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run})"
+        rows.append((f"**{found.asked.asks}** {found.title}", f"{answer} {found.on}{others}{kept}", found.advice))
+    return _table(("question", "measured", "so"), rows)
 
 
-def _range(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """Of shares, of which `form` has the log-ratio."""
-    ends = dict.fromkeys(form(log1p(each)) for each in (min(values), max(values))) if values else {"–": None}
-    return " to ".join(ends)
+def starts(known: Sequence[Known]) -> str:
+    """Return what one start of each system is off by; not of what was measured only to bound what bring-ups share (no repeat)."""
+    rows: list[tuple[str, ...]] = []
+    for one in known:
+        if one.repeat is not None:
+            longest = levels.starts_of(one)
+            deviations = (levels.start_sd(one), one.generation, longest.bring_up, one.repeat)
+            shown = ("–" if each is None else f"{100 * each:.1f} %" for each in deviations)
+            counts = ", ".join(f"{each.bring_ups} × {each.generations}" for each in dict.fromkeys([one, longest]))
+            rows.append((f"`{one.variant}` on {one.target}, {one.point}", *shown, counts))
+    heads = ("one start of", "is off by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
+    return _table(heads, rows)
+
+
+def _reasons() -> str:
+    """Return every reason with its meaning, in the order in which they apply."""
+    again = " Measured again, up to twice."
+    rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
+    return _table(("reason", "meaning"), rows)
 
 
 def _selfbench() -> str:
-    """The committed table; how to make it as long as there is none."""
+    """Return the committed table; how to make it as long as there is none."""
     path = REFERENCE / "selfbench" / "selfbench.json"
     if not path.is_file():
         return "Not measured yet: `just selfbench` measures it on your machine.\n"
     return selfbench.in_readme(read_record(path, SelfbenchReport, "restore it from a copy"))
 
 
+def _known_costs() -> str:
+    """Return what the committed run of `selfbench --effects` shows: its table, and what each variant claims."""
+    known, found = injected.read(RunStore.open(str(REFERENCE / injected.SWEEP)))
+    claimed = "".join(f"- {injected.line(one)}\n" for one in found)
+    return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
+
+
 def _example(words: Sequence[str]) -> str:
-    """A verb's answer about a committed run, as it is printed; paths are as seen from the checkout's top."""
+    """Return a verb's answer about a committed run as it is printed; paths are as seen from the checkout's top."""
     given = [str(ROOT / word) if word.startswith("data/") else word for word in words]
     done = subprocess.run([sys.executable, "-m", "lab", *given], cwd=ROOT, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise UsageError(f"just {' '.join(words)}", f"prints nothing: {done.stderr.strip()}", "correct the marker")
-    answer = Text.from_ansi(done.stdout).plain.rstrip()
-    return f"```console\n$ just {' '.join(words)}\n{answer}\n```\n"
+    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(done.stdout).plain.rstrip()}\n```\n"
 
 
 def _verbs() -> str:
-    """Every recipe of the justfile, by its group."""
-    rows = ["| `just …` | what it does |", "| --- | --- |"]
-    group = ""
+    """Return every recipe of the justfile, below its group."""
+    rows: list[tuple[str, str]] = []
     for recipe in RECIPE.finditer((ROOT / "justfile").read_text()):
-        if recipe["group"] != group:
-            group = recipe["group"]
-            rows.append(f"| **{group}** | |")
-        says = recipe["says"].replace("|", r"\|")
-        rows.append(f"| `{recipe['call']}` | {says} |")
-    return "\n".join(rows) + "\n"
+        group = (f"**{recipe['group']}**", "")
+        rows += [] if group in rows else [group]
+        rows.append((f"`{recipe['call']}`", recipe["says"].replace("|", r"\|")))
+    return _table(("`just …`", "what it does"), rows)

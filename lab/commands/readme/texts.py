@@ -1,7 +1,7 @@
 """The Markdown files of this checkout whose parts are generated, and the parts in them, made anew.
 
 A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in whichever file it is wanted: no list says which is where.
-What makes it (`parts.MADE`) is given the file and the words. Links in it are written as seen from the checkout's top.
+What makes it (`parts.makers`) is given the file and the words. Links in it are written as seen from the checkout's top.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Maker = Callable[[Path, Sequence[str]], str]
 
 
 def files(root: Path = ROOT) -> Iterator[Path]:
-    """Every Markdown file of the checkout, without what was measured or fetched."""
+    """Yield every Markdown file of the checkout, without what was measured or fetched."""
     for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
     for folder in ("lab", "manifests", "notebooks", "scripts"):
@@ -33,43 +33,27 @@ def files(root: Path = ROOT) -> Iterator[Path]:
 
 
 def rendered(path: Path, makers: Mapping[str, Maker]) -> str:
-    """The file's text with every generated part made anew; UsageError for a part that nobody makes."""
-
-    def fill(match: re.Match[str]) -> str:
-        return match["head"] + made(path, match, makers) + match["end"]
-
-    return PART.sub(fill, path.read_text())
+    """Return the file's text with every generated part made anew; UsageError for a part that nobody makes."""
+    return PART.sub(lambda match: match["head"] + made(path, match, makers) + match["end"], path.read_text())
 
 
 def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
-    """One part, its links as seen from the file."""
+    """Return one part, with its links as seen from the file, but for what is pasted (it begins with a fence)."""
     name = match["name"]
     refuse_unknown(name, makers, str(path), f"unknown generated part '{name}'")
     text = makers[name](path, shlex.split(match["words"])).rstrip("\n") + "\n"
-    return text if text.startswith("```") else seen_from(path.parent, text)
-
-
-def seen_from(folder: Path, text: str) -> str:
-    """The text with its links, written as from the checkout's top, as from this folder."""
+    if text.startswith("```"):
+        return text
     return LINK.sub(
-        lambda found: f"{found['text']}({os.path.relpath(ROOT / found['to'], folder)}{found['anchor'] or ''})", text
+        lambda link: f"{link['text']}({os.path.relpath(ROOT / link['to'], path.parent)}{link['anchor'] or ''})", text
     )
 
 
 def stale(path: Path, makers: Mapping[str, Maker]) -> list[str]:
-    """`NAME in FILE` of every part that differs from what would be generated."""
+    """Return `NAME in FILE` for every part that differs from what would be generated."""
     place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     return [
         f"{match['name']} in {place}"
         for match in PART.finditer(path.read_text())
         if match[0] != match["head"] + made(path, match, makers) + match["end"]
     ]
-
-
-def write(path: Path, makers: Mapping[str, Maker]) -> None:
-    path.write_text(rendered(path, makers))
-
-
-def present(paths: Sequence[Path]) -> set[str]:
-    """Names of the parts that these files have a place for."""
-    return {match["name"] for path in paths for match in PART.finditer(path.read_text())}

@@ -23,22 +23,48 @@ K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
 
 
 def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> dict[str, ChosenGenerator]:
-    """Point → its generator. UsageError where there is none, or it cannot make the load on one of the variants."""
+    """Point → its generator. UsageError where there is none, or it cannot make the load on one of the variants.
+
+    Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
+    """
     out = loaded.request.k6_out
     chosen = {point.name: choose(point, target, out) for point in shown.points}
-    if out:
-        _refuse_k6_out(loaded.sweep_name, chosen, target)
+    if out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        raise UsageError(
+            "--k6-out", fault, 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        )
     for name in shown.asked:
-        _refuse_resumption(name, shown.points, shown.endpoints[name])
+        endpoints = shown.endpoints[name]
+        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in shown.points):
+            fault = f"'{name}' is asked without TLS here: there is no session to resume, or not to"
+            remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
+            raise UsageError(f"point {shown.points[0].name}: resumption", fault, remedy)
     for name in shown.variants:
         refuse_loads(name, shown.points, chosen, shown.endpoints[name])
     return chosen
 
 
 def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
-    """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own."""
-    refuse_threads(point, target.generator_cpus())
-    used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
+    """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own.
+
+    UsageError for more threads than the generator has CPUs: they hinder each other, and its own clock first (256 on one CPU: seven times
+    the rate). Of the system only what the point says is known before it is up: `all` routes are more than one.
+    """
+    cpus = target.generator_cpus()
+    if cpus is not None and point.threads > cpus:
+        fault = f"asks for {point.threads} threads, the generator has {cpus} CPU{'s' if cpus > 1 else ''} here"
+        remedy = f"{cpus} at most, or `threads_at_most = {point.threads}` for as many as a machine has"
+        raise UsageError(f"point {point.name}: threads", fault, remedy)
+    routes = max(2, point.connections) if point.routes == "all" else point.routes
+    hosts = tuple(f"r{number}.lab.test" for number in range(routes))
+    secure = "http" if point.tls in ("none", "routed") else "https"
+    placeholder = Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, "none" if point.tls == "routed" else point.tls)
+    used, why = generators.choose(point.generator, load_of(point, placeholder), target.installed)
     installed = target.installed(used)
     assert installed is not None  # choose() has found it
     notes = () if why is None else (why,)
@@ -48,14 +74,6 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
         keep = used.left
         notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
     return ChosenGenerator(used, installed.path, installed.version, point.generator if why else None, notes, keep)
-
-
-def refuse_threads(point: Point, cpus: int | None) -> None:
-    """UsageError for more threads than the generator has CPUs: they hinder each other, and its own clock first (256 on one CPU: seven times the rate)."""
-    if cpus is not None and point.threads > cpus:
-        fault = f"asks for {point.threads} threads, the generator has {cpus} CPU{'s' if cpus > 1 else ''} here"
-        remedy = f"{cpus} at most, or `threads_at_most = {point.threads}` for as many as a machine has"
-        raise UsageError(f"point {point.name}: threads", fault, remedy)
 
 
 def choose_again(point: Point, target: Target, record: RunRecord) -> ChosenGenerator:
@@ -75,14 +93,6 @@ def refuse_loads(
             raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 
 
-def _refuse_resumption(variant: str, points: Sequence[Point], endpoints: Mapping[str, Endpoint]) -> None:
-    """UsageError where every load is about TLS sessions, and none has TLS; beside other loads it is noted in the samples."""
-    if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
-        fault = f"'{variant}' is asked without TLS here: there is no session to resume, or not to"
-        remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
-        raise UsageError(f"point {points[0].name}: resumption", fault, remedy)
-
-
 def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
     """As run.json has a point's."""
     return {
@@ -90,24 +100,3 @@ def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
         "version": used.version,
         "stand_in_for": used.stand_in_for,
     } | ({K6_OUT: used.generator.out} if isinstance(used.generator, K6) and used.generator.out else {})
-
-
-def _refuse_k6_out(sweep: str, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
-    if target.name != DEFAULT_TARGET:
-        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
-        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
-    if not any(used.keep for used in chosen.values()):
-        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
-        fault = f"no load of sweep '{sweep}' is made by k6 here, all by {made_by}"
-        raise UsageError(
-            "--k6-out", fault, 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
-        )
-
-
-def _placeholder(point: Point) -> Endpoint:
-    """Stands for the system, of which only what the point says is known before it is up: `all` routes are more than one."""
-    routes = max(2, point.connections) if point.routes == "all" else point.routes
-    hosts = tuple(f"r{number}.lab.test" for number in range(routes))
-    secure = "http" if point.tls in ("none", "routed") else "https"
-    tls = "none" if point.tls == "routed" else point.tls
-    return Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, tls)

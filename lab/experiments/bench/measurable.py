@@ -52,7 +52,10 @@ class MeasurableRun:
 
 
 def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
-    """UsageError on the first fault; what cannot be shown here is left out, NothingMeasurableError if that leaves nothing."""
+    """UsageError on the first fault; what cannot be shown here is left out, NothingMeasurableError if that leaves nothing.
+
+    A variant is left out with its baseline, too.
+    """
     target.check()
     found_facts = facts_of(target)
     digests = loaded.baseline_digests
@@ -60,7 +63,19 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     place = Place(tuple(digests), target.name, found_facts, as_searched)
     settled = [point.on_cpus(target.generator_cpus()) for point in loaded.points]
     points, at_knee = placed(settled, loaded.request.knee, place)
-    missing, endpoints = _checked(loaded.variants, loaded.against, target, points)
+    missing: dict[str, NotMeasured] = {}
+    endpoints: dict[str, Mapping[str, Endpoint]] = {}
+    for name, variant in loaded.variants.items():
+        try:
+            endpoints[name] = checked(variant, target, points)
+        except NotMeasurableError as error:
+            missing[name] = NotMeasured(variant=name, what=error.what, why=error.why, remedy=error.remedy)
+    against = loaded.against
+    for name in loaded.variants:
+        base = missing.get(against.get(name) or "")
+        if base and name not in missing:
+            why = f"its baseline {base.variant} is not measurable here: {base.why}"
+            missing[name] = NotMeasured(variant=name, what=base.what, why=why, remedy=base.remedy)
     asked = {name: variant for name, variant in loaded.asked.items() if name not in missing}
     if not asked:
         raise NothingMeasurableError([missing[name] for name in loaded.asked])
@@ -68,7 +83,7 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     if loaded.request.nulls is not None:
         arms = aa_arms(next(iter(asked)), loaded.request.nulls, reference)
     else:
-        arms = arms_for([(name, loaded.against[name]) for name in asked], reference)
+        arms = arms_for([(name, against[name]) for name in asked], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
     found_facts |= target.brought(variants.values())
@@ -95,24 +110,3 @@ def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mappin
             except UsageError as error:
                 raise UsageError(f"{variant.name}: {error.place}", error.fault, error.remedy) from None
     return endpoints
-
-
-def _checked(
-    variants: Mapping[str, Variant], against: Mapping[str, str | None], target: Target, points: Sequence[Point]
-) -> tuple[dict[str, NotMeasured], dict[str, Mapping[str, Endpoint]]]:
-    """Those that the target cannot show and those whose baseline it cannot; of the others, where each point's load goes."""
-    missing: dict[str, NotMeasured] = {}
-    endpoints: dict[str, Mapping[str, Endpoint]] = {}
-    for variant in variants.values():
-        try:
-            endpoints[variant.name] = checked(variant, target, points)
-        except NotMeasurableError as error:
-            missing[variant.name] = NotMeasured(
-                variant=variant.name, what=error.what, why=error.why, remedy=error.remedy
-            )
-    for variant in variants.values():
-        base = missing.get(against.get(variant.name) or "")
-        if base and variant.name not in missing:
-            why = f"its baseline {base.variant} is not measurable here: {base.why}"
-            missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why, remedy=base.remedy)
-    return missing, endpoints

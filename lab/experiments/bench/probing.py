@@ -22,7 +22,7 @@ from lab.model.bottleneck import BUSY
 from lab.model.facts import lasting
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Arm, Slot
-from lab.model.run import Probe, ProbeTrial, RunRecord
+from lab.model.run import Probe, ProbeTrial
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants import workers
@@ -66,21 +66,19 @@ def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]
 
 
 def probed(
-    shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials
+    shown: MeasurableRun, asked: Sequence[Point], target: Target, baseline: str, out: Out | None, trials: Trials
 ) -> tuple[MeasurableRun, tuple[Probe, ...]]:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
         shown: the run as it was asked for.
+        asked: its points of which nobody can say beforehand that the target carries them (`to_probe`).
         target: where it is measured, after its `check`.
         baseline: the variant of which two are brought up.
         out: what k6 keeps of its own, as the run's loads will have it.
         trials: how a load is tried.
 
     """
-    asked = to_probe(shown, target, baseline)
-    if not asked:
-        return shown, ()
     variant = shown.variants[baseline]
     known = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
     found = dict(known)
@@ -141,8 +139,9 @@ def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 
 
 @contextmanager
-def pair_trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
     """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
+    say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
     with ExitStack() as up:
         systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
         yield lambda point: _trial(target, variant, systems, point, out)
@@ -201,14 +200,10 @@ def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point)
             record = RunStore.open(name).record
         except LabError:
             continue  # a damaged run is no guide; it is reported when it is asked for
-        if _is_alike(record, shown, target, variant):
+        there = record.variants.get(variant.name)
+        same = there is not None and there.manifests_sha256 == variant.manifests_sha256
+        if same and record.target == target.name and lasting(record.facts) == lasting(shown.facts):
             for probe in record.probes:
                 if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
                     return probe.model_copy(update={"from_run": record.id})
     return None
-
-
-def _is_alike(record: RunRecord, shown: MeasurableRun, target: Target, variant: Variant) -> bool:
-    there = record.variants.get(variant.name)
-    same = there is not None and there.manifests_sha256 == variant.manifests_sha256
-    return same and record.target == target.name and lasting(record.facts) == lasting(shown.facts)

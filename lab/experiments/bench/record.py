@@ -1,63 +1,72 @@
-"""What run.json says of a run before its first sample."""
+"""What run.json says of a run before its first sample, but for its loads' generators, its slots and its design."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.analysis.noise import PRIMARY
 from lab.base.files import runs_folder
-from lab.experiments.bench.loads import generator_record
 from lab.experiments.bench.measurable import MeasurableRun
 from lab.experiments.bench.request import LoadedRequest, named_against
-from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.metrics import RATIOS
-from lab.model.plan import Plan
-from lab.model.run import PairSlot, PlannedFor, RunRecord, VariantRecord, now
+from lab.model.plan import Arm
+from lab.model.run import RunRecord, VariantRecord, now
+from lab.model.sweeps import Point
 from lab.model.variants.variants import AT, Variant, config_snippet
 from lab.records import store
 from lab.targets.base import Target
 
 
-def record_of(
-    loaded: LoadedRequest,
-    shown: MeasurableRun,
-    chosen: Mapping[str, ChosenGenerator],
-    planned_for: PlannedFor | None,
-    planned: Plan,
-    target: Target,
-    command: Sequence[str],
-) -> RunRecord:
-    """A bench's."""
+def record_of(loaded: LoadedRequest, shown: MeasurableRun, target: Target, command: Sequence[str]) -> RunRecord:
+    """A bench's, without generators and slots.
+
+    A variant that is compared with itself adds nothing, there is nothing to apply, and any load shows that. One that is compared with
+    another than its baseline is held against it as against another system: there is nothing to apply either.
+    """
     request = loaded.request
-    nulls = request.variants if request.nulls is not None else ()
-    variants = {
-        name: (_null_record if name in nulls else variant_record)(variant, loaded.manifests)
-        for name, variant in shown.variants.items()
-    }
-    variants |= {
-        name: variants[name].model_copy(update=_held_against(loaded, name, base))
-        for name, base in named_against(request).items()
-        if name in variants
-    }
-    variants |= {
-        name: variants[name].model_copy(update={"shared_cost": leads(loaded, shown, name)})
-        for name in variants
-        if name not in nulls
-    }
-    variants |= {name: variants[name].model_copy(update={"unpaired": why}) for name, why in shown.unpaired.items()}
+    against = named_against(request)
+    variants: dict[str, VariantRecord] = {}
+    for name, variant in shown.variants.items():
+        changed: dict[str, Any] = {"unpaired": shown.unpaired.get(name, "")}
+        if request.nulls is not None and name in request.variants:
+            metric = variant.primary_metric if variant.primary_metric in RATIOS else PRIMARY
+            changed |= {"baseline": name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
+            changed |= {"snippet": "", "needs": "", "shared_cost": False}
+        else:
+            changed["shared_cost"] = shares_cost(loaded, shown, name)
+        if name in against:
+            metric = request.primary or variant.primary_metric or PRIMARY
+            changed |= {"baseline": against[name], "primary_metric": metric}
+            changed |= {} if against[name] == variant.compared_with else {"snippet": "", "own_knobs": ()}
+        variants[name] = variant_record(variant, loaded.manifests).model_copy(update=changed)
     label = request.label or "-".join(request.variants)
-    record = new_record(label, loaded.sweep_name, target, command, planned, variants, chosen, shown.facts)
+    record = new_record(label, loaded.sweep_name, target, command, shown.arms, shown.points, variants, shown.facts)
     more = {
         "not_measurable": shown.left_out,
         "study": request.study,
         "manifests": str(request.manifests.relative_to(runs_folder())) if request.manifests else None,
         "at_knee": shown.at_knee,
-        "planned_for": planned_for,
         "worth": request.worth,
     }
     return record.model_copy(update=more)
+
+
+def shares_cost(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
+    """Whether what a variant was alone leads: the cost of what tells it from what it is compared with can lie in what a pair shares, or it
+    or its baseline bears no pair here.
+    """
+    if not {name, loaded.against.get(name)}.isdisjoint(shown.unpaired):
+        return True
+    variant, base = loaded.variants[name], loaded.variants.get(named_against(loaded.request).get(name, ""))
+    if base is None:
+        return variant.shared_cost
+    if variant.root_cost != base.root_cost:
+        return True
+    mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
+    return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
 
 
 def new_record(
@@ -65,36 +74,25 @@ def new_record(
     sweep: str,
     target: Target,
     command: Sequence[str],
-    planned: Plan,
+    arms: tuple[Arm, ...],
+    points: tuple[Point, ...],
     variants: Mapping[str, VariantRecord],
-    chosen: Mapping[str, ChosenGenerator],
     found_facts: Mapping[str, str],
 ) -> RunRecord:
-    """What every run's record has, with an id of its own. `chosen`: point → its generator."""
+    """What every run's record has, with an id of its own; neither generators nor slots yet."""
     return RunRecord(
         id=store.new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
         created_at=now(),
         command=tuple(command),
         target=target.name,
         sweep=sweep,
-        seed=planned.seed,
-        blocks=planned.blocks,
-        arms=planned.arms,
-        points=planned.points,
-        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        pairs=tuple(
-            PairSlot(
-                order=slot.order,
-                against=slot.other,
-                reload=slot.reload,
-                repeat=slot.repeat,
-                **slot.layout.model_dump(),
-            )
-            for slot in planned.slots
-            if slot.layout is not None
-        ),
+        seed=0,
+        blocks=0,
+        arms=arms,
+        points=points,
+        slots=(),
         variants=dict(variants),
-        generators={point: generator_record(used) for point, used in chosen.items()},
+        generators={},
         facts=dict(found_facts),
         git_commit=facts.git_commit(),
     )
@@ -118,45 +116,3 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         only_to_measure_by=variant.only_to_measure_by,
         base=variant.base,
     )
-
-
-def primary_of(loaded: LoadedRequest, name: str) -> str | None:
-    """The metric in which a variant may claim: what was asked for, else its own; CPU per request where it has none and is compared."""
-    request = loaded.request
-    own = request.primary or loaded.variants[name].primary_metric
-    return own or (PRIMARY if name in named_against(request) else None)
-
-
-def differs_shared(loaded: LoadedRequest, name: str) -> bool:
-    """Whether the cost of what tells a variant from what it is compared with can lie in what a pair shares."""
-    variant, base = loaded.variants[name], loaded.variants.get(named_against(loaded.request).get(name, ""))
-    if base is None:
-        return variant.shared_cost
-    if variant.root_cost != base.root_cost:
-        return True
-    mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
-    return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
-
-
-def leads(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
-    """Whether what a variant was alone leads: its cost can lie in what a pair shares, or it or its baseline bears no pair here."""
-    return differs_shared(loaded, name) or not {name, loaded.against.get(name)}.isdisjoint(shown.unpaired)
-
-
-def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, object]:
-    """Of a variant that is compared with another than its baseline: as of another system there is nothing to apply."""
-    own = base == loaded.variants[name].compared_with
-    kept = {} if own else {"snippet": "", "own_knobs": ()}
-    return {
-        **kept,
-        "baseline": base,
-        "primary_metric": primary_of(loaded, name),
-    }
-
-
-def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
-    """Of a variant that is compared with itself: it adds nothing, there is nothing to apply, and any load shows that."""
-    record = variant_record(variant, manifests)
-    metric = record.primary_metric if record.primary_metric in RATIOS else PRIMARY
-    changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
-    return record.model_copy(update={**changed, "snippet": "", "needs": "", "shared_cost": False})

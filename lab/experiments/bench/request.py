@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.base.errors import UsageError, refuse_unknown
-from lab.experiments.resolve import Resolve
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.generators.k6 import Out
+from lab.model.metrics import RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep, control_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
+
+RESOLVE = "--resolve"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """`5%,p99`: an effect as a fraction (0.05), and the metric, None for each variant's own primary one."""
+
+    effect: float
+    metric: str | None = None
+
+    def __str__(self) -> str:
+        return f"{100 * self.effect:g}%" + (f",{self.metric}" if self.metric else "")
+
+
+def parse_resolve(text: str) -> Resolve:
+    """As the command line has it: `5%`, `2.5 %,rate`; a bare number from 1 on is per cent, too. UsageError for what is neither more than 0 % nor at most 100 %."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip(), re.ASCII)
+    if not found or (not found[2] and 0 < float(found[1]) < 1):  # 0.05: a share, or per cent?
+        raise UsageError(RESOLVE, f'expected a percentage, got "{text}"', "as in --resolve 5% or --resolve 5%,rate")
+    percent, metric = float(found[1]), found[3]
+    if not 0 < percent <= 100:
+        raise UsageError(RESOLVE, f"expected more than 0% and at most 100%, got {found[1]}%", "as in --resolve 5%")
+    if metric is not None and metric not in RATIOS:
+        raise UsageError(RESOLVE, f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
+    return Resolve(percent / 100, metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +116,18 @@ class LoadedRequest:
 
 
 def load(request: Request) -> LoadedRequest:
-    """Read the sweep and render the variants. UsageError on the first fault."""
+    """Read the sweep and render the variants. UsageError on the first fault.
+
+    Systems as they are shipped and some that were made to do the same work never stand in one table.
+    """
     manifests = request.manifests or MANIFESTS
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = chosen_points(tuple(sweep.expanded()), request.only)
     if request.sustained:
-        points = _sustained(name, points)
+        points = tuple(point.for_minutes() for point in points)
+        if not any(point.sustained for point in points):
+            fault = f"no load of '{name}' lasts by time without a disturbance, so that none can be made longer"
+            raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
     fixtures = fixtures_of(points)
     if sweep.itself and request.against:
         raise UsageError(
@@ -111,17 +144,12 @@ def load(request: Request) -> LoadedRequest:
         else [chosen.get(name, each.compared_with) for name, each in asked.items()]
     )
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
-    _refuse_mixed(item for item in (asked | others).values() if item.name != reference)
+    families = {each.family: each.name for each in (asked | others).values() if each.name != reference}
+    if len(families) > 1:
+        said = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
+        remedy = "measure each family by itself (--against names a baseline of the same one)"
+        raise UsageError("bench", f"{said}: they never stand in one table", remedy)
     return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
-
-
-def _sustained(sweep: str, points: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the points as `--sustained` makes them. UsageError where that changes none."""
-    made = tuple(point.for_minutes() for point in points)
-    if not any(point.sustained for point in made):
-        fault = f"no load of '{sweep}' lasts by time without a disturbance, so that none can be made longer"
-        raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
-    return made
 
 
 def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point, ...]:
@@ -133,15 +161,6 @@ def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point
         refuse_unknown(name, [point.name for point in points], "--points", f"the sweep has no point '{name}'")
     controls = {control.name for point in points if point.name in only and (control := control_of(points, point))}
     return tuple(point for point in points if not only or point.name in only or point.name in controls)
-
-
-def _refuse_mixed(variants: Iterable[Variant]) -> None:
-    """UsageError where systems as they are shipped would stand beside some that were made to do the same work."""
-    families = {variant.family: variant.name for variant in variants}
-    if len(families) > 1:
-        said = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
-        remedy = "measure each family by itself (--against names a baseline of the same one)"
-        raise UsageError("bench", f"{said}: they never stand in one table", remedy)
 
 
 def named_against(request: Request) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,6 @@ from lab.targets.local.configmap import KEYS
 CONFIGMAP = "ingress-nginx-controller"
 PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what a load balancer has to be told with it: its ConfigMap, and the files that the component of that name has."""
-ECHO = "your.echo.conf"
-_ECHOED = re.compile(r"/echo/(\S+) \$")
 
 Unmeasurable = Callable[[str, str], "str | None"]
 """(variant, sweep) → why it cannot be measured here, None if it can."""
@@ -60,16 +57,12 @@ def _written(item: Setting, manifests: Path) -> Owned:
     name = _component(item, manifests)
     owners = ()
     if item.needs:
-        need = _component(_needed(item), manifests)
+        need = _component(Setting(item.needs, keys.checks({}, item.needs, item.root), {}, item.root), manifests)
         parent, own = f"{item.root}-with-{need}", f"{name}-beside-{need}"
         write_overlay(manifests, parent, f"{item.root} and {need}", item.root, [need])
         write_overlay(manifests, own, f"{parent} and {name}", parent, [name])
         owners = (load_overlay(own, manifests),)
     return Owned(load_knob(name, manifests), item.root, owners, elsewhere=False, cumulative=False)
-
-
-def _needed(item: Setting) -> Setting:
-    return Setting(item.needs, keys.checks({}, item.needs, item.root, item.beside), {}, item.root)
 
 
 def _component(item: Setting, manifests: Path) -> str:
@@ -138,9 +131,6 @@ def _write_component(item: Setting, name: str, expected: tuple[str, str, str], c
     if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
         generators.append(_merging(*BALANCER))
         texts[BALANCER[1][0]] = (manifests / "components" / PROXY_PROTOCOL / BALANCER[1][0]).read_text()
-    if asked := _asked_for(item, manifests):
-        generators.append(_merging("backend", [ECHO]))
-        texts[ECHO] = asked
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
@@ -164,13 +154,6 @@ def _yaml(content: object) -> str:
 
 def _merging(name: str, files: Sequence[str]) -> Mapping[str, object]:
     return {"name": name, "behavior": "merge", "files": list(files)}
-
-
-def _asked_for(item: Setting, manifests: Path) -> str:
-    """The map's lines by which the backend tells of headers that it does not tell of by itself."""
-    known = _ECHOED.findall((manifests / "base" / "backend" / "nginx.conf").read_text())
-    names = dict.fromkeys(str(check.name).lower() for check in item.checks if check.kind == "echo")
-    return "".join(f"/echo/{name} $http_{name.replace('-', '_')};\n" for name in names if name not in known)
 
 
 def _title(item: Setting) -> str:

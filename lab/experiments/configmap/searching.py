@@ -1,36 +1,40 @@
 """Parsed files → every mapping in them that may be the ConfigMap's settings, and the other objects that its keys may name. Pure.
 
-Looked through are lists, several documents, what `kubectl get` and `helm get values` print, values of Flux, Argo CD, k3s and
-charts around this one, texts with such values in them, Kustomizations and patches. Refuses nothing.
+Looked through are lists, several documents, objects of Flux, Argo CD, k3s and of operators, charts around ingress-nginx's, and texts with such
+values in them. A list of maps with one key each is one map. Refuses nothing.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.elsewhere import elsewhere
-from lab.experiments.configmap.forms import HELM
-from lab.experiments.configmap.named import Named, of_chart
-from lab.experiments.configmap.parameters import nested, patched
-from lab.experiments.configmap.placeholders import of_sops
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at
 from lab.targets.local.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
 """Keys and places in lists; None: the text there is YAML again."""
-Seen: TypeAlias = "dict[int, Value]"
-"""What was looked through, by its id; held, so that no other gets that id."""
-FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
-_VALUES = ("values", "valuesObject", "valuesContent", "valuesInline")
-_SETS = ("set", "set_list", "set_sensitive", "parameters")
-_OF_RELEASE = (*_VALUES, *_SETS)
-"""Fields of one release, each over those before it."""
-_TEXTS = re.compile(r"""controller["']?:|kind["']?: *["']?ConfigMap|path["']?: *["']?/data\b""")
+Named: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
+"""(kind, name) → what is in it."""
+HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
+FIELDS = {"apiVersion", "kind", "metadata", "data", "immutable", "sops"}
+_ELSEWHERE = re.compile(r"(?:additional)?values?(?:From|Files?|Secrets?)|fileParameters|secrets", re.IGNORECASE)
+"""Fields that name what a release takes from other files and objects, as Flux, Argo CD, k3s, Fleet and Kustomize call them."""
+_FIELDS = ("values", "valuesObject", "valuesContent", "valuesInline", "set", "set_list", "set_sensitive", "parameters")
+"""Of one release, each over those before it."""
+_PART = re.compile(
+    rf"(?P<release>.*\.)?(?P<field>{'|'.join(_FIELDS)})(?:\[\d+\])?(?P<chart>(?:\.[^.\[\]]+)*\.controller\.config)"
+)
+_CHART = ("addHeaders", "proxySetHeaders", "dhParam")
+"""Values of ingress-nginx's chart of which it makes keys and objects beside `config`."""
+_TEXTS = re.compile(r"""controller["']?:|kind["']?: *["']?ConfigMap""")
 """What stands in a text that is worth reading as YAML."""
+_PARAMETER = re.compile(r"(?P<chart>(?:.*\.)?controller)\.config\.(?P<key>.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,225 +46,191 @@ class Settings:
     content: Mapping[str, Value]
     helm: bool
     notes: tuple[str, ...] = ()
-    more: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Keys that a chart adds by itself."""
-    beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
-    """What these name."""
-
-    @property
-    def known(self) -> int:
-        return sum(key in KEYS for key in self.content) + len(self.more)
 
 
-def maps(doc: Value, number: int | None = None) -> list[Settings]:
-    """Every mapping that is a ConfigMap's data or a chart's controller.config. `number`: of the document, where there are several."""
-    return list(_maps(doc, (), number, {}))
+def find_settings(docs: Sequence[Value]) -> list[Settings]:
+    """Return those with keys that the controller knows, else any mapping with such keys, else what holds something."""
+    numbered = [(doc, number if len(docs) > 1 else None) for number, doc in enumerate(docs)]
+    found = [each for doc, number in numbered for each in _search(doc, (), number, {})]
+    if known := [each for each in found if each.content.keys() & KEYS.keys()]:
+        return _join_parts(known)
+    if plain := [each for doc, number in numbered for each in _search_plain(doc, (), number, {})]:
+        return plain
+    return [each for each in found if each.content] or [
+        Settings("the file", "", doc, helm=True)
+        for doc in docs
+        if isinstance(doc, Mapping) and not {"kind", "apiVersion", "controller", "data"} & doc.keys()
+        if any(isinstance(value, Scalar) for value in doc.values())
+    ]
 
 
-def hidden(doc: Value, number: int | None = None) -> list[Settings]:
-    """Where there are none: every mapping that has a key of the controller's."""
-    return list(_hidden(doc, (), number, {}))
-
-
-def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
-    if id(value) in seen:  # an anchor's, which may stand in a thousand places
-        return
-    seen[id(value)] = value
-    match value:
-        case Scalar(text=text) if _TEXTS.search(text):  # Flux, Argo CD, k3s, patches
-            try:
-                inner = documents("", text)
-            except UsageError:
-                return
-            for each in inner:
-                if not isinstance(each, Scalar):  # it could be itself
-                    yield from _maps(each, (*path, None), number, seen)
-        case Scalar():
-            return
-        case Mapping():
-            yield from _of_mapping(value, path, number, seen)
-        case _:
-            given, removed = patched(value)
-            if given:
-                notes = tuple(f"{key}: the patch removes it: the controller's default stays" for key in removed)
-                yield Settings(_where(path), _extract(path, number), given, helm=False, notes=notes)
-                return
-            if found := list(_of_parameters(value, path, number)):
-                yield from found
-                return
-            for place, item in enumerate(value):
-                yield from _maps(item, (*path, place), number, seen)
-
-
-def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
-    kind = text_at(value, "kind")
-    bare = not path and not kind and isinstance(value.get("data"), Mapping)  # its first lines left out
-    if kind == "ConfigMap" or bare:
-        yield from _configmap(value, number, seen)
-        return
-    yield from _literals(value) if kind == "Kustomization" else ()
-    yield from _of_parameters(value, path, number) if path else ()
-    yield from (own := list(_of_values(value, path, number)))
-    listed = value.get("items")
-    yield from _of_release(value, path, number, seen)
-    for key, item in value.items():
-        if (
-            key in _OF_RELEASE or key == "metadata"
-        ):  # which may hold all of it again: as last applied, as Helm was given it
-            continue
-        below = (*path, key)
-        if own and key == "controller":
-            continue
-        if item is listed and kind == "ConfigMapList" and isinstance(item, list):
-            for each in item:
-                yield from _configmap(each, number, seen) if isinstance(each, Mapping) else ()
-        else:
-            yield from _maps(item, below, number, seen)
-
-
-def _of_values(value: Mapping[str, Value], path: Path, number: int | None) -> Iterator[Settings]:
-    """Of a chart's values: its `controller.config`, with what it makes of others."""
-    controller = value.get("controller")
-    config = controller.get("config") if isinstance(controller, Mapping) else None
-    more, beside = of_chart(value)
-    if not isinstance(config, Mapping) and not more:
-        return
-    content = config if isinstance(config, Mapping) else {}
-    entries = content.get("entries")  # of F5's chart
-    at = (*path, "controller", "config", *(("entries",) if isinstance(entries, Mapping) else ()))
-    content = entries if isinstance(entries, Mapping) else content
-    yield Settings(_where(at), _extract(at, number), content, helm=True, more=more, beside=beside)
-
-
-def _of_parameters(value: Value, path: Path, number: int | None) -> Iterator[Settings]:
-    """Of values that are set one by one, for each chart that they are of."""
-    found = list(_maps(whole, path, number, {})) if (whole := nested(value)) else []
-    for each in found:
-        chart = each.where.removeprefix(_where(path)).lstrip(".").removesuffix("config").replace(".", "[.]")
-        own = f'select(.name | test("^{chart}"))' if isinstance(value, list) else f'select(.key | test("^{chart}"))'
-        alone = f"map({own})" if isinstance(value, list) else f'{{"set": with_entries({own})}}'
-        yield replace(each, command=_extract(path, number, f" | {alone}" if len(found) > 1 else ""))
-
-
-def _of_release(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
-    """Of the fields of a release: one for all that are of one chart, as Helm takes them together; what is elsewhere is told."""
-    found = [each for key in _OF_RELEASE if key in value for each in _maps(value[key], (*path, key), number, seen)]
-    both = {"values", "valuesObject"} <= value.keys()  # Argo CD takes one of them alone
-    place = re.compile(
-        rf"{re.escape(_where(path))}\.?(?:{'|'.join(_OF_RELEASE)})(?:\[\d+\])?((?:\..*)?\.controller\.config)"
-    )
-    charts: dict[str, list[Settings]] = {}
-    for each in found:
-        chart = place.fullmatch(each.where)
-        charts.setdefault(each.where if both or not chart else chart[1], []).append(each)
-    missing = tuple(
-        f"{each}: what it holds is not in this file: {HELM} prints all" for each in elsewhere(value, _OF_RELEASE)
-    )
-    for chart, parts in charts.items():
-        whole = parts[0] if len(parts) == 1 else _together(parts, _where(path) or "the file")
-        if len(parts) > 1:
-            whole = replace(whole, command=_extract(path, number) if len(charts) == 1 else f"{HELM} | yq '{chart}'")
-        yield replace(whole, notes=(*whole.notes, *missing))
-
-
-def _together(parts: list[Settings], where: str) -> Settings:
-    """Each over those before it."""
+def _join_parts(found: list[Settings]) -> list[Settings]:
+    """Return what fields of one release set as one map, each over those before it, as Helm takes them; any others as they are."""
+    parts = [(match, each) for each in found if (match := _PART.fullmatch(each.where))]
+    releases = {(match["release"] or "", match["chart"]) for match, _ in parts}
+    if len(found) < 2 or len(parts) < len(found) or len(releases) > 1:
+        return found
     content: dict[str, Value] = {}
     notes: list[str] = []
-    for each in parts:
-        notes += each.notes
-        notes += [f"{key}: {each.where} is taken over what stands before it" for key in content if key in each.content]
+    for _, each in sorted(parts, key=lambda part: _FIELDS.index(part[0]["field"])):
+        over = [key for key in each.content if key in content]
+        notes += [*each.notes, *(f"{key}: {each.where} is taken over what stands before it" for key in over)]
         content |= each.content
-    more = {key: text for each in parts for key, text in each.more.items()}
-    beside = {name: texts for each in parts for name, texts in each.beside.items()}
-    return Settings(where, "", content, True, tuple(notes), more, beside)
+    return [
+        Settings(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))
+    ]
 
 
-def _hidden(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
+def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
+    """Yield every ConfigMap and Secret of a document with its texts; what is no base64 is left out, as the API server refuses it."""
+    kind, items = text_at(value, "kind"), value.get("items") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and kind in ("ConfigMap", "Secret"):
+        texts: dict[str, str] = {}
+        for field in ("data", "stringData"):
+            pairs = value.get(field)
+            for key, item in pairs.items() if isinstance(pairs, Mapping) else ():
+                with suppress(ValueError):
+                    coded = kind == "Secret" and field == "data"
+                    text = item.text if isinstance(item, Scalar) else ""
+                    texts[key] = base64.b64decode("".join(text.split()), validate=True).decode() if coded else text
+        yield (kind, text_at(value.get("metadata"), "name")), texts
+    elif isinstance(items, list):
+        for item in items:
+            yield from find_named(item)
+
+
+def _map_of(value: Value | None) -> Mapping[str, Value] | None:
+    """Return a mapping, or that of a list of maps with one key each, no two the same; None for anything else."""
+    if isinstance(value, Mapping):
+        return value
+    if not isinstance(value, list) or not value:
+        return None
+    found: dict[str, Value] = {}
+    for item in value:
+        if not isinstance(item, Mapping) or len(item) != 1 or item.keys() & found.keys():
+            return None
+        found |= item
+    return found
+
+
+def _search(
+    value: Value, path: Path, number: int | None, seen: dict[int, Value], missing: Sequence[str] = ()
+) -> Iterator[Settings]:
+    """Yield every mapping that is a ConfigMap's data or a chart's controller.config.
+
+    Args:
+        value: What is looked through.
+        path: Where it stands in its document.
+        number: Of the document, where there are several.
+        seen: What was looked through, by its id: an anchor's value may stand in a thousand places.
+        missing: Fields around it that name further values.
+
+    """
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    if isinstance(value, Scalar):
+        with suppress(UsageError):
+            for each in documents("", value.text) if _TEXTS.search(value.text) else ():
+                if not isinstance(each, Scalar):  # it could be itself
+                    yield from _search(each, (*path, None), number, seen, missing)
+        return
+    yield from _search_parameters(value, path, missing)
+    if not isinstance(value, Mapping):
+        for place, item in enumerate(value):
+            yield from _search(item, (*path, place), number, seen, missing)
+        return
+    kind, data, controller = text_at(value, "kind"), _map_of(value.get("data")), value.get("controller")
+    if kind == "ConfigMap" or (data is not None and not kind and (not path or "metadata" in value)):
+        yield from _search_configmap(value, data or {}, path, number, seen)
+        return
+    missing = [
+        *missing,
+        *(key for key, item in value.items() if _ELSEWHERE.fullmatch(key) and isinstance(item, list) and item),
+    ]
+    config = _map_of(controller.get("config")) if isinstance(controller, Mapping) else None
+    if config is not None and isinstance(controller, Mapping):
+        at = (*path, "controller", "config")
+        beside = [name for name in _CHART if controller.get(name) or value.get(name)]
+        entries = config.get("entries")  # of F5's chart
+        content = entries if isinstance(entries, Mapping) else config
+        yield Settings(_where(at), _extract(at, number), content, True, _tell([*missing, *beside]))
+    for key, item in value.items():
+        # Metadata may hold all of it again: as last applied, as Helm was given it.
+        if key != "metadata" and not (key == "controller" and config is not None):
+            yield from _search(item, (*path, key), number, seen, missing)
+
+
+def _tell(fields: Sequence[str]) -> tuple[str, ...]:
+    """Return a note for each field that sets something which is not read."""
+    return tuple(
+        f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields
+    )
+
+
+def _search_configmap(
+    obj: Mapping[str, Value], data: Mapping[str, Value], path: Path, number: int | None, seen: dict[int, Value]
+) -> Iterator[Settings]:
+    meta = obj.get("metadata")
+    name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
+    inner = (
+        []
+        if data.keys() & KEYS.keys()
+        else [each for key, item in data.items() for each in _search(item, (*path, "data", key), number, seen)]
+    )
+    strays = [field for field in obj if field not in FIELDS and (field != "binaryData" or obj[field])]
+    notes = [f"{field.strip()!r} stands beside data: the controller does not read it" for field in strays]
+    where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
+    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name} -o yaml"
+    command = command if name else _extract(path, number)
+    yield from inner or [Settings(where, command, data, False, tuple(notes))]
+
+
+def _search_parameters(
+    value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
+) -> Iterator[Settings]:
+    """Yield what values come to that are set one by one, `{name: controller.config.x, value: 1}` or `controller.config.x: 1`, chart by chart."""
+    pairs = (
+        value.items()
+        if isinstance(value, Mapping)
+        else [(text_at(item, "name"), item["value"]) for item in value if isinstance(item, Mapping) and "value" in item]
+    )
+    charts: dict[str, dict[str, Value]] = {}
+    for name, item in pairs:
+        if found := _PARAMETER.fullmatch(name):
+            charts.setdefault(found["chart"], {})[found["key"].replace("\\", "")] = item
+    for chart, content in charts.items():
+        yield Settings(_where((*path, *chart.split("."), "config")), HELM, content, True, _tell(missing))
+
+
+def _search_plain(value: Value, path: Path, number: int | None, seen: dict[int, Value]) -> Iterator[Settings]:
+    """Yield every mapping that has a key of the controller's, whatever it is called."""
     if id(value) in seen or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
         return
     seen[id(value)] = value
-    if isinstance(value, Mapping):
-        if any(key in KEYS and isinstance(item, Scalar) for key, item in value.items()):
-            where = _where(path)
-            notes = (f"read from {where}: what makes a ConfigMap of it is not known",) if where else ()
-            yield Settings(where or "the file", _extract(path, number), value, helm=True, notes=notes)
-            return
-        for key, item in value.items():
-            yield from _hidden(item, (*path, key), number, seen)
+    content = _map_of(value)
+    if content and any(key in KEYS and isinstance(item, Scalar) for key, item in content.items()):
+        where = _where(path)
+        notes = (f"read from {where}: what makes a ConfigMap of it is not known",) if where else ()
+        yield Settings(where or "the file", _extract(path, number), content, True, notes)
         return
-    for place, item in enumerate(value):
-        yield from _hidden(item, (*path, place), number, seen)
-
-
-def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iterator[Settings]:
-    meta, data = obj.get("metadata"), obj.get("data")
-    name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
-    if not isinstance(data, Mapping):
-        return
-    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name} -o yaml"
-    command = command if name or number is None else _extract((), number)
-    where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
-    notes = [
-        f"{field.strip()!r} stands beside data, where a ConfigMap has no such field (kubectl refuses it)"
-        for field in obj
-        if field not in FIELDS and not of_sops(field, obj[field])
-    ]
-    binary = obj.get("binaryData")
-    if isinstance(binary, Mapping) and binary:
-        notes.append(f"binaryData: {', '.join(binary)}: the controller reads data alone")
-    found = Settings(where, command, data, helm=False, notes=tuple(notes))
-    inner = (
-        [] if found.known else [each for key, item in data.items() for each in _maps(item, ("data", key), number, seen)]
-    )
-    yield from inner or [found]
-
-
-def _literals(obj: Mapping[str, Value]) -> Iterator[Settings]:
-    """Of a Kustomization: `literals: [keep-alive=300]` of each map that it makes."""
-    generators = obj.get("configMapGenerator")
-    for item in generators if isinstance(generators, list) else []:
-        listed = item.get("literals") if isinstance(item, Mapping) else None
-        pairs = (
-            [each.text.partition("=") for each in listed or () if isinstance(each, Scalar)]
-            if isinstance(listed, list)
-            else []
-        )
-        content: dict[str, Value] = {key: Scalar(_unquoted(value), _unquoted(value)) for key, _, value in pairs}
-        files = [key for key in ("files", "envs", "env") if isinstance(item, Mapping) and item.get(key)]
-        notes = [
-            f"{key}: what these files hold is not in this one: kubectl kustomize FOLDER prints it" for key in files
-        ]
-        if text_at(item, "behavior") == "merge":
-            notes.append(
-                "behavior: merge: what it is merged into is not in this file: kubectl kustomize FOLDER prints all"
-            )
-        if content:
-            where, command = f"configMapGenerator {text_at(item, 'name')}", "kubectl kustomize FOLDER"
-            yield Settings(where, command, content, helm=False, notes=tuple(notes))
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        yield from _search_plain(item, (*path, key), number, seen)
 
 
 def _where(path: Path) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path if part is not None).lstrip(
-        "."
-    )
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path if part is not None)
+    return "".join(parts).lstrip(".")
 
 
-def _extract(path: Path, number: int | None, alone: str = "") -> str:
-    """By yq, of one document, `alone` what is more to select there; aliases as what they stand for: their anchors may be outside."""
-    said = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | "
-    at = ""
+def _extract(path: Path, number: int | None) -> str:
+    """Return the command of yq that prints this place of one document; aliases as what they stand for: their anchors may be outside."""
+    said = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | ."
     for part in path:
         if part is None:
-            said, at = f"{said}{at} | from_yaml | explode(.) | ", ""
+            said += " | from_yaml | explode(.) | ."
         elif isinstance(part, int):
-            at += f"[{part}]" if at else f".[{part}]"
-        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part):
-            at += f".{part}"
+            said += f"[{part}]"
         else:
-            at += f'["{part}"]' if at else f'.["{part}"]'
-    return f"yq '{said}{at or '.'}{alone}' FILE"
+            said += f'["{part}"]'
+    return f"yq '{said}' FILE"

@@ -5,22 +5,23 @@
     the whole file   without what the controller ignores or nginx refuses
 
 The controller hands nginx all or nothing: one value that nginx refuses, and the old configuration stays. So the whole file is
-what would be left once that is corrected, and a note says so.
+what would be left once that is corrected, and a note says so. Keys whose effect needs the controller itself are left out where a stock nginx
+stands for it, with the command that measures the whole file; where the controller runs they are read back from its ConfigMap.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap import faults
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
-from lab.targets.local import keys
-from lab.targets.local.configmap import FOREIGN, IDLE, KEYS
+from lab.targets.local import checker, keys, modules
+from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import f5_text, hint, is_f5
 
 BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
@@ -29,8 +30,13 @@ _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHI
 """(over TLS, behind a load balancer) → the variant that keys are set on."""
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
-DH = "dhparam.pem"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
+_ELSEWHERE = re.compile(
+    r"host not found in |dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
+)
+"""How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
+_UNDEFINED = re.compile(r"unknown (?!directive)|is unknown|zero size|host not found in upstream")
+"""How nginx tells of a variable, a zone, a format, an upstream that another part of the configuration makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,8 @@ class Setting:
     needs: Mapping[str, str]
     root: str
     whole: bool = False
-    beside: keys.Beside = ()
-    """Objects that its values name."""
+    beside: tuple[str, ...] = ()
+    """Objects that its values name, as JSON."""
 
     @property
     def name(self) -> str:
@@ -66,7 +72,7 @@ class Split:
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx takes beside the others."""
     notes: tuple[str, ...]
-    beside: keys.Beside = ()
+    beside: tuple[str, ...] = ()
 
     def together(self, without: Sequence[str] = ()) -> list[Setting]:
         """The whole file, over TLS too where a key wants that, and smaller groups of keys that belong together."""
@@ -97,116 +103,113 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
     refuse_f5(place, given)
     notes = list(given.notes)
-    changed: dict[str, str] = {}
-    silent: dict[str, str] = {}
-    beside: keys.Beside = ()
+    ours: dict[str, str] = {}
+    theirs: dict[str, str] = {}
+    beside: dict[str, None] = {}
     for key, value in given.data.items():
         if key not in KEYS:
             notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key, value)}")
             continue
-        look = keys.look(key, value, elsewhere)
-        kind = "" if look.idle else KEYS[key].names
-        content = given.beside.get((kind, value.rpartition("/")[2]))
-        if kind and (idle := _unnamed(kind, value, content)):
-            look = replace(look, idle=idle)
-        if key in IDLE and look.value != look.default:
-            silent[key] = value
-        elif look.idle or look.told:
+        look = keys.look(key, value)
+        if look.idle or look.told:
             notes.append(f"{key}: {look.idle or look.told}")
-        if not look.idle:
-            changed[key] = value
-        if not look.idle and content is not None:
-            changed[key], text = _object(kind, value, content)
-            beside = tuple(dict.fromkeys([*beside, text]))
-    tried = OVER_TLS if any(KEYS[key].tls for key in changed) else BASELINE
-    asked = {**changed, **silent}
-    taken = _taken(asked, tried, beside)
-    notes += [f"{key}: {keys.look(key, silent[key]).idle}" for key in silent if key in taken]
-    if lacking := keys.unchecked(asked):
-        notes.append(f"{WHOLE}: not tried: the controller's block `stream`: {lacking}")
-    unrealised = {key: text for key, text in given.data.items() if key in FOREIGN and keys.look(key, text).idle}
-    found = faults.of(asked, taken, unrealised, tried, beside)
-    notes += [f"{key}: {fault}" for key, fault in found.items()]
-    kept = {key: text for key, text in taken.items() if key in changed}
-    answering, kept = _answering(kept, tried, beside)
+        if look.idle:
+            continue
+        (theirs if keys.is_controllers(key, value) else ours)[key] = value
+        if elsewhere and (kind := KEYS[key].names):
+            if (named := _named(kind, value, given)) is None:
+                notes.append(
+                    f"{key}: names a {kind} that the file does not hold: give both, and name it as namespace/name"
+                )
+                del theirs[key]
+            else:
+                theirs[key], text = named
+                beside[text] = None
+    if theirs and not elsewhere:
+        count = f"{len(theirs)} of {len(given.data)} keys {'is' if len(theirs) == 1 else 'are'} the real controller's"
+        file = shlex.quote(place) if place != "standard input" else "-"
+        command = f"scripts/shell just bench --configmap {file} --target apiserver"
+        notes.append(f"{count} ({', '.join(theirs)}): left out here; measured with the whole file by: {command}")
+    tried = OVER_TLS if any(KEYS[key].tls for key in ours) else BASELINE
+    taken = _taken(ours, tried)
+    refused = _explain(ours, taken, theirs, tried)
+    notes += [f"{key}: {fault}" for key, fault in refused.items()]
+    answering, kept = _answering(taken, tried)
     notes += [
         f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
         for key, it in answering.items()
     ]
-    shut, kept = _shutting(kept, tried, beside, elsewhere)
-    notes += [
-        f"{key}: not measurable: with it nginx refuses the lab's own clients (`{it}`)" for key, it in shut.items()
-    ]
-    left = [*found, *answering, *shut]
-    if left and kept:
-        notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
     singles: list[Setting] = []
+    objects = tuple(beside)
     for key in kept:
-        if key in FOREIGN:
-            continue
         root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
-        needs = _needs(key, kept, root, beside)
+        needs = _needs(key, kept, root)
         own = {key: kept[key]}
-        if needs and not keys.differs({}, needs, root, beside):  # nothing to be compared with: both at once
+        if needs and not keys.differs({}, needs, root):  # nothing to be compared with: both at once
             own, needs = {**own, **needs}, {}
-        single = _setting(own, needs, _bearing({**needs, **own}, root), beside) if needs is not None else None
+        single = _setting(own, needs, _bearing({**needs, **own}, root), ()) if needs is not None else None
         if single is None and not any(key in item.values for item in singles):
             notes.append(f"{key}: nothing to measure: by itself it changes no directive")
         elif single and not single.checks:
             notes.append(f"{key}: not measurable: what it sets depends on the machine, or is read back by nothing")
         elif single:
             singles.append(single)
+    for key, value in theirs.items() if elsewhere else ():
+        root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
+        singles.append(_setting({key: value}, {}, _bearing({key: value}, root), objects))
+        kept[key] = value
+    left = [*refused, *answering, *(() if elsewhere else theirs)]
+    if left and kept:
+        notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
     if not singles:
         raise UsageError(place, "nothing to measure", "\n  ".join(notes) or "it holds no settings")
     if len(kept) == 1:
         notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
-    return Split(tuple(singles), kept, tuple(notes), beside)
+    return Split(tuple(singles), {key: kept[key] for key in given.data if key in kept}, tuple(notes), objects)
 
 
-def _answering(kept: Mapping[str, str], tried: str, beside: keys.Beside) -> tuple[dict[str, str], dict[str, str]]:
+def _named(kind: str, value: str, given: Given) -> tuple[str, str] | None:
+    """Return an object of the file that a key names, as the lab has it beside its own: (what names it, itself); None where it is not there."""
+    content = given.beside.get((kind, value.rpartition("/")[2]))
+    if content is None or "/" not in value:
+        return None
+    name = f"your-{value.rpartition('/')[2]}"
+    data = {"stringData" if kind == "Secret" else "data": dict(content)}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return f"{NAMESPACE}/{name}", json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, **data})
+
+
+def _explain(
+    asked: Mapping[str, str], taken: Mapping[str, str], theirs: Mapping[str, str], variant: str
+) -> dict[str, str]:
+    """Key → why it is not among those that nginx takes: this place's fault, another key's, or a refusal that the controller meets, too."""
+    found: dict[str, str] = {}
+    left = [*(key for key in asked if key not in taken), *theirs]
+    for key in left[: len(left) - len(theirs)]:
+        said = keys.refusal({**taken, key: asked[key]}, variant)
+        others = ", ".join(other for other in left if other != key)
+        if lacking := modules.advice(keys.nginx_conf({**taken, key: asked[key]}, variant)):
+            found[key] = f"not measurable here: {lacking}"
+        elif _UNDEFINED.search(said) and others:
+            found[key] = f"not measurable here: it may need what {others} would define: {said}"
+        elif _ELSEWHERE.match(said):
+            found[key] = f"not measurable here: it needs what only your cluster can have: {said}"
+        elif checker.is_late(said):
+            found[key] = f"not measurable here: whether nginx takes it cannot be said: {said}"
+        else:
+            found[key] = f"nginx refuses it, and so the controller the whole file: {said}"
+    return found
+
+
+def _answering(kept: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
     """Keys with which no request reaches a backend, each with what is answered; and the others."""
     left, found = dict(kept), dict[str, str]()
-    for key in list(kept) if keys.answered({}, kept, tried, beside) else ():
+    for key in list(kept) if keys.answered({}, kept, tried) else ():
         fewer = {other: text for other, text in left.items() if other != key}
-        answer = keys.answered(fewer, left, tried, beside)
-        if answer and not keys.refusal(fewer, tried, beside):
+        answer = keys.answered(fewer, left, tried)
+        if answer and not keys.refusal(fewer, tried):
             left, found[key] = fewer, answer
     return found, left
-
-
-def _shutting(
-    kept: Mapping[str, str], tried: str, beside: keys.Beside, elsewhere: bool
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Keys with which no client of the lab's is let in, each with the rule; and the others."""
-    left, found = dict(kept), dict[str, str]()
-    while rule := keys.shut_out(left, tried, beside, elsewhere):
-        without = {key: {other: text for other, text in left.items() if other != key} for key in left}
-        key = next((key for key in left if keys.shut_out(without[key], tried, beside, elsewhere) != rule), None)
-        if key is None:
-            break
-        left, found[key] = without[key], rule
-    return found, left
-
-
-def _unnamed(kind: str, value: str, content: Mapping[str, str] | None) -> str:
-    """Why the object that a key names is not there for the controller, or not in this file; empty = it is."""
-    if "/" not in value:
-        return (
-            f"names no namespace: the controller looks for a {kind} by namespace/name, finds none, and goes on without"
-        )
-    if content is None:
-        return f"names a {kind} that the file does not hold: give both, with a line `---` in between"
-    if kind == "Secret" and DH not in content:
-        return f"the Secret has no {DH}, and the controller goes on without"
-    return ""
-
-
-def _object(kind: str, value: str, content: Mapping[str, str]) -> tuple[str, str]:
-    """An object of the file as the lab has it, beside its own: (what names it, itself)."""
-    name = f"your-{value.rpartition('/')[2]}"
-    metadata = {"name": name, "namespace": NAMESPACE}
-    data = {"stringData" if kind == "Secret" else "data": dict(content)}
-    return f"{NAMESPACE}/{name}", json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, **data})
 
 
 def _bearing(values: Mapping[str, str], root: str) -> str:
@@ -222,37 +225,27 @@ def _bearing(values: Mapping[str, str], root: str) -> str:
     return _ROOTS[root in TLS or redirects, root in (BEHIND, OVER_TLS_BEHIND) or on("use-proxy-protocol")]
 
 
-def _taken(changed: Mapping[str, str], variant: str, beside: keys.Beside) -> dict[str, str]:
+def _taken(changed: Mapping[str, str], variant: str) -> dict[str, str]:
     """As many of them as nginx takes together, in their order; of two of which one turns the other on, the other is to blame."""
-    if not keys.refusal(changed, variant, beside):
+    if not keys.refusal(changed, variant):
         return dict(changed)
-
-    def without(key: str) -> dict[str, str]:
-        return {other: value for other, value in changed.items() if other != key}
-
-    def switch(key: str) -> bool:
-        return KEYS[key].kind == "bool"
-
-    if alone := [key for key in changed if not keys.refusal(without(key), variant, beside)]:
-        return without(min(alone, key=switch))
     kept: dict[str, str] = {}
-    left = sorted(changed, key=lambda key: not switch(key))
-    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant, beside)]:
+    left = sorted(changed, key=lambda key: KEYS[key].kind != "bool")
+    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant)]:
         for key in fitting:
-            if not keys.refusal({**kept, key: changed[key]}, variant, beside):
+            if not keys.refusal({**kept, key: changed[key]}, variant):
                 kept[key] = changed[key]
-                left.remove(key)
+        left = [key for key in left if key not in kept]
     return {key: value for key, value in changed.items() if key in kept}
 
 
-def _needs(key: str, kept: Mapping[str, str], root: str, beside: keys.Beside) -> dict[str, str] | None:
+def _needs(key: str, kept: Mapping[str, str], root: str) -> dict[str, str] | None:
     """The others without which nginx refuses the key or nothing changes; None where nothing changes with all of them."""
     others = {other: value for other, value in kept.items() if other != key}
 
     def fits(without: Mapping[str, str]) -> bool:
         whole = {**without, key: kept[key]}
-        taken = not any(keys.refusal(each, root, beside) for each in (whole, without))
-        return taken and keys.differs(without, whole, root, beside)
+        return not any(keys.refusal(each, root) for each in (whole, without)) and keys.differs(without, whole, root)
 
     if fits({}):
         return {}
@@ -267,12 +260,12 @@ def _needs(key: str, kept: Mapping[str, str], root: str, beside: keys.Beside) ->
 
 
 def _setting(
-    values: Mapping[str, str], needs: Mapping[str, str], root: str, beside: keys.Beside, whole: bool = False
+    values: Mapping[str, str], needs: Mapping[str, str], root: str, beside: tuple[str, ...], whole: bool = False
 ) -> Setting:
     named = tuple(
         text for text in beside if any(json.loads(text)["metadata"]["name"] in value for value in values.values())
     )
-    return Setting(values, keys.checks(needs, {**needs, **values}, root, beside), needs, root, whole, named)
+    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root, whole, named)
 
 
 def _groups(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:

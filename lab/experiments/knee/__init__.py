@@ -12,12 +12,11 @@ from typing import Literal
 
 from lab import generators
 from lab.analysis import rerun
-from lab.analysis.forecast import SAMPLE_OVERHEAD_S, Forecast
 from lab.analysis.knee.report import SWEEP, search_of
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.loads import choose
+from lab.experiments.bench.loads import choose, generator_record
 from lab.experiments.bench.measurable import checked, facts_of
 from lab.experiments.bench.record import new_record, variant_record
 from lab.generators.loads import load_of
@@ -27,7 +26,7 @@ from lab.model.bottleneck import BUSY
 from lab.model.endpoint import Tls
 from lab.model.facts import differing
 from lab.model.load import Encoding
-from lab.model.plan import Arm, Plan, Slot
+from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
 from lab.model.run import KneeSearch
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
@@ -94,10 +93,14 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
     used, label = {point.name: chosen}, "-".join(variants)
-    record = new_record(label, SWEEP, target, command, planned, recorded, used, facts_of(target))
-    lasts_s = _duration_s(search, point, target) * len(arms)
-    forecast = Forecast(lasts_s, (), f"if the knee is near {ASSUMED_RPS:,} req/s")
-    return bench.Prepared(record.model_copy(update={"knee": search}), planned, variants, used, forecast)
+    record = new_record(label, SWEEP, target, command, arms, (point,), recorded, facts_of(target)).with_plan(planned)
+    record = record.model_copy(update={"knee": search, "generators": {point.name: generator_record(chosen)}})
+    _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
+    each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
+    lasts_s = (len(trials) * each_s + 5 * target.bring_up_s) * len(arms)
+    by = f"if the knee is near {ASSUMED_RPS:,} req/s"
+    design = record.designed.model_copy(update={"duration_s": lasts_s, "promised_by": by})
+    return bench.Prepared(record.model_copy(update={"design": design}), planned, variants, used)
 
 
 def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
@@ -157,9 +160,3 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
         anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
         raise UsageError(record.id, fault, f"search anew: {anew}")
     return prepared, run
-
-
-def _duration_s(search: KneeSearch, point: Point, target: Target) -> float:
-    _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
-    each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
-    return len(trials) * each_s + 5 * target.bring_up_s

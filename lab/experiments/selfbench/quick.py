@@ -103,7 +103,7 @@ def judged(run: RunStore, variant: str, number: int, wall_s: float) -> Quick:
         variant=variant,
         run=run.record.id,
         wall_s=wall_s,
-        promised={f"{one.metric} at {one.point}": one.effect for one in run.record.promised},
+        promised={f"{one.metric} at {one.point}": one.effect for one in run.record.designed.promised},
         effects={place: one.estimate.ratio - 1 for place, one in shown.items() if one.estimate},
         decisions={place: one.decision for place, one in shown.items()},
         beyond=tuple(beyond_plan(run.record, summary)),

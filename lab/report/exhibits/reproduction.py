@@ -26,7 +26,6 @@ from lab.report import figures
 from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.style import INK, dressed, gap
-from lab.report.json.study import CellJson
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
@@ -233,7 +232,7 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     return [_pair(study, run, key, cell) for key, cell in cells if cell.relative or cell.published_relative]
 
 
-def _pair(study: str, run: Evidence | None, key: Sequence[str], cell: CellJson) -> Pair:
+def _pair(study: str, run: Evidence | None, key: Sequence[str], cell: study_tables.StudyCell) -> Pair:
     lacks = absent(run, cell.variant) if run and cell.variant else ""
     label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
     if run and not cell.variant:

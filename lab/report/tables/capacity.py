@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rich.text import Text
 
 from lab.analysis.capacity.answer import Answer
-from lab.analysis.capacity.size import Size
 from lab.report.grid import Grid, Part, Words, columns, row
 from lab.stats.units import three_digits
 
@@ -21,7 +18,18 @@ def page(found: Answer) -> list[Part]:
     if found.narrow:
         assumed += [Text(""), Text("what would narrow it", "bold cyan"), *(Text(f"  {line}") for line in found.narrow)]
     bullets = [*(f"- {line}" for line in found.assumptions), *(f"- to narrow it: {line}" for line in found.narrow)]
-    sizes = (row(*_size_cells(size), style="bold" if size is found.advised else "") for size in found.sizes)
+    sizes = (
+        row(
+            f"{size.cores}",
+            f"{size.serves_rps:,.0f}",
+            _interval(size.serves_interval_rps) or "–",
+            f"{size.proxies:,}",
+            _interval(size.proxies_interval) or "–",
+            f"{size.advised:,}",
+            style="bold" if size is found.advised else "",
+        )
+        for size in found.sizes
+    )
     return [
         Words(
             (Text(said, "bold"), *(Text(f"  {line}") for line in found.snippet.splitlines())),
@@ -36,45 +44,26 @@ def page(found: Answer) -> list[Part]:
 def head(found: Answer) -> str:
     """The sentence to act on."""
     size, wanted = found.advised, found.wanted
-    needed = "" if size.proxies_interval is None else f" [{size.proxies_interval[0]:,}, {size.proxies_interval[1]:,}]"
+    needed = f"{size.proxies:,} {_interval(size.proxies_interval)}".rstrip()
     noun = "core" if size.cores == 1 else "cores"
     end = "the interval's upper end" if size.proxies_interval else "no interval: fewer than six blocks"
     bound = f"{found.cost.bound} " if found.cost.bound else ""
     return (
-        f"run {bound}{size.advised:,} proxies of {size.cores} {noun}: {size.proxies:,}{needed} serve {wanted.rate_rps:,.0f} req/s"
-        f" at {_percent(wanted.utilisation)} CPU; {end}, and one that may be gone"
+        f"run {bound}{size.advised:,} proxies of {size.cores} {noun}: {needed} serve {wanted.rate_rps:,.0f} req/s"
+        f" at {100 * wanted.utilisation:g} % CPU; {end}, and one that may be gone"
     )
 
 
 def price_lines(found: Answer) -> list[str]:
     """What a request costs, and how many cores that makes."""
-    cost, of = found.cost, ", ".join(found.runs)
+    cost, ends, of = found.cost, found.cost.interval_s, ", ".join(found.runs)
+    span = f" [{three_digits(ends[0], 1e6)}, {three_digits(ends[1], 1e6)}]" if ends else ""
+    cores = f" [{found.cores_interval[0]:,.1f}, {found.cores_interval[1]:,.1f}]" if found.cores_interval else ""
     return [
-        f"{_us(cost.value_s)} µs of proxy CPU per request{_span(cost.interval_s, _us)}: {cost.loads[0].kind}, {cost.basis} ({of})",
-        f"{found.cores:,.1f} cores{_span(found.cores_interval, lambda value: f'{value:,.1f}')} at"
-        f" {_percent(found.wanted.utilisation)} CPU",
+        f"{three_digits(cost.value_s, 1e6)} µs of proxy CPU per request{span}: {cost.loads[0].kind}, {cost.basis} ({of})",
+        f"{found.cores:,.1f} cores{cores} at {100 * found.wanted.utilisation:g} % CPU",
     ]
 
 
-def _size_cells(size: Size) -> list[str]:
-    serves, proxies = size.serves_interval_rps, size.proxies_interval
-    return [
-        f"{size.cores}",
-        f"{size.serves_rps:,.0f}",
-        f"[{serves[0]:,.0f}, {serves[1]:,.0f}]" if serves else "–",
-        f"{size.proxies:,}",
-        f"[{proxies[0]:,}, {proxies[1]:,}]" if proxies else "–",
-        f"{size.advised:,}",
-    ]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"
-
-
-def _us(value_s: float) -> str:
-    return three_digits(value_s, 1e6)
-
-
-def _span(pair: tuple[float, float] | None, text: Callable[[float], str]) -> str:
-    return f" [{text(pair[0])}, {text(pair[1])}]" if pair else ""
+def _interval(ends: tuple[float, float] | None) -> str:
+    return f"[{ends[0]:,.0f}, {ends[1]:,.0f}]" if ends else ""

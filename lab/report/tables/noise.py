@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.forecast import Past, duration_s
 from lab.analysis.judging import LIMITED
 from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
+from lab.analysis.past import Past
+from lab.model.design import GUARD, shape_of
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
 from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
-from lab.model.shape import GUARD, shape_of
 from lab.report.grid import Grid, Notes, Part, columns, plain, row
 from lab.stats import power
 from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds
@@ -69,7 +69,7 @@ def report(record: RunRecord, past: Past, complete: bool) -> Report:
     sides = SIDES if record.pairs else SIDES[:1]
 
     def lasts_s(blocks: int) -> float:
-        return duration_s(plan(arms, points, blocks, 0, shape_of(arms, points, blocks, sides)), each_s)
+        return plan(arms, points, blocks, 0, shape_of(arms, points, blocks, sides)).lasts_s(each_s)
 
     few, more = (lasts_s(blocks) for blocks in (GUARD, GUARD + 1))  # from there on every block holds the same
     return Report(record, past.noises, complete, few - GUARD * (more - few), more - few)

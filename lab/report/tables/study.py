@@ -16,7 +16,6 @@ from lab.analysis.rows import WHY_NO_MORE, Row
 from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
-from lab.report.json.study import CellJson, LevelJson, StudyJson, StudyTableJson
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, significant, with_interval
 
@@ -29,32 +28,61 @@ SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 @dataclass(frozen=True, slots=True)
+class StudyLevel:
+    """What was measured, in the table's unit; its interval is that of the geometric mean of `n` blocks.
+
+    `value`: None where the blocks fall into two clusters, of each of which `clusters` has the blocks and their mean.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    smallest: float
+    largest: float
+    clusters: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCell:
+    """One cell: as measured here (`level` None: not part of this run), and as published.
+
+    `keys`: what it is the cell of, by the table's keys. `relative`: to the table's reference cell, over the blocks that have both, with its
+    95 % interval.
+    """
+
+    keys: dict[str, str]
+    variant: str | None
+    point: str | None
+    level: StudyLevel | None
+    published: float | None
+    relative: tuple[float, float | None, float | None] | None
+    published_relative: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Shaped:
     """One table of a study, filled in."""
 
     shape: Shape
     rows: tuple[tuple[str, ...], ...]
     columns: tuple[tuple[str, ...], ...]
-    cells: Mapping[tuple[str, ...], CellJson]
+    cells: Mapping[tuple[str, ...], StudyCell]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedStudy:
+    """A study's run in the published shape."""
+
+    key: str
+    question: str
+    tables: tuple[Shaped, ...]
 
 
 def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
     """The study's tables for this run; a published cell that the run did not measure stays with its published number."""
     return tuple(_shaped(shape, summary) for shape in study.file.tables)
-
-
-def printed(study: Study, tables: Sequence[Shaped]) -> StudyJson:
-    """The same as JSON has it."""
-    parts = (
-        StudyTableJson(
-            title=table.shape.title,
-            unit=table.shape.unit,
-            reference=table.shape.reference,
-            cells=tuple(table.cells.values()),
-        )
-        for table in tables
-    )
-    return StudyJson(key=study.key, question=study.file.question, tables=tuple(parts))
 
 
 def _shaped(shape: Shape, summary: Summary) -> Shaped:
@@ -76,13 +104,13 @@ def _cell(
     told: Mapping[tuple[str, ...], float],
     rows: Mapping[tuple[str, str], Row],
     absent: Mapping[str, str],
-) -> CellJson:
+) -> StudyCell:
     other = tuple(shape.reference.get(name, value) for name, value in zip(shape.keys, key, strict=True))
     compared = bool(shape.reference) and other != key
     told_here, told_there = told.get(key), told.get(other)
     cell, reference = measured.get(key), measured.get(other)
     level = _level(cell, rows, SCALES[shape.unit]) if cell else None
-    return CellJson(
+    return StudyCell(
         keys=dict(zip(shape.keys, key, strict=True)),
         variant=cell.variant if cell else None,
         point=cell.point if cell else None,
@@ -94,7 +122,7 @@ def _cell(
     )
 
 
-def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> LevelJson | None:
+def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> StudyLevel | None:
     """The value that the run's own table shows, in this table's unit, and the interval of the blocks' geometric mean."""
     row, values = rows.get((cell.variant, cell.point)), _values(cell, rows)
     found = row.cell.absolute(cell.metric) if row else None
@@ -103,7 +131,7 @@ def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> Lev
     enough = len(values) >= stats.MIN_BLOCKS and not found.clusters
     mean = stats.level([value / scale for value in values.values()]) if enough else None
     shown = row.cell.shown(cell.metric)
-    return LevelJson(
+    return StudyLevel(
         value=None if shown is None else shown / scale,
         low=mean and mean.low,
         high=mean and mean.high,
@@ -139,7 +167,7 @@ def _values(cell: Cell, rows: Mapping[tuple[str, str], Row]) -> Mapping[int, flo
 
 
 def _notes(
-    cell: Cell, rows: Mapping[tuple[str, str], Row], level: LevelJson | None, absent: Mapping[str, str]
+    cell: Cell, rows: Mapping[tuple[str, str], Row], level: StudyLevel | None, absent: Mapping[str, str]
 ) -> tuple[str, ...]:
     row = rows.get((cell.variant, cell.point))
     if cell.variant in absent:
@@ -216,11 +244,11 @@ def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:
     return parts
 
 
-def _level_text(level: LevelJson) -> str:
+def _level_text(level: StudyLevel) -> str:
     """Return a value with its interval, of fewer than six blocks the smallest and the largest, and two clusters as two."""
     if level.clusters:
         return "|".join(significant(value, 2) for _, value in level.clusters)
-    if level.n >= stats.MIN_BLOCKS or level.smallest is None or level.largest is None:
+    if level.n >= stats.MIN_BLOCKS:
         return with_interval(level.value, level.low, level.high)
     ends = [significant(end, 2) for end in (level.smallest, level.largest)]
     return "–".join(dict.fromkeys(ends))

@@ -1,4 +1,4 @@
-"""Other people's programs (docker, kind, kubectl, doctl …): run with a deadline, their failures as place, fault, remedy."""
+"""Other people's programs (docker, kind, kubectl …): run with a deadline, their failures as place, fault, remedy."""
 
 from __future__ import annotations
 

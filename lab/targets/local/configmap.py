@@ -3,9 +3,10 @@
 Source of names, kinds and defaults: kubernetes/ingress-nginx at controller-v1.15.1 (dbb11b9),
 internal/ingress/controller/config/config.go and template/configmap.go. How a value is decoded: `decoding`.
 
-Three kinds of keys: realised (`TABLE`); without meaning for what the lab sends, in the real controller too
-(`NO_MEANING`); known, but not to be had from a stock nginx or not written yet (`NOT_HERE`: only their default is
-accepted). `settings` refuses anything else in a manifest, where the real controller would say nothing.
+Three kinds of keys: realised, as a directive of a stock nginx alone decides them (`TABLE`); without meaning for what the lab sends, in the
+real controller too (`NO_MEANING`); the real controller's, which need its own logic, Lua or modules (`controller` in `TABLE`, and `NOT_HERE`):
+only their default is accepted here, and `--target apiserver` measures them. `settings` refuses anything else in a manifest, where the real
+controller would say nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import Literal
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.decoding import Decoded, decoded
 
-Where = Literal["main", "events", "http", "location", "upstream", "written", "nowhere"]
+Where = Literal["main", "events", "http", "location", "upstream", "written", "controller", "nowhere"]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `kind`: see `decoding`. `directive` is the line it becomes, `{}` its value; written = the template composes it itself.
+    """One key. `kind`: see `decoding`. `directive` is the line it becomes, `{}` its value; written = the template composes it itself, controller =
+    the real controller does.
 
     `optional`: an empty value leaves the directive out. `tls`: only a load over TLS can show it.
     """
@@ -34,8 +36,6 @@ class Key:
     directive: str = ""
     optional: bool = False
     tls: bool = False
-    remark: str = ""
-    """What is otherwise here than in a cluster, told when it is set."""
     sweep: str = ""
     """In which the key could show something; empty: as a shipped component of it says, else quick (over TLS: tls)."""
     behind: bool = False
@@ -100,9 +100,9 @@ TABLE = (
     Key("log-format-escape-none", "bool", "false", "written"),
     Key("error-log-path", "text", "/var/log/nginx/error.log", "written"),
     Key("error-log-level", "text", "notice", "written"),
-    Key("enable-syslog", "bool", "false", "written", remark="it goes to a sink of the lab's own, whatever the host"),
-    Key("syslog-host", "text", "", "written"),
-    Key("syslog-port", "int", "514", "written"),
+    Key("enable-syslog", "bool", "false", "controller"),
+    Key("syslog-host", "text", "", "controller"),
+    Key("syslog-port", "int", "514", "controller"),
     # compression
     Key("use-gzip", "bool", "false", "written"),
     Key("gzip-level", "int", "1", "written"),
@@ -123,7 +123,7 @@ TABLE = (
     Key("ignore-invalid-headers", "bool", "true", "http", "ignore_invalid_headers {}"),
     Key("generate-request-id", "bool", "true", "written"),
     Key("server-tokens", "bool", "false", "http", "server_tokens {}"),         # the controller also clears the Server header
-    Key("relative-redirects", "bool", "false", "written"),
+    Key("relative-redirects", "bool", "false", "controller"),
     Key("use-http2", "bool", "true", "written", tls=True),
     Key("http2-max-concurrent-streams", "int", "128", "http", "http2_max_concurrent_streams {}"),
     # TLS
@@ -136,8 +136,8 @@ TABLE = (
     Key("ssl-session-timeout", "text", "10m", "written", tls=True),
     Key("ssl-session-tickets", "bool", "false", "http", "ssl_session_tickets {}", tls=True),
     Key("ssl-buffer-size", "text", "4k", "http", "ssl_buffer_size {}", tls=True),
-    Key("ssl-dh-param", "text", "", "written", tls=True, names="Secret"),
-    Key("ssl-session-ticket-key", "base64", "", "written", tls=True, sweep="tls-resumption"),
+    Key("ssl-dh-param", "text", "", "controller", tls=True, names="Secret"),
+    Key("ssl-session-ticket-key", "base64", "", "controller", tls=True, sweep="tls-resumption"),
     # hash tables and defaults
     Key("server-name-hash-max-size", "int", "1024", "written"),
     Key("server-name-hash-bucket-size", "int", "0", "written"),             # 0: what the longest name needs
@@ -169,36 +169,36 @@ TABLE = (
     Key("proxy-next-upstream-tries", "int", "3", "location", "proxy_next_upstream_tries {}"),
     Key("proxy-redirect-from", "text", "off", "written"),
     Key("proxy-redirect-to", "text", "off", "written"),
-    Key("allow-backend-server-header", "bool", "false", "written"),
-    Key("hide-headers", "list", "", "written"),
+    Key("allow-backend-server-header", "bool", "false", "controller"),
+    Key("hide-headers", "list", "", "controller"),
     # whom to believe, and what the backend is told of it
-    Key("use-forwarded-headers", "bool", "false", "written", sweep="forwarded"),
-    Key("compute-full-forwarded-for", "bool", "false", "written", sweep="forwarded"),
-    Key("enable-real-ip", "bool", "false", "written", sweep="forwarded"),
-    Key("forwarded-for-header", "text", "X-Forwarded-For", "written", sweep="forwarded"),
-    Key("forwarded-host-header", "text", "X-Forwarded-Host", "written", sweep="forwarded"),
-    Key("proxy-real-ip-cidr", "list", "0.0.0.0/0", "written", sweep="forwarded"),
-    Key("proxy-add-original-uri-header", "bool", "false", "written"),
-    Key("proxy-set-headers", "text", "", "written", names="ConfigMap"),
-    Key("add-headers", "text", "", "written", names="ConfigMap"),
+    Key("use-forwarded-headers", "bool", "false", "controller", sweep="forwarded"),
+    Key("compute-full-forwarded-for", "bool", "false", "controller", sweep="forwarded"),
+    Key("enable-real-ip", "bool", "false", "controller", sweep="forwarded"),
+    Key("forwarded-for-header", "text", "X-Forwarded-For", "controller", sweep="forwarded"),
+    Key("forwarded-host-header", "text", "X-Forwarded-Host", "controller", sweep="forwarded"),
+    Key("proxy-real-ip-cidr", "list", "0.0.0.0/0", "controller", sweep="forwarded"),
+    Key("proxy-add-original-uri-header", "bool", "false", "controller"),
+    Key("proxy-set-headers", "text", "", "controller", names="ConfigMap"),
+    Key("add-headers", "text", "", "controller", names="ConfigMap"),
     Key("use-proxy-protocol", "bool", "false", "written", behind=True),
-    Key("forwarded-for-proxy-protocol-header", "text", "X-Forwarded-For-Proxy-Protocol", "written", behind=True, sweep="forwarded"),
+    Key("forwarded-for-proxy-protocol-header", "text", "X-Forwarded-For-Proxy-Protocol", "controller", behind=True, sweep="forwarded"),
     # who may come, how fast, and what is answered instead
-    Key("whitelist-source-range", "list", "", "written", remark="the lab's own clients are let in, too"),
-    Key("denylist-source-range", "list", "", "written"),
-    Key("block-cidrs", "list", "", "written"),
-    Key("block-user-agents", "list", "", "written"),
-    Key("block-referers", "list", "", "written"),
-    Key("limit-rate", "int", "0", "written", sweep="page-sizes"),              # in kB/s; 0: none
-    Key("limit-rate-after", "int", "0", "written", sweep="page-sizes"),
-    Key("custom-http-errors", "codes", "", "written", sweep="errors", remark="the loads get 404 and 503: of other codes, what they cost these shows"),
-    Key("disable-proxy-intercept-errors", "bool", "false", "written", sweep="errors"),
-    Key("force-ssl-redirect", "bool", "false", "written", sweep="redirects"),
-    Key("http-redirect-code", "redirect", "308", "written", sweep="redirects"),
-    Key("preserve-trailing-slash", "bool", "false", "written", sweep="redirects"),
-    Key("use-port-in-redirects", "bool", "false", "location", "port_in_redirect {}", sweep="redirects"),
-    Key("app-root", "text", "", "written", sweep="redirects"),
-    Key("debug-connections", "networks", "", "written"),
+    Key("whitelist-source-range", "list", "", "controller"),
+    Key("denylist-source-range", "list", "", "controller"),
+    Key("block-cidrs", "list", "", "controller"),
+    Key("block-user-agents", "list", "", "controller"),
+    Key("block-referers", "list", "", "controller"),
+    Key("limit-rate", "int", "0", "controller", sweep="page-sizes"),              # in kB/s; 0: none
+    Key("limit-rate-after", "int", "0", "controller", sweep="page-sizes"),
+    Key("custom-http-errors", "codes", "", "controller", sweep="errors"),
+    Key("disable-proxy-intercept-errors", "bool", "false", "controller", sweep="errors"),
+    Key("force-ssl-redirect", "bool", "false", "controller", sweep="redirects"),
+    Key("http-redirect-code", "redirect", "308", "controller", sweep="redirects"),
+    Key("preserve-trailing-slash", "bool", "false", "controller", sweep="redirects"),
+    Key("use-port-in-redirects", "bool", "false", "controller", sweep="redirects"),
+    Key("app-root", "text", "", "controller", sweep="redirects"),
+    Key("debug-connections", "networks", "", "controller"),
     # the user's own directives
     Key("main-snippet", "directives", "", "written"),
     Key("http-snippet", "directives", "", "written"),
@@ -263,7 +263,7 @@ NO_MEANING = {
 """Reason → `key kind default` of keys that change nothing for this traffic, in the real controller either."""
 
 NOT_HERE = {
-    "needs a module that stock nginx has not": """
+    "needs a module of the controller's": """
         enable-modsecurity bool false
         enable-owasp-modsecurity-crs bool false
         modsecurity-snippet directives
@@ -283,7 +283,7 @@ NOT_HERE = {
         use-geoip2 bool false
         geoip2-autoreload-in-minutes int 0
     """,
-    "is done by the controller's Lua, which --target apiserver has, too": """
+    "is done by the controller's Lua": """
         lua-shared-dicts list
         load-balance text round_robin
         upstream-hash-by text
@@ -305,14 +305,14 @@ NOT_HERE = {
         global-external-auth struct
         enable-auth-access-log bool false
     """,
-    "says when the controller reloads, as --target apiserver does, too": """
+    "says when the controller reloads": """
         enable-serial-reloads bool false
     """,
     "names addresses of nodes, which no pod here has": """
         bind-address list
     """,
 }
-"""The same of keys that the local target cannot realise: only the default is accepted."""
+"""The same of keys that the local target cannot realise, beside those of `TABLE`."""
 
 
 def _elsewhere(reasons: Mapping[str, str]) -> dict[str, tuple[Key, str]]:
@@ -322,7 +322,11 @@ def _elsewhere(reasons: Mapping[str, str]) -> dict[str, tuple[Key, str]]:
     return {name: (Key(name, kind, default, "nowhere"), why) for name, kind, default, why in rows}
 
 
-IDLE, FOREIGN = _elsewhere(NO_MEANING), _elsewhere(NOT_HERE)
+IDLE, FOREIGN = (
+    _elsewhere(NO_MEANING),
+    {key.name: (key, "needs the controller's own logic") for key in TABLE if key.where == "controller"}
+    | _elsewhere(NOT_HERE),
+)
 """Key → itself and the reason."""
 
 KEYS: Mapping[str, Key] = {
@@ -339,8 +343,8 @@ def look_up(name: str, text: str) -> tuple[Key, Decoded]:
 
 
 def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
-    """Every key of `TABLE` with the ConfigMap's value or the default, as decoded. UsageError that names all that is refused."""
-    values = {key.name: key.default for key in TABLE}
+    """Every key that is realised here with the ConfigMap's value or the default, as decoded. UsageError that names all that is refused."""
+    values = {key.name: key.default for key in TABLE if key.name not in FOREIGN}
     faults: list[tuple[str, str, str]] = []
     for name, text in data.items():
         where = f"{place}: data.{name}"
@@ -357,7 +361,7 @@ def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
             values[name] = found.value
         elif found.value != key.default:
             fault = f"the local target cannot realise this key: it {FOREIGN[name][1]}"
-            faults.append((where, fault, f"use --target kind, or leave it at {key.default!r}"))
+            faults.append((where, fault, f"use --target apiserver, or leave it at {key.default!r}"))
     if faults:
         (where, fault, remedy), *others = faults
         raise UsageError(where, fault, "\n  ".join([remedy, *(f"{at}: {told}: {cure}" for at, told, cure in others)]))

@@ -6,7 +6,6 @@ net.core.somaxconn when this is written, as the controller does it (511 below 51
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -14,23 +13,13 @@ from functools import partial
 from lab.model.variants import workers
 from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
-from lab.targets.local.decoding import codes, items
+from lab.targets.local.decoding import items
 from lab.targets.local.images import Context
-from lab.targets.local.network import NODE_ADDRESS
 from lab.targets.local.objects import Route
 from lab.targets.local.rendering import rendered
 
 PID = "/tmp/nginx/nginx.pid"
-LAB_CLIENTS = ("10.64.0.0/14",)
-"""Whence the lab's loads come: let in beside those whom a list of the user's lets in, or nothing would be measured."""
-
-BLOCKED = (("block-user-agents", "http_user_agent", "block_ua"), ("block-referers", "http_referer", "block_ref"))
-"""(key, variable that its patterns are held against, variable that is then 1)."""
-SINK = NODE_ADDRESS
-"""Where the lab takes what goes to anybody's syslog, and forgets it."""
-
 _CERTIFICATES = "/tmp/nginx/ssl"
-DH_PARAM, TICKET_KEY = f"{_CERTIFICATES}/dhparam.pem", f"{_CERTIFICATES}/tickets.key"
 
 
 def render(
@@ -39,13 +28,11 @@ def render(
     version: tuple[int, ...],
     http_port: int = 80,
     status: bool = True,
-    unused: Mapping[str, str] | None = None,
 ) -> str:
     """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in.
 
-    `status`: this nginx has a status page; `unused`: keys that no request of the lab's meets, whose lines nginx reads nevertheless.
+    `status`: this nginx has a status page.
     """
-    values = {**values, **(unused or {})}
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -58,10 +45,10 @@ def render(
     servers = [_server(values, context, host, reached) for host in hosts]
     text = rendered(
         "nginx.conf.j2",
-        **_asking(values),
+        values=values,
+        on=lambda key: values[key] == "true",
+        names=lambda key: items(values[key]),
         lines=partial(lines, values),
-        unused=unused,
-        blocked=[row for row in BLOCKED if items(values[row[0]])],
         pid=PID,
         version=version,
         http_port=http_port,
@@ -76,33 +63,9 @@ def render(
         idle=max(0, int(values["upstream-keepalive-connections"])),
         http2=values["use-http2"] == "true" and version >= (1, 25, 1),
         upstreams=reached.items(),
-        trusts=values["use-forwarded-headers"] == "true",
-        codes=codes(values["custom-http-errors"]),
         servers=servers,
-        redirects=values["force-ssl-redirect"] == "true" or any(server["certificate"] for server in servers),
-        headers=lambda key: sorted(headers_named(values, key, context).items()),
-        quoted=lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"',
-        dh_param=DH_PARAM if _dh_param(values, context) else "",
-        ticket_key=TICKET_KEY,
-        syslog=f"{SINK if values['syslog-host'] else ''}:{values['syslog-port']}",
+        redirects=any(server["certificate"] for server in servers),
     )
-    return _cleaned(text)
-
-
-def stream(values: Mapping[str, str]) -> str:
-    """The controller's block for TCP and UDP, which it always writes. `values`: of the keys that no request meets, too."""
-    return _cleaned(rendered("nginx-stream.conf.j2", **_asking(values)))
-
-
-def _asking(values: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "values": values,
-        "on": lambda key: values[key] == "true",
-        "names": lambda key: items(values[key]),
-    }
-
-
-def _cleaned(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", " ")
 
 
@@ -113,28 +76,6 @@ def certificates(context: Context) -> dict[str, str]:
         files = context.objects.certificate(name, "Ingress: spec.tls")
         found[_certificate(name)] = files["tls.crt"] + files["tls.key"]
     return found
-
-
-def keys_for_tls(values: Mapping[str, str], context: Context) -> dict[str, str]:
-    """File → text of what keys of the ConfigMap say about TLS; any bytes, those that are no UTF-8 as surrogates."""
-    ticket = base64.b64decode(values["ssl-session-ticket-key"]).decode("utf-8", "surrogateescape")
-    found = {DH_PARAM: _dh_param(values, context), TICKET_KEY: ticket}
-    return {path: text for path, text in found.items() if text}
-
-
-def _dh_param(values: Mapping[str, str], context: Context) -> str:
-    secret = context.objects.secrets.get(_named(values["ssl-dh-param"]))
-    return secret.data.get("dhparam.pem", "") if secret else ""
-
-
-def headers_named(values: Mapping[str, str], key: str, context: Context) -> Mapping[str, str]:
-    """Of the ConfigMap that the key names; none where there is no such ConfigMap."""
-    return context.objects.configmaps.get(_named(values[key]), {})
-
-
-def _named(value: str) -> str:
-    """Of `namespace/name`."""
-    return value.rpartition("/")[2]
 
 
 def _certificate(secret: str) -> str:
@@ -178,7 +119,6 @@ def _location(
     matches = [exact] if route.path_type == "Exact" else [prefix] if path.endswith("/") else [exact, prefix]
     if regex:
         matches = [f'~* "^{path}"']
-    allowed = sorted(items(values["whitelist-source-range"]))
     return {
         "route": route,
         "path": path,
@@ -189,8 +129,6 @@ def _location(
         "lines": lines(values, "location"),
         "tries": _tries(values),
         "redirect": _redirect(values),
-        "denied": sorted(items(values["denylist-source-range"])),
-        "allowed": [*allowed, *LAB_CLIENTS] if allowed else [],
     }
 
 

@@ -20,8 +20,7 @@ from lab.targets.local.fields import Fields, spec_of
 
 OF_ONE = frozenset(
     {key.name for key in TABLE if key.where == "location"}
-    | {"proxy-buffers-number", "proxy-next-upstream", "proxy-redirect-from", "proxy-redirect-to", "limit-rate"}
-    | {"limit-rate-after", "app-root", "whitelist-source-range", "denylist-source-range"}
+    | {"proxy-buffers-number", "proxy-next-upstream", "proxy-redirect-from", "proxy-redirect-to"}
 )
 """Annotations that set for one Ingress what the ConfigMap's key of that name sets for all."""
 

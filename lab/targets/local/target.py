@@ -211,7 +211,7 @@ class LocalTarget:
                 net = network.build(names, bringup.links(wanted), network.LANES[side])
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                for port in ingress_nginx.syslog_ports(wanted) | haproxy_router.syslog_ports(wanted):
+                for port in haproxy_router.syslog_ports(wanted):
                     undo.callback(network.sink(port).close)
                 routing = self.routes(manifests, wanted, net, kubelet, log, changing, side)
                 undo.callback(routing.close)

@@ -1,18 +1,21 @@
-"""Ways to get a cluster, a module each, and the files that describe the clusters; nothing lists them.
+"""Ways to get a cluster, by one table, and the files that describe the clusters.
 
-`kind.py` is `just up kind`, `eks_a1.py` is `just up eks-a1`. Such a module has ABOUT (a line for --help) and the
-functions of `Provider`; it imports what it needs when they are called, so that `--help` is quick.
+`kind` and `remote` are modules with ABOUT (a line for --help) and the functions of `Provider`; they import what they need
+when they are called, so that `--help` is quick. What a cloud sells is made and removed by a bash script around the cloud's
+own command line: `doks` around doctl, `eks-a1` around eksctl.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
+import os
 from collections.abc import Mapping
-from typing import Protocol, cast
+from pathlib import Path
+from typing import NoReturn, Protocol
 
 from rich.console import Console
+
+from lab.targets.provision import kind, remote
 
 
 class Provider(Protocol):
@@ -26,7 +29,34 @@ class Provider(Protocol):
     def down(self, options: argparse.Namespace, talk: Console) -> None: ...
 
 
-def providers() -> Mapping[str, Provider]:
-    """Each by the name that the command line has for it."""
-    names = [found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg]
-    return {name.replace("_", "-"): cast("Provider", importlib.import_module(f"{__name__}.{name}")) for name in names}
+class Script:
+    """A provider whose `up` and `down` replace this process by the script `name` beside this file."""
+
+    def __init__(self, name: str, about: str) -> None:
+        self.name, self.ABOUT = name, about
+
+    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
+        verb.add_argument(
+            "--yes", action="store_true", help="run the cloud's command without asking first (for scripts)"
+        )
+
+    down_arguments = up_arguments
+
+    def up(self, options: argparse.Namespace, talk: Console) -> NoReturn:
+        self._become("up", options)
+
+    def down(self, options: argparse.Namespace, talk: Console) -> NoReturn:
+        self._become("down", options)
+
+    def _become(self, verb: str, options: argparse.Namespace) -> NoReturn:
+        path = Path(__file__).with_name(self.name)
+        os.execv(path, [str(path), verb, *(["--yes"] if options.yes else [])])
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "doks": Script("doks", "the published DigitalOcean environment, by doctl (costs money; asks first)"),
+    "eks-a1": Script("eks-a1", "the published AWS environment with A1 machines, by eksctl (costs money; asks first)"),
+    "kind": kind,
+    "remote": remote,
+}
+"""Each way by the name that the command line has for it."""

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lab.base.quantities import number
 
-ABOUT = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
+ABOUT: str = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
 
 
 def up_arguments(verb: argparse.ArgumentParser) -> None:

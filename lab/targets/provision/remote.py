@@ -14,7 +14,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from lab.targets.cluster.api import Api
 
-ABOUT = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
+ABOUT: str = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
 
 
 def up_arguments(verb: argparse.ArgumentParser) -> None:

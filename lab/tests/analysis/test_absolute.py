@@ -15,7 +15,7 @@ from lab.model.metrics import METRICS
 from lab.model.plan import Shape, Slot
 from lab.model.samples import Sample
 from lab.report.grid import Grid
-from lab.report.json import run as run_json
+from lab.report.json.runs import RESULT
 from lab.report.tables.run import page
 from lab.report.terminal import terminal
 from lab.tests.support.factories import make_plan, make_run
@@ -110,9 +110,7 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
         "CPU per request at ceiling" in verdict.text and "falls into two clusters (keepalive: 5 of 10" in verdict.text
     )
     printed = next(
-        each
-        for each in run_json.printed(summary).plain()["rows"]
-        if (each["arm"], each["point"]) == ("keepalive", "ceiling")
+        each for each in RESULT.plain(summary)["rows"] if (each["arm"], each["point"]) == ("keepalive", "ceiling")
     )
     assert printed["cpu_per_request_s"] is None, "no mean of two clusters"
     found = printed["absolute"]["cpu_per_request"]

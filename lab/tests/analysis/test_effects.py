@@ -13,10 +13,10 @@ from lab.analysis.effects import Effect
 from lab.analysis.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.verdicts import difference_text
+from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
-from lab.model.shape import GUARD, LEVELS, leading, shape_of
 from lab.model.usage import Usage
 from lab.stats import paired as stats
 from lab.tests.support.factories import made_invalid, make_point
@@ -32,7 +32,7 @@ def planned(shared: bool = False, points: list[str] | None = None, close: bool =
     loads = [point for point in POINTS if points is None or point.name in points]
     if close:
         loads = [point.model_copy(update={"keepalive": False}) for point in loads]
-    places = leading(arms, loads, {"keepalive": (shared, "cpu_per_request")})
+    places = solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")})
     return plan(arms, loads, BLOCKS, 1, shape_of(arms, loads, BLOCKS, SIDES, places))
 
 

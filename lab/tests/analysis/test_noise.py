@@ -18,19 +18,19 @@ from rich.console import Console
 from lab.analysis import rerun
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.effects import Asked
-from lab.analysis.forecast import judged_at, past_of
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
+from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
 from lab.experiments.bench import Request, prepare, resume
 from lab.experiments.selfbench import quick
+from lab.model.design import GUARD, shape_of, solo_places
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Sample
-from lab.model.shape import GUARD, leading, shape_of
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
 from lab.report.html.methods import methods
@@ -40,7 +40,7 @@ from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_rate
-from lab.tests.analysis.test_forecast import record
+from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 
@@ -154,7 +154,7 @@ def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters
 def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     """Their scatter is the baseline's too, whatever their effect."""
     arms = arms_for([("keepalive", "baseline")], None)
-    places = leading(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
+    places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
     of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES, places))
     samples, histograms = make_run(of, {"keepalive": 0.5})
     asked = Asked({"keepalive": "cpu_per_request"}, shared=frozenset({"keepalive"}))
@@ -237,7 +237,7 @@ def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path)
     assert (kept.own_knobs, kept.snippet, kept.baseline) == ((), "", "keepalive") and kept.primary_metric is not None
     assert set(made.record.variants) == {"keepalive", "direct"} and "-keepalive-aa-tiny-" in made.record.id
     assert [arm.name for arm in made.plan.arms] == ["keepalive", "keepalive-again", "keepalive-null-1", "direct"]
-    assert made.record.blocks == 7 and made.record.planned_for is None
+    assert made.record.blocks == 7 and made.design.planned_for is None
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     again, _ = resume(made.record.id, FakeTarget())
     assert again.plan == made.plan

@@ -25,7 +25,7 @@ from lab.records.store import RunStore
 from lab.records.tables import FrameError, read_usage
 from lab.report.exhibits import exhibits
 from lab.report.exhibits import pidstat as pidstat_tables
-from lab.report.json import usage as usage_json
+from lab.report.json.answers import list_usage
 from lab.report.markdown import markdown
 from lab.report.tables.usage import page
 from lab.report.terminal import show
@@ -171,7 +171,7 @@ def test_what_is_shown_is_what_was_computed() -> None:
     text = out.getvalue()
     assert text.index("%usr") < text.index("minflt/s") < text.index("average")
     assert "3.00     9.00       –  12.00" in text
-    (record,) = usage_json.printed(make_sample(), frame, None).plain()["cpu"]
+    (record,) = list_usage(make_sample(), frame, None)["cpu"]
     assert record["guest_percent"] is None and json.dumps(record)
 
 

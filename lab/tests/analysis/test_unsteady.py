@@ -14,10 +14,10 @@ from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.analysis.unsteady import unsteady_arms
 from lab.analysis.verdicts import verdicts
+from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
-from lab.model.shape import shape_of
 from lab.model.steadiness import Change, Steadiness
 from lab.report.tables.run import page
 from lab.report.terminal import show

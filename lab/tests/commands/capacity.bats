@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just capacity`: the answer from a committed run, Markdown and JSON.
+# `just capacity`: the answer from a committed run, named or chosen.
 
 bats_require_minimum_version 1.11.0
 
@@ -30,20 +30,4 @@ capacity() {
   assert_line --partial ' serve 250,000 req/s '
   assert_line '      worker-processes: "4"'
   refute_output --partial 'oc -n openshift'
-}
-
-@test "twice the rate needs twice the cores" {
-  capacity --rate 1M --json --run data/reference/quick-keepalive
-  assert_success
-  one=$output
-  capacity --rate 2M --json --run data/reference/quick-keepalive
-  assert_success
-  run python -c 'import json, sys; a, b = (json.loads(t)["cores"] for t in sys.argv[1:]); print(round(b / a, 9))' "$one" "$output"
-  assert_output 2.0
-}
-
-@test "Markdown is a table" {
-  capacity --rate 1M --markdown --run data/reference/quick-keepalive
-  assert_success
-  assert_line --regexp '^\| 4 \| [0-9,]+ \|'
 }

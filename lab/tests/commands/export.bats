@@ -41,7 +41,7 @@ samples() {
 @test "export --format openmetrics ends as the format asks for, and a reader that closes early is no fault" {
   lab export "$run_folder" --format openmetrics
   assert_success
-  assert_line --index 0 "# TYPE lab_sample_valid gauge"
+  assert_line --index 1 "# TYPE lab_sample_valid gauge"
   assert_equal "${lines[-1]}" "# EOF"
   run bash -c "set -o pipefail; python -m lab export $run_folder --format openmetrics | head -n 1"
   assert_success

@@ -17,11 +17,11 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import Talk, main
-from lab.analysis.starts import PlannedAnew
 from lab.commands import schema
 from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.measure.roundtrip import sentence
+from lab.model.design import PlannedAnew
 from lab.model.run import RoundTrip
 from lab.records.reparse import from_raw
 from lab.records.store import RunStore
@@ -70,6 +70,12 @@ def unread() -> Iterator[TextIO]:
     stream.close()
 
 
+def changed(prepared: Prepared, **fields: object) -> Prepared:
+    """Return the run with other fields of its design."""
+    design = prepared.design.model_copy(update=fields)
+    return replace(prepared, record=prepared.record.model_copy(update={"design": design}))
+
+
 def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
     options = argparse.Namespace(json=form == "json", markdown=form == "markdown", notes=form == "notes")
     assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
@@ -87,7 +93,7 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
 
 def test_the_plan_counts_the_fresh_bring_ups_that_are_certain(prepared: Prepared) -> None:
     out, anew = io.StringIO(), PlannedAnew(3, ("caddy at beyond",), ("run-1",))
-    print_plan(Console(file=out, width=200), replace(prepared, forecast=replace(prepared.forecast, anew=anew)), 0)
+    print_plan(Console(file=out, width=200), changed(prepared, fresh=anew), 0)
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
     assert said in out.getvalue()
     none = io.StringIO()
@@ -100,7 +106,7 @@ def test_the_plan_counts_the_fresh_bring_ups_that_are_certain(prepared: Prepared
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
     made, out = prepare(Request(("log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ()), io.StringIO()
-    longer = replace(made, forecast=replace(made.forecast, duration_s=duration_s))
+    longer = changed(made, duration_s=duration_s)
     print_plan(Console(file=out, width=200), longer, 0, may_be_less=not asked)
     assert ("less with --blocks, at least 6 for an interval" in out.getvalue()) is told
 
@@ -123,7 +129,7 @@ def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.Cap
     jsonschema.Draft202012Validator(json.loads((schema.FOLDER / "plan.json").read_text())).validate(told)
     (run,) = told["runs"]
     assert run["pairs"] + run["alone"] == slots and run["done"] == done * slots
-    left_s = 0.0 if done else prepared.forecast.duration_s
+    left_s = 0.0 if done else prepared.design.duration_s
     assert told["duration_s"] == run["duration_s"] == pytest.approx(left_s)
     load = next(each for each in run["loads"] if each["point"]["name"] == "ceiling")
     assert (load["generator"]["name"], load["point"]["connections"], load["point"]["link_mbit"]) == ("wrk", 40, 10)

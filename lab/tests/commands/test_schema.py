@@ -8,8 +8,6 @@ import jsonschema
 import polars as pl
 import pytest
 
-from lab.analysis.effects import Asked
-from lab.analysis.summary import summarise
 from lab.commands import schema
 from lab.measure import validity
 from lab.model import bottleneck as limits
@@ -18,11 +16,10 @@ from lab.model.samples import Reason
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
 from lab.records.store import RunStore
-from lab.report.json import run as run_json
 from lab.stats.histogram import Histogram
 from lab.targets.cluster.facts import pods_record
 from lab.targets.readback import Reading
-from lab.tests.support.factories import made_invalid, make_plan, make_run, make_sample
+from lab.tests.support.factories import made_invalid, make_plan, make_sample
 from lab.tests.support.made_runs import made_record
 
 
@@ -99,24 +96,6 @@ def test_readings_keep_their_schema(check: Check) -> None:
     accepts("readback", [reading.as_json() for reading in readings])
     with pytest.raises(jsonschema.ValidationError):
         accepts("readback", [readings[0].as_json() | {"found": "1"}])
-
-
-@pytest.mark.parametrize("blocks", [1, 7])
-def test_results_keep_their_schema(blocks: int) -> None:
-    """With and without intervals, with invalid samples and rows without any valid one."""
-
-    def change(slot: Any, sample: Any) -> Any:
-        lost = slot.arm.name == "backlog" or slot.block == 1
-        return made_invalid(sample, Reason.STEAL, errors={"timeout": 3}) if lost else sample
-
-    run = make_plan((("keepalive", "baseline"), ("backlog", "baseline")), blocks=blocks)
-    samples, histograms = make_run(run, effects={"keepalive": 0.8}, change=change)
-    primary = {"keepalive": "p99", "backlog": "rate"}
-    result = run_json.printed(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))).plain()
-    accepts("result", result)
-    accepts("result", run_json.printed(summarise(run, [], lambda _: None, Asked(primary))).plain())
-    with pytest.raises(jsonschema.ValidationError):
-        accepts("result", {**result, "more": 1})
 
 
 def test_recorded_tables_have_the_documented_columns(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_no_plan_of_two_systems_asks_for_a_reload_that_one_of_them_cannot_make(
         reloading = {side.arm.variant for slot in made.plan.slots if slot.reload for side in slot.sides}
         assert not reloading & fixed, f"{own.name} against {base.name} on {name}"
         assert bool(reloading) is not bool({own.name, base.name} & fixed)
-        assert set(made.fixed_workers) == {own.name, base.name} & fixed
+        assert set(made.design.fixed_workers) == {own.name, base.name} & fixed
         tried += 1
     assert tried > 100
 

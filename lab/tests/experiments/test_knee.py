@@ -21,8 +21,8 @@ from lab.base.errors import LabError, MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
+from lab.experiments.bench.request import Resolve
 from lab.experiments.knee.search import AdaptiveSearch
-from lab.experiments.resolve import Resolve
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result

@@ -24,11 +24,11 @@ from lab.model.run import NotMeasured, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
-from lab.report.json import run as run_json
+from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
-from lab.tests.analysis.test_forecast import record
+from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
 
@@ -211,7 +211,7 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
     assert "qinng  not measurable: cores" in out.getvalue()
     assert "qinng: not measurable here: cores: asks for 32 workers" in out.getvalue()
     assert "| qinng | not measurable: cores |" in markdown(page(summary))
-    told_json = run_json.printed(summary).plain()
+    told_json = RESULT.plain(summary)
     assert told_json["not_measurable"] == [MISSING.model_dump()]
     assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
     assert "not measurable" not in markdown(page(replace(summary, not_measurable=())))

@@ -178,7 +178,7 @@ def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) 
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
     monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)
     target = FakeTarget(sides=SIDES, system=FakeSystem())
-    with pair_trials(target, fake_variant("baseline"), None) as trial_of:
+    with pair_trials(print, target, fake_variant("baseline"), None) as trial_of:
         found = trial_of(make_point(duration_s=1.0, warmup_s=0.0))
     assert target.ups == ["baseline", "baseline"] and target.ups_at == list(SIDES)
     assert not found.carried and found.dropped == 600 and "600 requests dropped" in found.why

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import levels
-from lab.analysis.forecast import Conditions, past_runs
 from lab.analysis.noise import Noise
+from lab.analysis.past import past_runs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.commands.measuring import print_plan
 from lab.experiments.bench import Prepared, Request, prepare, resume
-from lab.experiments.resolve import Resolve, Subject, choose_blocks, parse
+from lab.experiments.bench.request import Resolve, parse_resolve
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
-from lab.model.run import AtKnee
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
+from lab.model.variants.variants import Variant
 from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.stats import power
@@ -38,10 +37,6 @@ connections = 4
 rate_rps = 2000
 duration_s = 1
 """
-
-
-ALONE = {"ceiling": None, "rate": None}
-"""Point → how an effect is come by there: a fake target has one place."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,14 +63,14 @@ def self_compared(sweep: str, variant: str = "baseline", nulls: int = 1, **how: 
 
 
 def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(Request(variants or ("log-off",), sweep, seed=1, resolve=parse(wanted)), FakeTarget(), ())
+    return prepare(Request(variants or ("log-off",), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
     """Metric and point → noise, of the run that it was planned by."""
-    assert made.record.planned_for is not None
-    pasts = {past.id: past for past in past_runs(Conditions.of(made.record))}
-    past = pasts[made.record.planned_for.from_run]
+    assert made.design.planned_for is not None
+    pasts = {past.id: past for past in past_runs(made.record)}
+    past = pasts[made.design.planned_for.from_run]
     return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
 
 
@@ -91,20 +86,20 @@ def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
 )
 def test_a_percentage_and_a_metric(text: str, wanted: Resolve) -> None:
     """And it can be said again, for the process inside the target."""
-    assert parse(text) == wanted
-    assert parse(str(wanted)) == wanted
+    assert parse_resolve(text) == wanted
+    assert parse_resolve(str(wanted)) == wanted
 
 
 @pytest.mark.parametrize("text", ["0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
 def test_what_is_no_percentage_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a percentage"):
-        parse(text)
+        parse_resolve(text)
 
 
 def test_nothing_and_more_than_everything_are_refused() -> None:
     for text in ("0%", "0.0%", "101%", "1000000%"):
         with pytest.raises(UsageError, match="more than 0% and at most 100%"):
-            parse(text)
+            parse_resolve(text)
 
 
 def known_levels(**told: Any) -> Known:
@@ -123,11 +118,11 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         repeat=None, generation=0.05, bring_up=0.0, bring_ups=30, generations=24, bring_up_at_most=at_most
     )
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
-    request = Request(("log-off",), sweep, seed=1, resolve=parse("2%"))
+    request = Request(("log-off",), sweep, seed=1, resolve=parse_resolve("2%"))
     made = prepare(request, FakeTarget(sides=SIDES), ())
     ceiling, rate = made.record.points
     assert ceiling.generations > 1 and rate.generations == 1 and ceiling.singly is (at_most is not None)
-    planned, promised = made.record.planned_for, {one.point: one.effect for one in made.record.promised}
+    planned, promised = made.design.planned_for, {one.point: one.effect for one in made.design.promised}
     assert planned is not None and planned.from_run == "data/pairs and data/levels"
     assert promised["ceiling"] <= 0.02 and ceiling.counting(made.record.blocks) >= made.record.blocks >= 6
     mine = [slot for slot in made.plan.slots if slot.arm.name == "log-off" and slot.layout is not None]
@@ -140,31 +135,16 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         prepare(request, FakeTarget(), ())
 
 
-def test_named_blocks_stay_on_the_generations_that_the_sweep_would_have(
-    sweep: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fewer bring-ups of one start each would tell what lots were drawn."""
-    own = known_levels(repeat=0.01, generation=0.05, bring_up=0.01, bring_ups=8, generations=6)
-    monkeypatch.setattr(levels, "committed", lambda: (own,))
-    whole, named = (
-        prepare(Request(("log-off",), sweep, seed=1, blocks=blocks), FakeTarget(sides=SIDES), ())
-        for blocks in (None, 7)
-    )
-    assert named.record.blocks == 7 != whole.record.blocks
-    assert [point.generations for point in named.record.points] == [point.generations for point in whole.record.points]
-    assert named.record.points[0].generations > 1
-
-
 def test_an_unknown_metric_has_the_nearest_known_one() -> None:
     with pytest.raises(UsageError, match="did you mean 'cpu_per_request'?"):
-        parse("5%,cpu_per_reqest")
+        parse_resolve("5%,cpu_per_reqest")
 
 
 def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str) -> None:
     """Recorded with its reason before the first sample; the plan's own promise agrees."""
     past = self_compared(sweep, noise=0.03)
     made = resolved(sweep, "5%")
-    planned = made.record.planned_for
+    planned = made.design.planned_for
     assert planned is not None and planned.from_run == past.record.id
     assert (planned.effect, planned.power, planned.metric, planned.asked) == (0.05, 0.9, "cpu_per_request", None)
     known = noise_in(made)
@@ -176,8 +156,8 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
     }
     assert made.record.blocks == made.plan.blocks == max(filter(None, counts.values())) > 6
     assert counts[planned.point] == made.record.blocks
-    assert made.forecast.source == f"from the A/A run {past.record.id}"
-    promised = {(one.metric, one.point): one.effect for one in made.forecast.promised}
+    assert made.design.promised_by == f"from the A/A run {past.record.id}"
+    promised = {(one.metric, one.point): one.effect for one in made.design.promised}
     assert set(promised) == {("cpu_per_request", "ceiling"), ("cpu_per_request", "rate")}
     assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
 
@@ -187,26 +167,9 @@ def test_a_resumed_run_keeps_its_blocks_and_its_promise(sweep: str) -> None:
     made = resolved(sweep, "5%")
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     again, _ = resume(made.record.id, FakeTarget())
-    assert again.record.planned_for == made.record.planned_for is not None
+    assert again.design.planned_for == made.design.planned_for is not None
     assert again.plan.blocks == made.plan.blocks
-    assert again.forecast.promised == made.forecast.promised != ()
-
-
-def test_the_plan_says_why_so_many(sweep: str) -> None:
-    """Before anything starts, with the run that it relies on."""
-    past = self_compared(sweep)
-    made = resolved(sweep, "7.5%")
-    out = io.StringIO()
-    print_plan(Console(file=out, width=60), made, 0)
-    lines = {line.split()[0]: line for line in out.getvalue().splitlines() if line}
-    assert f" samples in {made.record.blocks} blocks" in lines["plan"]
-    assert "7.5% in CPU per request at " in lines["chosen"] and lines["chosen"].endswith(
-        f"by the noise of {past.record.id}"
-    )
-    assert f"(from the A/A run {past.record.id})" in lines["resolves"]
-    ordinary = io.StringIO()
-    print_plan(Console(file=ordinary), prepare(Request(("log-off",), sweep, seed=1), FakeTarget(), ()), 0)
-    assert "chosen" not in ordinary.getvalue()
+    assert again.design.promised == made.design.promised != ()
 
 
 @pytest.mark.slow
@@ -222,9 +185,9 @@ def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
     self_compared(sweep)
     for variant in ("log-off", "baseline"):
-        planned = resolved(sweep, "9%,rate", variant).record.planned_for
+        planned = resolved(sweep, "9%,rate", variant).design.planned_for
         assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
-    promised = resolved(sweep, "9%,rate").forecast.promised
+    promised = resolved(sweep, "9%,rate").design.promised
     assert [(one.metric, one.point) for one in promised] == [("rate", "ceiling")]
 
 
@@ -242,8 +205,8 @@ def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     newer = measured(prepare(request, FakeTarget(), ()))
     newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
     made = resolved(sweep, "20%")
-    assert made.record.planned_for is not None and made.record.planned_for.from_run == newer.record.id
-    assert made.forecast.source == f"from the pairs of {newer.record.id} and 1 more"
+    assert made.design.planned_for is not None and made.design.planned_for.from_run == newer.record.id
+    assert made.design.promised_by == f"from the pairs of {newer.record.id} and 1 more"
 
 
 @pytest.mark.slow
@@ -256,32 +219,29 @@ def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
         resolved(sweep, "5%,rate", "okd")
 
 
-def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str) -> None:
+def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its manifests have changed since: it is another system of the same name."""
     run = self_compared(sweep)
-    conditions = Conditions.of(run.record)
-    then = run.record.variants["baseline"].manifests_sha256
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", then, ALONE)
-    assert choose_blocks(parse("20%"), [subject], conditions, sweep).past.id == run.record.id
+    planned = resolved(sweep, "20%").design.planned_for
+    assert planned is not None and planned.from_run == run.record.id
+    monkeypatch.setattr(Variant, "manifests_sha256", "changed")
     with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
-        choose_blocks(parse("20%"), [replace(subject, baseline_sha256="changed")], conditions, sweep)
+        resolved(sweep, "20%")
 
 
-def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
-    """Else it would be measured at other rates, and be no guide."""
-    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", "", ALONE)
-    at = AtKnee(rate_rps=2000, run=None, variant=None)
-    with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 --target fake$"):
-        choose_blocks(parse("5%"), [subject], conditions, "at-knee", at)
-
-
-def test_where_k6_keeps_its_rows_the_pilot_is_asked_for_with_them(sweep: str) -> None:
-    """Writing them costs CPU: a run without them is no guide."""
-    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", "", ALONE)
-    with pytest.raises(UsageError, match="just aa --sweep mine --k6-out csv --target fake$"):
-        choose_blocks(parse("5%"), [subject], conditions, "mine", k6_out="csv")
+@pytest.mark.parametrize(
+    ("asked", "pilot"),
+    [
+        ({"sweep": "at-knee", "knee": "2000"}, "just aa --sweep at-knee --knee 2000$"),
+        ({"k6_out": "csv"}, "just aa --sweep .*tiny.toml --k6-out csv$"),
+    ],
+)
+def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
+    """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
+    named: dict[str, Any] = {"sweep": sweep, **asked}
+    request = Request(("log-off",), seed=1, resolve=Resolve(0.05), **named)
+    with pytest.raises(UsageError, match=pilot):
+        prepare(request, FakeTarget("local"), ())
 
 
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:

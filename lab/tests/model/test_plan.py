@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
+from lab.model.design import shape_of
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import AGAIN, Plan, Shape, Slot, arms_for, plan
 from lab.model.samples import cells
-from lab.model.shape import shape_of
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
@@ -179,9 +179,9 @@ def test_no_arm_has_a_fixed_place() -> None:
     assert all(70 <= first.count(arm.name) <= 130 for arm in run.arms)
 
 
-def test_the_time_to_measure_is_warm_up_and_duration_of_every_slot() -> None:
+def test_a_plan_lasts_as_long_as_its_slots_and_bring_ups_and_the_round_trip() -> None:
     run = make_plan(points=[make_point(duration_s=5.0, warmup_s=1.0)], blocks=6, reference="direct")
-    assert run.measuring_s == pytest.approx((6 * 3 + 3) * 6.0)
+    assert run.lasts_s(2.0) == pytest.approx((6 * 3 + 3) * (6.0 + 0.6 + 2.0) + 3.5)
 
 
 def paired(run: Plan, arm: str, point: str) -> list[Slot]:

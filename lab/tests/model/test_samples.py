@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import arms_for, plan
 from lab.model.samples import bring_ups_s
-from lab.model.shape import shape_of
 from lab.tests.support.factories import make_sample, of_slot
 from lab.tests.support.fakes import point
 

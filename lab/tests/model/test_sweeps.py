@@ -1,6 +1,8 @@
 """Sweeps: every file in the folder loads, and every kind of bad file is refused with place, fault and remedy."""
 
+import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,100 @@ duration_s = 5
 """
 OUTAGE = 'disturbance = {kind = "outage", at_s = 1, for_s = 1}'
 NEW_ROUTE = 'disturbance = {kind = "new-route", at_s = 1, within_s = 1}'
+
+
+GOLDEN = Path(__file__).with_name("sweeps.tsv")
+"""Each sweep of November 2026 with the digest of what it loads to, drawn when each had a file of its own."""
+
+
+def digest(name: str) -> str:
+    """Return a SHA-256 of all that a sweep says and of every point; not of a point's defaults, which may become more."""
+    _, sweep = load_sweep(name)
+    said = [sweep.title, sweep.question, sweep.blocks, sweep.study, sweep.itself]
+    points = [
+        (
+            point.model_dump(mode="json", exclude_defaults=True, exclude={"disturbance"}),
+            point.disturbance and point.disturbance.model_dump(mode="json"),
+        )
+        for point in sweep.expanded()
+    ]
+    return sha256(json.dumps([said, points], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def test_every_sweep_that_stored_runs_name_loads_to_what_it_was() -> None:
+    golden = dict(line.split("\t") for line in GOLDEN.read_text().splitlines())
+    assert len(golden) == 77
+    assert {name: digest(name) for name in golden} == golden
+
+
+FORM = """
+[forms.short]
+title = "short"
+points = ["a"]
+without = ["warmup_s"]
+each = {duration_s = 3, connections = 700}
+point.a = {connections = 800}
+"""
+
+
+def test_a_form_is_a_sweep_by_the_files_name_and_its_own(tmp_path: Path) -> None:
+    """Also beside a file whose own name has a dash; one point's values go before those of each."""
+    second = '[[points]]\nname = "b"\ngenerator = "wrk"\nconnections = 1\nduration_s = 1\n'
+    (tmp_path / "my-load.toml").write_text(f"{GOOD}warmup_s = 5\n{second}{FORM}")
+    name, sweep = load_sweep(str(tmp_path / "my-load-short.toml"))
+    assert (name, sweep.title, sweep.question, sweep.blocks) == ("my-load-short", "short", "q", 2)
+    (point,) = sweep.expanded()
+    assert (point.name, point.connections, point.duration_s, point.warmup_s) == ("a", 800, 3.0, 1.0)
+    assert [point.warmup_s for point in load_sweep(str(tmp_path / "my-load.toml"))[1].expanded()] == [5.0, 1.0]
+    with pytest.raises(UsageError, match="there is no file"):
+        load_sweep(str(tmp_path / "my-load-shorter.toml"))
+
+
+def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
+    """Of the point's own, or of the sweep's."""
+    text = (
+        GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6") + "rate_rps = 100\ntimeout_s = 5\n"
+    )
+    form = "[forms.late]\neach = {disturbance = {at_s = 2}}\n"
+    whole = text.replace("[[points]]", '[disturbance]\nkind = "outage"\nat_s = 1\nfor_s = 1\n[[points]]')
+    for given in (f"{text}{OUTAGE}\n{form}", f"{whole}{form}"):
+        (tmp_path / "s.toml").write_text(given)
+        points = load_sweep(str(tmp_path / "s-late.toml"))[1].expanded()
+        assert [(point.disturbance.at_s, point.disturbance.kind) for point in points if point.disturbance] == [
+            (2.0, "outage"),
+            (2.0, "outage"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        ('points = ["a"]', 'points = ["c"]', "s.toml: forms.short.points: unknown name 'c'"),
+        ("point.a", "point.c", "s.toml: forms.short.point: unknown name 'c'"),
+        ('without = ["warmup_s"]', 'without = ["warmup"]', "unknown name 'warmup': did you mean 'warmup_s'?"),
+        ('title = "short"', "titel = 1", "forms.short.titel: unknown key: did you mean 'title'?"),
+        (
+            "duration_s = 3",
+            "duration = 3",
+            "s.toml: forms.short: points.0.duration: unknown key: did you mean 'duration_s'?",
+        ),
+        ("duration_s = 3", 'duration_s = "3"', "s.toml: forms.short: points.0.duration_s"),
+        ("duration_s = 3", "disturbance = 3", "s.toml: forms.short: points.0.disturbance"),
+        ("forms.short", "forms.Short", "s.toml: forms.Short"),
+        ("[forms.short]", "[forms]", "s.toml: forms"),
+    ],
+)
+def test_a_form_that_does_not_fit_its_sweep_is_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
+    assert was in FORM
+    (tmp_path / "s.toml").write_text(GOOD + FORM.replace(was, becomes))
+    form = "Short" if "Short" in becomes else "title" if becomes == "[forms]" else "short"
+    with pytest.raises(UsageError) as caught:
+        load_sweep(str(tmp_path / f"s-{form}.toml"))
+    assert says in str(caught.value)
+
+
+def test_no_two_sweeps_have_one_name() -> None:
+    assert len(set(sweep_names())) == len(sweep_names())
 
 
 @pytest.mark.parametrize("name", sweep_names())

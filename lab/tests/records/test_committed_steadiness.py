@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from pathlib import Path
 
 import pytest
@@ -67,15 +66,3 @@ def test_given_rates_and_concurrent_pairs_of_earlier_labs_are_left_alone(
     """Their backend's CPU time is no measure of requests."""
     given = [(stored, read) for _, stored, read in samples if stored.point.rate_rps is not None]
     assert given and all(read.valid == stored.valid for stored, read in given)
-
-
-def test_reading_a_run_stays_quick() -> None:
-    """The largest runs have some 900 samples; verbs that measure nothing answer within two seconds."""
-    spent: list[float] = []
-    for name in run_names(reference_folder()):
-        run = RunStore.open(str(reference_folder() / name))
-        run.stored_samples()
-        began = time.process_time()
-        run.samples()
-        spent.append(time.process_time() - began)
-    assert max(spent) < 1.5

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.common import nginx
 from lab.targets.local import modules
-from lab.targets.local.configmap import KEYS, look_up, settings
+from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, configmap_of, refuse_nginx_workers, refuse_open_files
-from lab.targets.local.nginx_conf import PID, certificates, keys_for_tls, render, workers_of
+from lab.targets.local.nginx_conf import PID, certificates, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container
 from lab.targets.local.renewing import by_signal
 
@@ -77,7 +76,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=("nginx", "-c", CONFIG),
         env=own | modules.libraries(),
-        files=files(values, text, context),
+        files=files(text, context),
         programs=modules.hidden(),
         pre_stop=pre_stop,
         checker=CHECKER,
@@ -96,23 +95,10 @@ def refuse_routers(container: Container) -> None:
         raise UsageError(f"{container.place}.env", fault, "put them on a variant of the router, such as okd-edge")
 
 
-def files(values: Mapping[str, str], text: str, context: Context) -> dict[str, str]:
+def files(text: str, context: Context) -> dict[str, str]:
     """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
-    return {CONFIG: modules.loading(text), **certificates(context), **keys_for_tls(values, context), **links}
-
-
-def syslog_ports(objects: Objects) -> set[int]:
-    """The ports to which a controller of these objects would log."""
-    found = [
-        {key: look_up(key, text)[1].value for key, text in data.items() if key in ("enable-syslog", "syslog-port")}
-        for data in objects.configmaps.values()
-    ]
-    return {
-        int(each.get("syslog-port", KEYS["syslog-port"].default))
-        for each in found
-        if each.get("enable-syslog") == "true"
-    }
+    return {CONFIG: modules.loading(text), **certificates(context), **links}
 
 
 def _pre_stop(container: Container) -> tuple[str, ...] | None:

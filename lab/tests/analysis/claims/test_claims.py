@@ -28,7 +28,8 @@ from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.json import ledger as ledger_json
+from lab.report.json.answers import list_verdicts
+from lab.report.json.shape import dumps
 from lab.report.markdown import markdown
 from lab.report.tables import ledger as tables
 from lab.stats.histogram import Histogram
@@ -582,7 +583,7 @@ def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_els
     ledger.settled(verdicts, known)
     console = Console(width=10_000, record=True, file=io.StringIO())
     tables.show(console, verdicts, known=known)
-    forms = console.export_text(), markdown(tables.page(verdicts, known)), ledger_json.printed(verdicts, known).dumps()
+    forms = console.export_text(), markdown(tables.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
     assert all(f"outage is damaged: {path}: " in form for form in forms)
 
 
@@ -843,7 +844,7 @@ def test_markdown_and_json_have_what_the_table_has() -> None:
     verdicts = ledger.ledger()
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
     tables.show(console, verdicts, rules_too=True)
-    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), ledger_json.printed(verdicts).dumps()
+    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), dumps(list_verdicts(verdicts))
     for name in claims.rules():
         assert f"| {name} | " in text
         assert name in plain

@@ -16,12 +16,12 @@ from lab.analysis.decision import UNBOUNDED, Decision, guard_of
 from lab.analysis.judging import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
+from lab.model.design import shape_of
 from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES
 from lab.model.plan import Arm, Plan, Slot, arms_for, plan
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
-from lab.model.shape import shape_of
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats

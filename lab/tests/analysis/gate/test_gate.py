@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shlex
@@ -35,7 +34,7 @@ from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report import junit
-from lab.report.json import gate as gate_json
+from lab.report.json.runs import GATE, describe_gate
 from lab.report.markdown import markdown
 from lab.report.tables import gate as gate_tables
 from lab.report.terminal import show
@@ -199,9 +198,6 @@ def test_a_candidate_that_does_not_work_is_a_regression(reason: Reason) -> None:
     one = found.of("regression")[0]
     assert one.said == f"no valid block of the candidate: {reason} 6; the base has 6 blocks"
     assert one.do == "keep keepalive as it was; `just table candidate` shows what happened"
-    jsonschema.validate(
-        json.loads(gate_json.printed(found, strict=False).dumps()), gate_json.GateJson.model_json_schema()
-    )
     assert f"{reason} 6" in markdown_of(found, strict=False)
     assert ET.fromstring(junit.xml(found, strict=False))[0].get("failures") == str(len(found.of("regression")))
 
@@ -319,8 +315,7 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
     said = "not in candidate: arm backlog, point ceiling"
     assert f"{said}: not all is known of this change: refused" in gate_tables.conclusion(found, strict=True)
     assert f"**cannot tell**: {said}." in markdown_of(found, strict=False)
-    told = json.loads(gate_json.printed(found, strict=True).dumps())
-    jsonschema.validate(told, gate_json.GateJson.model_json_schema())
+    told = describe_gate(found, strict=True)
     assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
     for strict, kind in ((False, "skipped"), (True, "error")):
         suite = ET.fromstring(junit.xml(found, strict))[0]
@@ -662,9 +657,6 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
     assert found.missing == ("metric terminating_s", "a steady load")
     assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
     assert "not in run-1: metric terminating_s, a steady load" in gate_tables.conclusion(found, strict=True)
-    jsonschema.validate(
-        json.loads(gate_json.printed(found, strict=True).dumps()), gate_json.GateJson.model_json_schema()
-    )
     given = made(planned=make_plan(points=[make_point()]), noise=0.01)
     assert gated(given, Bounds(0.5, metrics=("p99",))).exit_status(strict=True) == 0
     assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)
@@ -826,8 +818,8 @@ def test_junit_has_no_character_that_xml_has_not() -> None:
 @pytest.mark.parametrize(("effect", "noise"), [(1.3, 0.02), (1.0, 0.01), (1.0, 0.3)])
 def test_json_keeps_its_schema_and_says_the_same(effect: float, noise: float) -> None:
     found = gated(made(effects={"keepalive": effect}, noise=noise), FIVE)
-    told = json.loads(gate_json.printed(found, strict=True).dumps())
-    jsonschema.validate(told, gate_json.GateJson.model_json_schema())
+    told = describe_gate(found, strict=True)
+    jsonschema.validate(told, GATE.schema())
     assert [row["verdict"] for row in told["rows"]] == [one.verdict for one in found.rows]
     assert told["exit_status"] == found.exit_status(strict=True)
     for row in told["rows"]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.analysis.decision import SURE_P
-from lab.commands.readme import imports, parts, texts
+from lab.commands.readme import parts, texts
 from lab.commands.verbs import OLD_SPELLINGS, parser
 from lab.model.names import WORTH
 from lab.stats.histogram import BEYOND
@@ -102,7 +102,7 @@ def test_every_one_is_reached_from_the_first() -> None:
 
 
 def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more() -> None:
-    folders = {path.parent for path in imports.modules() if (path.parent / "__init__.py").exists()} - {imports.LAB}
+    folders = {path.parent for path in parts.LAB.rglob("__init__.py")} - {parts.LAB}
     for folder in sorted(folders):
         path = folder / "README.md"
         assert path.exists(), path
@@ -111,12 +111,12 @@ def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more(
 
 
 def test_every_part_that_is_made_has_its_place() -> None:
-    assert texts.present(FILES) == set(parts.makers())
+    assert {match["name"] for path in FILES for match in texts.PART.finditer(path.read_text())} == set(parts.makers())
 
 
 def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
     picture = next(block for block in FENCED.findall(README.read_text()) if block.startswith("```text"))
-    floors = imports.floors()
+    floors = parts.floors()
     lines = [[word for word in line.split() if word in floors] for line in picture.splitlines()[1:-1]]
     assert sorted(name for line in lines for name in line) == sorted(floors)
     for line, below in pairwise(lines):
@@ -189,5 +189,5 @@ def test_the_rules_are_those_of_the_code() -> None:
 
 def test_what_generators_were_found_to_do_is_typed_nowhere() -> None:
     """All of it is in the generated part."""
-    path = imports.LAB / "analysis" / "calibration" / "README.md"
+    path = parts.LAB / "analysis" / "calibration" / "README.md"
     assert "hidden" in path.read_text() and "hidden" not in by_hand(path)

@@ -39,7 +39,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
 from lab.model.variants.variants import Overlay, Variant, load_variant
 from lab.records.ablation import AblationRecord, AblationRun, Step
-from lab.report.json import ablation as ablation_json
+from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
 from lab.report.terminal import show
@@ -403,7 +403,7 @@ def test_a_run_that_has_not_begun_leaves_its_knobs_not_measured_yet() -> None:
     steps = list(steps_of(owned(knob("a"), knob("b", "smoke"))).values())
     lines = ablation_table.ranked(record(*steps), {"quick": summary_of({}, ["root+a"])})
     assert {line.step.knob: line.verdict for line in lines}["b"] == "not measured yet"
-    assert ablation_json.printed(record(*steps), lines, complete=False).plain()["knobs"][-1]["point"] is None
+    assert ABLATION.plain(record(*steps), complete=False, knobs=lines)["knobs"][-1]["point"] is None
 
 
 def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

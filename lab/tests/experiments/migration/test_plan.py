@@ -15,7 +15,7 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
 from lab.experiments.migration.plan import INTO, Plan, plan
-from lab.report.json.migration import printed
+from lab.report.json.answers import MIGRATION
 from lab.report.markdown import markdown
 from lab.report.tables.migration import page
 from lab.report.terminal import terminal
@@ -46,7 +46,7 @@ def told(found: Plan) -> str:
     """As people and programs get it: neither may fail."""
     said = found.place, found.given, found.unknown, found.notes, found.migrations
     assert terminal(page(*said), 80)
-    return "\n".join([markdown(page(*said)), printed(*said).dumps()])
+    return "\n".join([markdown(page(*said)), MIGRATION.dumps(found)])
 
 
 def complete(found: Plan, names: Sequence[str]) -> None:

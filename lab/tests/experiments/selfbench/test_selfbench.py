@@ -38,10 +38,10 @@ from lab.experiments.selfbench import (
 from lab.experiments.selfbench.process import Timed
 from lab.experiments.selfbench.reducing import Reduction
 from lab.experiments.selfbench.rows import write_log
+from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
-from lab.model.shape import shape_of
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.known_costs import page as known_page

@@ -11,7 +11,6 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from rich.console import Console
 
@@ -24,7 +23,7 @@ from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
-from lab.report.json import comparison as comparison_json
+from lab.report.json.runs import COMPARISON
 from lab.report.markdown import markdown
 from lab.report.tables.comparison import page
 from lab.report.terminal import show
@@ -112,10 +111,9 @@ def test_colour_is_for_terminals_only() -> None:
 
 
 @pytest.mark.parametrize("comparison", [one, two])
-def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Comparison]) -> None:
+def test_json_says_the_same(comparison: Callable[[], Comparison]) -> None:
     found = comparison()
-    told = json.loads(json.dumps(comparison_json.printed(found).plain(), allow_nan=False))
-    jsonschema.Draft202012Validator(comparison_json.ComparisonJson.model_json_schema()).validate(told)
+    told = json.loads(json.dumps(COMPARISON.plain(found), allow_nan=False))
     assert [row["decision"] for row in told["rows"]] == [row.decision.value for row in found.rows]
     for row, has in zip(told["rows"], found.rows, strict=True):
         assert row["effect"] == (exp(has.estimate.effect) if has.estimate else None)
@@ -124,13 +122,9 @@ def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Compar
     assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
 
 
-def test_json_of_few_blocks_and_of_disturbances_keeps_its_schema() -> None:
-    few = comparison_json.printed(compare_runs(made(planned=make_plan(blocks=2)), None)).plain()
-    told = comparison_json.printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None)).plain()
-    for data in (few, told):
-        jsonschema.Draft202012Validator(comparison_json.ComparisonJson.model_json_schema()).validate(
-            json.loads(json.dumps(data))
-        )
+def test_json_of_few_blocks_has_no_interval_and_of_disturbances_no_ratio() -> None:
+    few = COMPARISON.plain(compare_runs(made(planned=make_plan(blocks=2)), None))
+    told = COMPARISON.plain(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None))
     row = next(row for row in few["rows"] if row["decision"] == "no interval")
     assert row["low"] is row["high"] is row["p_value"] is row["holm_p_value"] is None
     assert {row["kind"] for row in told["rows"]} == {"difference"}

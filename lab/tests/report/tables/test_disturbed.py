@@ -29,7 +29,7 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.report.json import run as run_json
+from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
@@ -375,7 +375,7 @@ def test_the_json_is_as_its_schema_says() -> None:
     record, samples = run_of(change=FAILED_CONTROL)
     outcomes = summarise(record, samples)
     assert outcomes is not None
-    result = run_json.printed(summarise_run(record, samples, lambda _: None), outcomes).plain()
+    result = RESULT.plain(summarise_run(record, samples, lambda _: None), outcomes=outcomes)
     jsonschema.validate(json.loads(json.dumps(result)), schema.schemas()["result"])
     (row,) = [r for r in result["outcomes"]["rows"] if (r["arm"], r["point"]) == ("proxy-replicas-2", "kill")]
     assert row["medians"]["failed"] == {"value": 0.0, "low": 0.0, "high": 0.0, "blocks": 6}

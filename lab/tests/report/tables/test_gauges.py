@@ -13,7 +13,7 @@ from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
-from lab.report.json import run as run_json
+from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
 from lab.report.terminal import show
@@ -100,9 +100,7 @@ def test_the_same_stands_in_markdown_and_in_json() -> None:
         "| what it holds | configuration | loaded in | memory |",
         "| :-- | --: | --: | --: |",
     ]
-    row = next(
-        row for row in run_json.printed(summary).plain()["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000")
-    )
+    row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
     assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
 
 

@@ -12,8 +12,3 @@ def test_the_controllers_own_locations_may_have_other_values() -> None:
     )
     assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
     assert (kept.name, kept.among) == ("keepalive_timeout", None)
-
-
-def test_servers_that_the_lab_has_for_itself_are_not_counted_in_a_controller() -> None:
-    found = keys.checks({}, {"custom-http-errors": "404"})
-    assert found and all(check.times is None for check in found)

@@ -1,0 +1,235 @@
+"""What the other verbs print as JSON: plans, ablations, migrations, capacity, calibrations, the ledger and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import polars as pl
+
+from lab.analysis import pidstat
+from lab.analysis.calibration.findings import Row
+from lab.analysis.calibration.records import CalibrationRecord
+from lab.analysis.calibration.rows import rows_of
+from lab.analysis.capacity.answer import Answer, Size, Wanted
+from lab.analysis.capacity.costs import Cost
+from lab.analysis.claims import ANSWERS, KINDS
+from lab.analysis.claims.judging import Verdict
+from lab.analysis.claims.ledger import counts, own_counts
+from lab.analysis.claims.publications import OWN_ANSWERS
+from lab.analysis.effects import Effect
+from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
+from lab.model.design import PlannedFor, Promise
+from lab.model.metrics import DIFFERENCES
+from lab.model.run import NotMeasured, RunRecord
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.model.usage import USAGE_SCHEMA
+from lab.records.ablation import AblationRecord
+from lab.report.json.runs import DIFFERENCE, RATIO, VERSION_2
+from lab.report.json.shape import Key, Printed, Shape, each, either
+from lab.report.tables import calibration as calibration_tables
+from lab.report.tables.ablation import Ranked
+
+VERSION_1 = Key("schema_version", lambda _: 1, Literal[1])
+
+# -- plans ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """One load, and who makes it."""
+
+    point: Point
+    generator: dict[str, str | None]
+    why_alone: str
+
+
+def _cpus(record: RunRecord) -> dict[str, str]:
+    """Role → its CPUs, of the facts that say so."""
+    return {key.removeprefix("cpus_"): cpus for key, cpus in record.facts.items() if key.startswith("cpus_")}
+
+
+def _loads(record: RunRecord) -> list[PlannedLoad]:
+    names = ("name", "version", "stand_in_for")
+    found = [(point, record.generators[point.name]) for point in record.points]
+    return [
+        PlannedLoad(point, {name: used[name] for name in names}, point.why_alone if record.pairs else "")
+        for point, used in found
+    ]
+
+
+RUN_PLAN = Shape(
+    "RunPlan",
+    RunRecord,
+    "run=id target sweep",
+    Key("cpus", _cpus, dict[str, str]),
+    "arms",
+    Key("loads", _loads, tuple[PlannedLoad, ...]),
+    Key("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
+    "not_measurable at_knee knee blocks seed",
+    Key("pairs", "pairs", int, len),
+    Key("alone", lambda run: len(run.slots) - len(run.pairs), int),
+    Key("done", None, int),
+    Key("planned_for", None, PlannedFor | None),
+    "worth",
+    Key("promised", None, tuple[Promise, ...]),
+    Key("promised_by", None, str),
+    Key("fresh_bring_ups", None, int),
+    Key("duration_s", None, float),
+    parts=[Shape("Load", PlannedLoad)],
+)
+PLAN = Shape(
+    "Plan",
+    None,
+    VERSION_1,
+    Key("ablation", None, AblationRecord | None),
+    Key("runs", None, tuple[RunRecord, ...]),
+    Key("left_out", None, tuple[NotMeasured, ...]),
+    Key("beside", None, tuple[dict[Literal["question", "command"], str], ...]),
+    Key("duration_s", None, float),
+    parts=[Shape("AblationPlan", AblationRecord, "id subject steps notes"), RUN_PLAN],
+    title="What `--plan --json` prints; seconds, bytes, requests per second, shares",
+)
+
+
+def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
+    """Return one of a plan's `runs`; `done`: how many of its pairs and samples need no further measurement."""
+    slots, design = len(record.slots), record.designed
+    designed = {
+        "done": done,
+        "planned_for": design.planned_for,
+        "promised": design.promised,
+        "promised_by": design.promised_by,
+        "fresh_bring_ups": design.fresh.count,
+        "duration_s": design.duration_s * (1 - done / slots if slots else 1),
+    }
+    return RUN_PLAN.read(record, designed)
+
+
+# -- ablations, migrations, capacity, calibrations --------------------------------------------------------------
+
+
+def _effect(found: Effect) -> Printed:
+    """By its metric: a difference of what comes of a disturbance, else a ratio."""
+    return (DIFFERENCE if found.metric in DIFFERENCES else RATIO).model.model_validate(found)
+
+
+KNOB = Shape(
+    "Knob",
+    Ranked,
+    "knob=step.knob title=step.title sweep=step.sweep metric=step.metric root=step.root against=step.against",
+    "alone=step.alone cumulative=step.cumulative why=step.why point",
+    Key("one_at_a_time", "alone", either(RATIO, DIFFERENCE), _effect),
+    Key("cumulatively", "cumulative", either(RATIO, DIFFERENCE), _effect),
+    "verdict snippet notes",
+)
+ABLATION = Shape(
+    "Ablation",
+    AblationRecord,
+    VERSION_1,
+    "id subject target",
+    Key("complete", None, bool),
+    "runs notes",
+    Key("knobs", None, tuple[Ranked, ...]),
+    parts=[KNOB],
+    title="What `ablate --json` prints; effects of steady loads are ratios, of disturbed ones differences",
+)
+LINE = Shape("Line", Line, "key ingress text value standing how setting to default weight what note source")
+SYSTEM = Shape(
+    "System",
+    Migration,
+    "system standings settings annotations traps all_keys=defaults",
+    parts=[LINE, Shape("Trap", Trap, parts=[LINE])],
+)
+MIGRATION = Shape(
+    "Migration",
+    None,
+    VERSION_1,
+    Key("configmap", "place", str),
+    Key("given", "given", dict[str, str]),
+    Key("unknown", "unknown", tuple[Unknown, ...]),
+    Key("notes", "notes", tuple[str, ...]),
+    Key("systems", "migrations", tuple[Migration, ...]),
+    parts=[Shape("Unknown", Unknown), SYSTEM],
+    title="What `migrate --plan --json` prints",
+)
+"""Of a plan of `lab.experiments`, which is no floor below."""
+CAPACITY = Shape(
+    "Capacity",
+    Answer,
+    VERSION_2,
+    "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
+    Key("advised", lambda found: found, Answer),
+    "assumptions narrow",
+    parts=[
+        Shape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
+        Shape(
+            "Cost",
+            Cost,
+            "cpu_per_request_s=value_s interval_s blocks",
+            Key("how", lambda _: "measured", Literal["measured"]),
+            "bound basis",
+        ),
+        Shape("Size", Size, "cores serves_rps serves_interval_rps proxies proxies_interval advised"),
+        Shape("Advised", Answer, "cores=advised.cores proxies=advised.advised snippet"),
+    ],
+    title="What `capacity --json` prints; seconds, requests per second, fractions",
+)
+CALIBRATED = Shape(
+    "Calibrated",
+    CalibrationRecord,
+    VERSION_1,
+    Key("record", lambda record: record, CalibrationRecord),
+    "complete",
+    Key("rows", rows_of, tuple[Row, ...]),
+    Key("notes", calibration_tables.notes, tuple[str, ...]),
+    title="What `calibrate --json` prints; seconds, requests per second; null = not known",
+)
+
+# -- the ledger, usage ------------------------------------------------------------------------------------------
+
+
+def list_verdicts(verdicts: Sequence[Verdict], checks: Sequence[Verdict] = ()) -> dict[str, Any]:
+    """Return what `ledger --json` prints: every claim, judged or not, what its answers mean, how kinds are judged, and the checks."""
+    return {
+        "answers": ANSWERS,
+        "own_answers": OWN_ANSWERS,
+        "kinds": KINDS,
+        "counts": counts(verdicts),
+        "own_counts": own_counts(verdicts),
+        "claims": verdicts,
+        "checks": checks,
+    }
+
+
+def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:
+    """Return what `usage --json` prints of one sample, whose usage.parquet this is; `memory_bytes`: of the machine, None: not known."""
+    tables = _usage_tables(usage, memory_bytes)
+    return USAGE.read(sample, {name: table.to_dicts() for name, table in tables.items()})
+
+
+def _usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, pl.DataFrame]:
+    return {
+        "cpu": pidstat.cpu_table(usage),
+        "memory": pidstat.memory_table(usage, memory_bytes),
+        "average": pidstat.summary(usage, memory_bytes),
+    }
+
+
+def _usage_rows(name: str, table: pl.DataFrame) -> Shape:
+    """Return the shape of such a table's rows; any of their values may be unknown."""
+    kinds = table.schema.to_python()
+    return Shape(name.title(), None, *(Key(column, None, kind | None) for column, kind in kinds.items()))
+
+
+USAGE = Shape(
+    "Usage",
+    Sample,
+    "sample=id arm point=point.name block",
+    *(
+        Key(name, None, each(_usage_rows(name, table)))
+        for name, table in _usage_tables(pl.DataFrame(schema=USAGE_SCHEMA), None).items()
+    ),
+)

@@ -1,0 +1,311 @@
+"""What `bench`, `table`, `compare`, `gate` and `aa` print of runs as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp
+from typing import Any, Literal
+
+from lab.analysis.absolute import Absolute, Cluster
+from lab.analysis.comparison.comparison import Comparison
+from lab.analysis.comparison.rows import Compared
+from lab.analysis.comparison.run_cells import CellStats
+from lab.analysis.comparison.verdicts import Advice, advices
+from lab.analysis.effects import Effect
+from lab.analysis.gate.gate import Gate, Gated, worse_by
+from lab.analysis.generations import Generation, Levels
+from lab.analysis.noise import Noise, counted, null_arms
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import Verdict, noise_line, verdicts
+from lab.model.metric import Metric
+from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
+from lab.model.run import RoundTrip, RunRecord
+from lab.report.json.shape import Key, Shape
+from lab.report.loads import load_text
+from lab.report.tables.gate import conclusion
+from lab.report.tables.noise import EFFECTS, Report
+from lab.report.tables.study import Shaped, ShapedStudy, StudyCell, StudyLevel
+from lab.stats.components import Component
+from lab.stats.paired import Estimate, Level
+
+VERSION_2 = Key("schema_version", lambda _: 2, Literal[2])
+Numbers = dict[str, float | int | None]
+
+# -- an effect of an arm against its baseline -------------------------------------------------------------------
+
+BLOCKS = Key("blocks", lambda one: one.estimate.n if one.estimate else 0, int)
+P_VALUE = Key(
+    "p_value", lambda one: one.estimate.p_value if one.estimate and one.estimate.interval else None, float | None
+)
+NOTES = Key(
+    "notes",
+    lambda effect: (*filter(None, [effect.note]), *(effect.estimate.notes if effect.estimate else ())),
+    tuple[str, ...],
+)
+RATIO = Shape(
+    "Ratio",
+    Effect,
+    "metric against primary decision scheme",
+    BLOCKS,
+    "ratio=estimate.ratio ratio_low=estimate.ratio_interval.0 ratio_high=estimate.ratio_interval.1",
+    P_VALUE,
+    "holm_p_value=holm_p",
+    Key("worth_ratio", "size.worth", then=exp),
+    Key("guard_ratio", "size.guard", then=exp),
+    "pair_ratio=beside.ratio",
+    Key("hodges_lehmann_ratio", "estimate.hodges_lehmann", then=exp),
+    Key("hodges_lehmann_low", "estimate.hl_low", then=exp),
+    Key("hodges_lehmann_high", "estimate.hl_high", then=exp),
+    NOTES,
+)
+DIFFERENCE = Shape(
+    "Difference",
+    Effect,
+    "metric against primary decision scheme",
+    BLOCKS,
+    "difference=estimate.effect low=estimate.interval.0 high=estimate.interval.1",
+    P_VALUE,
+    "holm_p_value=holm_p worth=size.worth guard=size.guard",
+    "hodges_lehmann=estimate.hodges_lehmann hodges_lehmann_low=estimate.hl_low hodges_lehmann_high=estimate.hl_high",
+    NOTES,
+)
+
+# -- a run ------------------------------------------------------------------------------------------------------
+
+
+def _shown(metric: str) -> Callable[[Row], float | None]:
+    return lambda row: row.cell.shown(metric)
+
+
+ARM = "arm=arm.name variant=arm.variant role=arm.role baseline=arm.baseline point=point.name"
+COUNTS = "valid_blocks=cell.valid_blocks planned_blocks=cell.planned_blocks invalid=cell.invalid"
+NOISE_LINE = Key("noise", noise_line, str)
+VERDICTS = Key("verdicts", verdicts, tuple[Verdict, ...])
+VERDICT = Shape("Verdict", Verdict)
+STEADY = Shape(
+    "SteadyRow",
+    Row,
+    ARM,
+    "connections=point.connections generator=cell.generator generators=point.generators stand_in_for=cell.stand_in_for",
+    "offered_rps=point.rate_rps",
+    Key("achieved_rps", _shown("rate"), float | None),
+    Key(
+        "latency_s",
+        lambda row: {name: row.cell.shown(name) for name in QUANTILES} | {"max": row.cell.shown("slowest_s")},
+        dict[str, float | None],
+    ),
+    "histogram=cell.histogram requests=cell.requests errors=cell.errors errors_invalid=cell.errors_invalid",
+    Key(
+        "absolute",
+        lambda row: {name: found for name in RATIOS if (found := row.cell.absolute(name)) is not None},
+        dict[str, Absolute],
+    ),
+    Key("cpu_per_request_s", _shown("cpu_per_request"), float | None),
+    "cpu_of=cell.cpu_of",
+    Key("memory_bytes", _shown("memory_bytes"), int | float | None),
+    Key("gauges", "cell.gauges", dict[str, int | float]),
+    Key("bring_up_s", _shown("bring_up_s"), float | None),
+    COUNTS,
+    "generator_limited notes effects",
+    parts=[
+        RATIO,
+        Shape("Absolute", Absolute, "blocks low high value clusters", parts=[Shape("Cluster", Cluster)]),
+    ],
+)
+DISTURBED = Shape(
+    "DisturbedRow",
+    Row,
+    ARM,
+    "control=point.control",
+    Key("disturbance", "point.disturbance", dict[str, Any] | None, lambda disturbance: disturbance.model_dump()),
+    "generator=cell.generator stand_in_for=cell.stand_in_for",
+    COUNTS,
+    "clock_error_s=cell.clock_error_s notes",
+    Key("values", "cell.values", dict[str, dict[int, int | float | None]]),
+    Key(
+        "medians",
+        lambda row: {name: level for name in row.cell.values if (level := row.cell.level(name)) is not None},
+        dict[str, Level],
+    ),
+    "slowdowns=cell.slowdowns effects",
+    parts=[
+        DIFFERENCE,
+        Shape("Median", Level, "value low high blocks=n"),
+        Shape("Slowdown", Estimate, "ratio low=ratio_interval.0 high=ratio_interval.1 blocks=n"),
+    ],
+)
+STUDY_CELL = Shape("StudyCell", StudyCell, parts=[Shape("StudyLevel", StudyLevel)])
+STUDY_TABLE = Shape(
+    "StudyTable",
+    Shaped,
+    "title=shape.title unit=shape.unit reference=shape.reference",
+    Key("cells", lambda table: tuple(table.cells.values()), tuple[StudyCell, ...]),
+    parts=[STUDY_CELL],
+)
+OUTCOMES = Shape(
+    "Outcomes",
+    Summary,
+    "complete",
+    NOISE_LINE,
+    "notes",
+    VERDICTS,
+    Key("metrics", lambda _: {name: METRICS[name] for name in DIFFERENCES}, dict[str, Metric]),
+    "rows",
+    parts=[VERDICT, DISTURBED, Shape("Metric", Metric, Key("title", "title", str), Key("better", "better", str))],
+)
+LEVELS = Shape(
+    "Levels",
+    Levels,
+    "variant=arm.variant point=point.name planned whole",
+    "repeat=found.repeat generation=found.generation bring_up=found.bring_up one_start=start generations",
+    parts=[Shape("Level", Component), Shape("Generation", Generation, "block reload log_ratios=ratios own_s base_s")],
+)
+RESULT = Shape(
+    "Result",
+    Summary,
+    VERSION_2,
+    "target blocks seed complete",
+    NOISE_LINE,
+    "not_measurable notes",
+    VERDICTS,
+    "rows",
+    Key("roundtrip", None, RoundTrip | None),
+    Key("study", None, ShapedStudy | None),
+    Key("outcomes", None, Summary | None),
+    Key("levels", None, tuple[Levels, ...] | None),
+    parts=[VERDICT, STEADY, Shape("Study", ShapedStudy, parts=[STUDY_TABLE]), OUTCOMES, LEVELS],
+    title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known",
+    left_out=("study", "outcomes", "levels"),
+)
+"""Of the steady loads; whoever prints gives what a run has beside them, and whether all of it is complete."""
+
+# -- two arms, a gate -------------------------------------------------------------------------------------------
+
+
+def _as_ratio(row: Compared, value: float | None) -> float | None:
+    """Return a log-ratio as what it is of; a difference as it is."""
+    return exp(value) if value is not None and row.relative else value
+
+
+def _change(row: Compared, estimate: Estimate | None) -> Numbers:
+    low, high = estimate.interval if estimate and estimate.interval else (None, None)
+    log_ratios = {"effect": estimate.effect if estimate else None, "low": low, "high": high}
+    shown = {name: _as_ratio(row, value) for name, value in log_ratios.items()}
+    return shown | {"blocks": estimate.n if estimate else 0}
+
+
+COMPARED = Shape(
+    "Compared",
+    Compared,
+    "point=point.name",
+    Key("load", lambda row: load_text(row.point), str),
+    "metric title",
+    Key("kind", lambda row: "ratio" if row.relative else "difference", Literal["ratio", "difference"]),
+    "more_is_better decision base other",
+    *(
+        Key(end, lambda row, end=end: _change(row, row.estimate)[end], float | None)
+        for end in ("effect", "low", "high")
+    ),
+    BLOCKS,
+    P_VALUE,
+    "holm_p_value=holm_p",
+    Key("worth", lambda row: _as_ratio(row, row.size.worth), float),
+    Key("guard", lambda row: _as_ratio(row, row.size.guard), float),
+    Key("baseline_move", lambda row: row.baseline_move and _change(row, row.baseline_move), Numbers | None),
+    "notes",
+    parts=[
+        Shape(
+            "Side",
+            CellStats,
+            "run arm generator median=level.value low=level.low high=level.high",
+            Key("blocks", "values", int, len),
+            "planned_blocks invalid values",
+        )
+    ],
+)
+COMPARISON = Shape(
+    "Comparison",
+    Comparison,
+    VERSION_2,
+    "paired base other notes",
+    Key("verdicts", advices, tuple[Advice, ...]),
+    "rows",
+    parts=[
+        Shape("ComparedRun", RunRecord, "run=id target sweep blocks created_at git_commit"),
+        Shape("Advice", Advice),
+        COMPARED,
+    ],
+    title="What `compare --json` prints; seconds, bytes, requests per second, counts; null = not known",
+)
+GATED = Shape(
+    "Gated",
+    Gated,
+    "point=row.point.name metric=row.metric base_arm=row.base.arm other_arm=row.other.arm verdict",
+    "relative=row.relative bound=limit",
+    Key("worse_by", lambda one: worse_by(one.row, one.row.estimate.effect) if one.row.estimate else None, float | None),
+    "worse_by_at_most=worst holm_p_value=row.holm_p",
+    Key("blocks", lambda one: one.row.estimate.n if one.row.estimate else 0, int),
+    "decision=row.decision decides close said do notes=row.notes",
+)
+GATE = Shape(
+    "Gate",
+    Gate,
+    VERSION_2,
+    "base=comparison.base.id other=comparison.other.id paired=comparison.paired",
+    Key("strict", None, bool),
+    "max_regression=bounds.regression max_more=bounds.more verdict",
+    Key("exit_status", None, int),
+    Key("conclusion", None, str),
+    "missing left_out notes=comparison.notes rows",
+    parts=[GATED],
+    title="What `gate --json` prints; null = not known",
+)
+
+
+def describe_gate(found: Gate, strict: bool) -> dict[str, Any]:
+    """Return what `gate --json` prints."""
+    said = conclusion(found, strict)
+    return GATE.plain(found, strict=strict, exit_status=found.exit_status(strict), conclusion=said)
+
+
+# -- a run's noise ----------------------------------------------------------------------------------------------
+
+
+def _noises(report: Report) -> list[dict[str, Any]]:
+    return [NOISE.read(noise, {"resolve": _resolved(report, noise)}) for noise in report.noises]
+
+
+def _resolved(report: Report, noise: Noise) -> list[Numbers]:
+    counts = [(effect, None if noise.why else report.needed(noise, effect)) for effect in EFFECTS]
+    return [
+        {"effect": effect, "blocks": blocks, "duration_s": report.lasts_s(blocks) if blocks else None}
+        for effect, blocks in counts
+    ]
+
+
+def _nulls(report: Report) -> dict[str, int]:
+    compared, claimed = counted(report.noises)
+    return {"arms": len(null_arms(report.record.arms)), "compared": compared, "claimed": claimed}
+
+
+NOISE = Shape(
+    "Noise",
+    Noise,
+    "variant point metric level cv pilot_blocks",
+    Key("aa_blocks", lambda noise: noise.aa.n if noise.aa else 0, int),
+    "scheme outliers compared claimed why sd_log_ratio=sd",
+    "aa_ratio=aa.ratio aa_low=aa.ratio_interval.0 aa_high=aa.ratio_interval.1",
+    Key("resolve", None, tuple[dict[Literal["effect", "blocks", "duration_s"], float | int | None], ...]),
+)
+AA = Shape(
+    "Aa",
+    Report,
+    VERSION_2,
+    "run=record.id target=record.target sweep=record.sweep blocks=record.blocks complete",
+    Key("nulls", _nulls, dict[str, int]),
+    Key("advice", None, str),
+    Key("rows", _noises, tuple[Noise, ...]),
+    parts=[NOISE],
+    title="What `aa --json` prints; seconds, requests per second, ratios; null = not known",
+)

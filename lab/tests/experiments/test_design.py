@@ -1,0 +1,195 @@
+"""What a run promises and how long it takes: by the newest earlier run that is whole and alike, else by the prior."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.analysis import recovery
+from lab.analysis.noise import noises
+from lab.analysis.past import past_runs, together
+from lab.analysis.summary import summarise_run
+from lab.base.errors import UsageError
+from lab.experiments.bench.design import promises, with_design
+from lab.model.design import Design, Promise, shape_of, solo_places
+from lab.model.pairs import SIDES
+from lab.model.plan import Plan
+from lab.model.run import RunRecord
+from lab.model.usage import USAGE_SCHEMA
+from lab.records.store import RunStore
+from lab.stats import power
+from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.made_runs import made_record
+
+BRING_UP_S = 2.0
+ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
+
+PLAN = make_plan((("baseline", None),), blocks=6, reference=None)
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    return tmp_path
+
+
+def record(name: str, planned: Plan = PLAN, **changed: Any) -> RunRecord:
+    return made_record(name, planned, **{"generators": {}, "facts": {"cpu": "one", "boot_id": name}, **changed})
+
+
+def stored(name: str, **changed: Any) -> RunStore:
+    """A finished earlier run whose bring-ups took 0.4 s."""
+    run = RunStore.create(record(name, **changed), {})
+    samples, histograms = make_run(PLAN)
+    for sample in samples:
+        run.write_sample(sample, "", {"latency": histograms[sample.id]}, pl.DataFrame(schema=USAGE_SCHEMA))
+    return run
+
+
+def effects(promised: Sequence[Promise]) -> dict[tuple[str, str], float]:
+    """(metric, point) → the smallest effect that is promised."""
+    return {(one.metric, one.point): one.effect for one in promised}
+
+
+def design_of(kept: RunRecord) -> Design:
+    return with_design(kept, BRING_UP_S).designed
+
+
+def damage(run: RunStore) -> None:
+    for path in run.folder.glob("samples/*/hist.parquet"):
+        path.write_bytes(path.read_bytes()[:-20])
+
+
+def test_the_newest_alike_run_is_the_guide() -> None:
+    """Its A/A pairs and those of the ones before say what can be resolved, its bring-ups how long it takes."""
+    stored("run-1")
+    stored("run-2")
+    told = design_of(record("run-3"))
+    assert told.promised_by == "from the pairs of run-2 and 1 more" and told.promised
+    prior = design_of(record("run-3", facts={"cpu": "other"}))
+    assert prior.promised_by == ELSEWHERE
+    assert prior.duration_s - told.duration_s == pytest.approx(PLAN.bring_ups * (BRING_UP_S - 0.4))
+
+
+def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
+    """The one before it is used; without one, the prior."""
+    stored("run-1")
+    newest = stored("run-2")
+    damage(newest)
+    (sample, *_) = newest.samples()
+    with pytest.raises(UsageError):
+        newest.histogram(sample)
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
+    damage(RunStore.open("run-1"))
+    assert design_of(record("run-3")).promised_by == ELSEWHERE
+
+
+@pytest.mark.parametrize("name", ["run.json", "samples/{}/sample.json", "samples/{}/raw.zst"])
+def test_any_other_damage_is_passed_over_too(name: str) -> None:
+    """A half record or a missing file of a newer run stops no new run."""
+    stored("run-1")
+    run = stored("run-2")
+    path = run.folder / name.format(run.samples()[0].id)
+    path.write_bytes(b"{") if path.suffix == ".json" else path.unlink()
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
+
+
+def test_too_few_blocks_promise_nothing() -> None:
+    """Fewer than the least number of blocks give no interval, whatever was measured before."""
+    few = make_plan((("baseline", None),), blocks=2, reference=None)
+    assert design_of(record("run-3", few)).promised == ()
+
+
+def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
+    """The spread of six blocks is itself measured: what is promised allows for that (power.planned_sd)."""
+    run = stored("run-1")
+    summary = summarise_run(run.record, run.samples(), run.histogram)
+    rate = next(noise for noise in noises(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
+    assert rate.sd is not None and rate.pilot_blocks == 6
+    promised = effects(design_of(record("run-2")).promised)
+    level = 0.05 / len(promised)
+    assert promised["rate", "ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks, level)
+    raw = power.resolvable(rate.sd, PLAN.blocks, level)
+    assert raw is not None and promised["rate", "ceiling"] > 1.2 * raw
+
+
+def test_more_earlier_runs_know_the_scatter_more_surely() -> None:
+    """Their variances are pooled with their degrees of freedom, those of at most ten."""
+    for number in range(1, 4):
+        stored(f"run-{number}")
+    (kept,) = (one for one in past_runs(record("x")) if one.id == "run-3")
+    pasts = list(past_runs(record("x")))
+    pooled_ = together(pasts)
+    assert (pooled_.runs, pooled_.bring_up_s) == (("run-3", "run-2", "run-1"), kept.bring_up_s)
+    for mine, once in zip(pooled_.noises, kept.noises, strict=True):
+        assert mine.sd == (None if once.sd is None else pytest.approx(once.sd)), "three runs of the same numbers"
+        assert once.why or mine.pilot_blocks == 1 + 3 * (once.pilot_blocks - 1)
+    once_, thrice = (effects(promises(record("x"), each.noises)) for each in (kept, pooled_))
+    assert once_.keys() == thrice.keys() and all(thrice[label] < once_[label] for label in once_)
+
+
+def test_a_larger_family_promises_less() -> None:
+    """At the first step of Holm's method: two variants at two points are four primary effects."""
+    stored("run-1")
+    found: list[float] = []
+    for names in (("keepalive",), ("keepalive", "backlog")):
+        planned = make_plan([(name, "baseline") for name in names], blocks=6, reference=None)
+        baseline = record("x").variants["baseline"]
+        told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
+        asked = record("run-2", planned, variants={"baseline": baseline, **told})
+        found.append(effects(design_of(asked).promised)["p90", "rate-1000"])
+    assert found[0] < found[1]
+
+
+def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
+    scatter = [
+        recovery.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
+        recovery.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
+    ]
+    monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
+    baseline = record("x").variants["baseline"]
+    ceiling = [make_point("ceiling", rate_rps=None)]
+    asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
+    for shared, sd in ((False, 0.01), (True, 0.05)):
+        arms = make_plan(points=ceiling, reference=None).arms
+        shape = shape_of(
+            arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
+        )
+        planned = make_plan(points=ceiling, blocks=6, reference=None, shape=shape)
+        variants = {
+            "baseline": baseline,
+            "keepalive": baseline.model_copy(update={**asked, "shared_cost": shared}),
+        }
+        told = design_of(record("run-1", planned, variants=variants))
+        assert told.promised_by == ELSEWHERE
+        assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.resolvable_now(sd, 20, 6)}
+        assert [one.sd for one in told.promised] == [power.planned_sd(sd, 20)], "what the run is held to afterwards"
+
+
+def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
+    """Not about what the earlier run happened to compare."""
+    stored("run-1")
+    planned = make_plan(blocks=6, reference=None)
+    baseline = record("x").variants["baseline"]
+    variants = {
+        "baseline": baseline,
+        "keepalive": baseline.model_copy(update={"name": "keepalive", "primary_metric": "p90"}),
+    }
+    told = design_of(record("run-2", planned, variants=variants))
+    assert list(effects(told.promised)) == [("p90", "rate-1000")]
+
+
+def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> None:
+    """Two blocks tell no noise."""
+    stored("run-1")
+    run = stored("run-2")
+    for sample in run.samples():
+        if sample.block > 2:
+            shutil.rmtree(run.folder / "samples" / sample.id)
+    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"

@@ -1,0 +1,178 @@
+"""Plans by levels of scatter: the level that scatters is repeated, as its cost in time allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.analysis import levels
+from lab.analysis.levels import notes, scatter
+from lab.analysis.past import elsewhere
+from lab.experiments.bench import design
+from lab.experiments.bench.design import Costs, on_generations, plan_of, resolvable, shared
+from lab.records import levels as records
+from lab.records.levels import FOLDER, Known
+from lab.stats.components import components
+from lab.stats.power import ASSURANCE
+from lab.tests.support.factories import make_point
+
+LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
+COSTS = Costs(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But what a test says."""
+    monkeypatch.setattr(levels, "committed", tuple[Known, ...])
+
+
+def known(**changed: Any) -> Known:
+    fields: dict[str, Any] = {
+        "run": "r-1", "target": "apiserver", "variant": "baseline", "point": "ceiling", "scheme": "slices",
+        "repeat": 0.01, "generation": 0.05, "bring_up": 0.0, "bring_ups": 8, "generations": 6, "load_s": 4.0,
+    }  # fmt: skip
+    return Known(**(fields | changed))
+
+
+def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_them() -> None:
+    assert scatter(known(), 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
+    assert scatter(known(bring_up=0.02), 4, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+    assert scatter(known(generation=0.0), 1, 1.0)[0] == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
+
+
+def test_how_well_that_is_known_is_between_its_levels() -> None:
+    """Of 8 bring-ups with 6 generations each: 7 degrees where bring-ups alone scatter, 40 where workers alone do."""
+    assert scatter(known(repeat=0.0, generation=0.0, bring_up=0.02), 4, 4.0)[1] - 1 == 7
+    assert scatter(known(repeat=0.0), 4, 4.0)[1] - 1 == 40
+    assert 7 < scatter(known(bring_up=0.02), 4, 4.0)[1] - 1 < 40
+    assert scatter(known(repeat=0.0, generation=0.0), 1, 4.0)[1] - 1 == 7
+
+
+@pytest.mark.parametrize(("load_s", "several"), [(1.0, True), (4.0, False)])
+def test_workers_are_held_against_a_repeat_under_the_load_that_the_point_has(load_s: float, several: bool) -> None:
+    """Of 4 s. What scatters by 2.5 % in a second does by half of that in four."""
+    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
+    one = known(generation=0.03, repeat=0.025, load_s=load_s)
+    assert (plan_of(one, costs)[1] > 1) is several
+
+
+def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
+    (point,) = LOADS
+    assert [(one.duration_s, one.warmup_s) for one in (shared(point, count) for count in (1, 2, 3, 9))] == [
+        (4.0, 1.0), (2.0, 0.5), (1.0, 0.5), (1.0, 0.5)
+    ]  # fmt: skip
+    long = point.model_copy(update={"duration_s": 12.0})
+    assert [shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
+
+
+def test_a_plan_takes_its_pairs_and_the_guards_which_are_one_generation_and_other_points_as_often_as_was_planned() -> (
+    None
+):
+    assert COSTS.takes_s(9, 1) == pytest.approx((9 + 6) * 17.0)
+    assert COSTS.takes_s(9, 2) == pytest.approx(9 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0)
+    assert COSTS.takes_s(12, 2) == pytest.approx(12 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0), "9 blocks were planned"
+    assert COSTS.takes_s(4, 1) == pytest.approx((4 + 4) * 17.0), "no more guards than blocks"
+
+
+@pytest.mark.parametrize(
+    ("one", "costs", "blocks", "generations"),
+    [
+        (known(generation=0.009), COSTS, 9, 1),
+        (known(generation=None), COSTS, 9, 1),
+        (known(), COSTS, 9, 1),
+        (known(bring_up=0.2), COSTS, 9, 1),
+        (known(), Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
+        (known(), Costs(bring_up_s=0.0, others_s=0.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
+    ],
+    ids=["workers-alike", "not-known", "reloads-dear", "starts-scatter", "reloads-cheap", "no-time"],
+)
+def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_time(
+    one: Known, costs: Costs, blocks: int, generations: int
+) -> None:
+    found = plan_of(one, costs)
+
+    def effect(blocks: int, count: int) -> float:
+        return resolvable(one, blocks, count, shared(LOADS[0], count).duration_s)
+
+    assert effect(*found) <= effect(blocks, generations)
+    if generations == 1:
+        assert found == (blocks, generations)
+    allowed_s = max(design.LEAST_S, costs.takes_s(costs.blocks, 1))
+    assert found[1] == 1 or costs.takes_s(*found) <= allowed_s + 1e-9
+    assert plan_of(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, "where arms alone are in all of them"
+
+
+def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six bring-ups told nothing of it, thirty of that very system do: plans, promises and what one start is off by go by these."""
+    mine, long = known(), known(repeat=None, bring_up=0.02, bring_ups=30, generations=24, load_s=1.0)
+    monkeypatch.setattr(
+        levels, "committed", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
+    )
+    assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
+    assert scatter(mine, 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
+    assert scatter(known(repeat=0.0, generation=0.0), 4, 4.0)[1] - 1 == 29
+    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
+    many = plan_of(mine, costs)
+    monkeypatch.setattr(levels, "committed", lambda: (mine,))
+    assert many[0] >= plan_of(mine, costs)[0] and many[1] <= plan_of(mine, costs)[1], "bring-ups are what is repeated"
+
+
+def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound's variance is held against a tenth of a bring-up's mean: of 4 generations that scatter by 5 % of 0.025², 0.79 % squared."""
+    mine = known(repeat=0.0)
+    for bring_ups, at_most, counts in ((30, 0.0078, True), (30, 0.0080, False), (29, 0.001, False), (30, None, False)):
+        bound = known(repeat=None, bring_ups=bring_ups, generations=24, load_s=1.0, bring_up_at_most=at_most)
+        for others in ((bound,), (bound.model_copy(update={"scheme": "together"}), bound)):
+            monkeypatch.setattr(levels, "committed", lambda others=others: (mine, *others))
+            assert levels.counts_singly(mine, 4, 1.0) is counts
+            assert levels.known("apiserver", {"baseline"}, "slices") is mine
+            assert [each.singly for each in on_generations(LOADS, 4, mine)] == [counts]
+            singly = resolvable(mine, 6, 4, 1.0)
+            assert (singly < 0.9 * resolvable(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
+        elsewhere = bound.model_copy(update={"variant": "workers-4"})
+        monkeypatch.setattr(levels, "committed", lambda elsewhere=elsewhere: (mine, elsewhere))
+        assert not levels.counts_singly(mine, 4, 1.0), "of that very system"
+
+
+def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> None:
+    points = [
+        make_point("ceiling", rate_rps=None),
+        make_point("rate"),
+        make_point("own", rate_rps=None, generations=2),
+        make_point("alone", rate_rps=None, alone="said so"),
+    ]
+    assert [point.generations for point in on_generations(points, 4, known())] == [4, 1, 2, 1]
+
+
+def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this very system on this very target; of others nothing changes."""
+    monkeypatch.setattr(levels, "committed", lambda: (known(), known(variant="traefik", generation=0.01)))
+    assert [said[:34] for said in notes("apiserver", {"baseline", "traefik"})] == [
+        "baseline: one start of it is off by"[:34]
+    ]
+    assert notes("local", {"baseline"}) == []
+    points = [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)]
+    there = elsewhere("apiserver", ["baseline"], points)
+    (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
+    assert (mine.sd, mine.pilot_blocks) == scatter(known(), 4, 4.0)
+    assert mine.sd not in [noise.sd for noise in elsewhere("local", ["baseline"], points)]
+
+
+def test_the_line_of_the_most_bring_ups_is_what_its_own_numbers_come_to() -> None:
+    """The run has 40 MB: what it measured of each pair is committed beside the line instead."""
+    rows = pl.read_csv(FOLDER / "apiserver-bring-ups.csv")
+    (line,) = [one for one in records.committed() if one.run == rows["run"][0]]
+    ratios = rows.sort("bring_up", "generation").select((pl.col("own_us") / pl.col("base_us")).log()).to_series()
+    values = ratios.to_numpy().reshape(line.bring_ups, line.generations, 1)
+    found, bound = components(values), components(values, 2 * ASSURANCE - 1).bring_up
+    assert found.generation and found.bring_up and bound
+    told = [line.generation, line.bring_up, line.bring_up_at_most]
+    assert [each / sqrt(2) for each in (found.generation.sd, found.bring_up.sd, bound.high)] == pytest.approx(
+        told, rel=1e-4
+    )

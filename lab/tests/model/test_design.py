@@ -1,0 +1,269 @@
+"""A run's design: pairs where they can be had, the guard as often as it needs, solo samples where they decide; and what is said by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.analysis.decision import Decision
+from lab.analysis.summary import summarise_run
+from lab.analysis.verdicts import effect_text, verdicts
+from lab.model.design import (
+    BESIDE,
+    CONCURRENT,
+    GUARD,
+    LATENCY,
+    LEVELS,
+    NO_PAIR,
+    SHARED,
+    Design,
+    scheme_of,
+    shape_of,
+    solo_places,
+)
+from lab.model.pairs import SIDES
+from lab.model.plan import Plan, Shape, arms_for, plan
+from lab.model.run import RunRecord
+from lab.model.sweeps import Point
+from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.made_runs import made_record
+
+CEILING, RATE = make_point("ceiling", rate_rps=None), make_point()
+CLOSE = make_point("close", rate_rps=None, keepalive=False)
+QUEUE = make_point("queue", subject=("listen-overflow",))
+ARMS = arms_for([("keepalive", "baseline")], "direct")
+SYSTEMS = arms_for([("envoy", "baseline"), ("keepalive", "baseline")], None)
+ASKED: dict[str, tuple[bool, str | None]] = dict.fromkeys(("envoy", "keepalive"), (False, "cpu_per_request"))
+
+
+def shape(points: list[Point], blocks: int = 7, shared: bool = False, primary: str = "cpu_per_request") -> Shape:
+    found = shape_of(ARMS, points, blocks, SIDES, solo_places(ARMS, points, {"keepalive": (shared, primary)}))
+    assert found is not None
+    return found
+
+
+def test_what_runs_in_the_process_is_paired_in_every_block_and_alone_for_its_levels() -> None:
+    found = shape([CEILING, RATE])
+    assert found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    assert found.points == {"ceiling", "rate-1000"}
+    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {LEVELS}
+    assert found.alone["baseline-again", "ceiling"] == 0
+    assert not any(arm == "direct" for arm, _ in found.alone), "the reference is measured once, as always"
+
+
+def test_what_a_pair_shares_is_alone_in_every_block_and_its_pair_stands_beside() -> None:
+    found = shape([CEILING, RATE], shared=True)
+    assert found.pairs["keepalive"] == BESIDE
+    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {7}
+
+
+def test_a_load_that_opens_connections_is_alone_at_that_point_only() -> None:
+    found = shape([CEILING, CLOSE])
+    assert found.pairs["keepalive"] == 7, "for the other point"
+    assert (found.alone["keepalive", "ceiling"], found.alone["keepalive", "close"]) == (LEVELS, 7)
+    assert (found.alone["baseline", "ceiling"], found.alone["baseline", "close"]) == (LEVELS, 7)
+
+
+def test_what_no_pair_can_bear_is_not_of_its_points() -> None:
+    found = shape([CEILING, QUEUE])
+    assert found.points == {"ceiling"}
+    assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
+
+
+def test_what_two_of_cannot_be_up_is_alone_in_every_block() -> None:
+    """Others of the run keep their pairs."""
+    arms = arms_for([("keepalive", "baseline"), ("host-network", "baseline")], None)
+    solo = solo_places(arms, [RATE], {"keepalive": (False, "rate"), "host-network": (True, "rate")})
+    found = shape_of(arms, [RATE], 7, SIDES, solo, {"host-network"})
+    assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    assert (found.alone["host-network", RATE.name], found.alone["baseline", RATE.name]) == (7, 7)
+    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None, "nothing is left to be paired"
+
+
+def test_nothing_is_paired_where_nothing_can_be() -> None:
+    assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
+    assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
+    assert shape_of(ARMS, [CEILING], 5, SIDES) is None, "so few blocks tell no effect"
+
+
+def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_it_needs() -> None:
+    """The A/A pair of a run that tries something; of a baseline alone it is what is asked for."""
+    several = CEILING.model_copy(update={"generations": 4})
+    assert shape([several, RATE]).pairs["baseline-again"] == GUARD
+    assert shape([several, RATE]).generations == {("baseline-again", "ceiling"): 1}
+    itself = shape_of(arms_for([("baseline", None)], None), [several], 7, SIDES)
+    assert itself is not None and not itself.generations and itself.pairs == {"baseline-again": 7}
+    once = shape_of(arms_for([("baseline", None)], None), [CEILING], 7, SIDES)
+    assert once is not None and once.pairs == {"baseline-again": GUARD}
+
+
+def test_what_is_measured_once_in_a_bring_up_is_not_measured_in_more_of_them_than_it_needs() -> None:
+    """Bring-ups are many because workers scatter, and a rate beside them would take most of the time."""
+    several = make_point("ceiling", rate_rps=None, generations=3)
+
+    def fewer(points: list[Point], once: int | None) -> object:
+        found = shape_of(ARMS, points, 16, SIDES, solo_places(ARMS, points, ASKED), once=once)
+        assert found is not None and found.pairs == {"keepalive": 16, "baseline-again": GUARD}
+        return found.fewer
+
+    assert fewer([several, RATE], 9) == {("keepalive", "rate-1000"): 9}, "its guard has six anyway"
+    assert fewer([several, RATE], 16) == fewer([several, RATE], None) == fewer([CEILING, RATE], 9) == {}
+
+
+@pytest.mark.parametrize("blocks", [6, 7, 20])
+def test_no_more_is_asked_for_than_there_are_blocks(blocks: int) -> None:
+    found = shape([CEILING], blocks)
+    assert max(found.pairs.values()) == blocks and max(found.alone.values()) <= blocks
+    assert found.pairs["baseline-again"] == min(blocks, GUARD)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [(CEILING, "slices"), (RATE, "together"), (CLOSE, None), (QUEUE, None)],
+    ids=["ceiling", "rate", "close", "queue"],
+)
+def test_how_an_effect_is_come_by(point: Point, why: str | None, shared: bool) -> None:
+    assert scheme_of(shared, point, SIDES) == (None if shared else why)
+    assert scheme_of(shared, point, SIDES[:1]) is None
+    assert scheme_of(shared, RATE, SIDES, other_system=True) is None
+
+
+def test_latency_in_a_sweep_of_closed_loops_leads_alone() -> None:
+    """Slices do not tell it; where there is a rate, that is the place for it."""
+    latency: dict[str, tuple[bool, str | None]] = {"keepalive": (False, "p99")}
+    assert solo_places(ARMS, [CEILING, CLOSE], latency)["keepalive", "ceiling"] == LATENCY
+    assert not solo_places(ARMS, [CEILING, RATE], latency)
+    assert not solo_places(ARMS, [CEILING], ASKED)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"requests": 500, "rate_rps": None}, "no slices"),
+        ({"generators": 2}, "several generators"),
+        ({"control": True}, "bound to it alone"),
+        ({"subject": ("errors",)}, "run out"),
+        ({"of_knee": 0.5}, "more than one proxy serves"),
+        ({"of_knee": 0.4}, ""),
+        ({"alone": "memory is the subject"}, "memory is the subject"),
+        ({}, ""),
+    ],
+)
+def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, Any], said: str) -> None:
+    why = make_point(**changed).why_alone
+    assert (said in why) if said else why == ""
+
+
+# -- different systems ---------------------------------------------------------------------------------------
+
+
+def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> Plan:
+    mine, points = [arm for arm in SYSTEMS if arm.role != "variant" or arm.name in arms], [CEILING, RATE]
+    solo = solo_places(mine, points, ASKED, {"envoy"})
+    return plan(mine, points, blocks, 1, shape_of(mine, points, blocks, SIDES, solo))
+
+
+def blocks_of(run: Plan, arm: str, point: str, against: str = "") -> int:
+    return len(
+        {slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, against)}
+    )
+
+
+def test_at_a_rate_different_systems_are_solo_in_every_block_and_no_pair() -> None:
+    run = planned()
+    for arm in ("envoy", "baseline"):
+        assert blocks_of(run, arm, "rate-1000") == 8
+        assert blocks_of(run, arm, "ceiling") == LEVELS
+    assert blocks_of(run, "envoy", "rate-1000", "baseline") == 0
+    assert blocks_of(run, "envoy", "ceiling", "baseline") == 8, "in turns a pair decides as before"
+    assert blocks_of(run, "keepalive", "rate-1000", "baseline") == 8, "a knob of the same system keeps its pair"
+    assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == GUARD, "which it is guarded by"
+
+
+def test_where_every_arm_is_another_system_no_pair_guards_at_the_rate() -> None:
+    run = planned(("envoy",))
+    assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == 0
+    assert blocks_of(run, "baseline-again", "ceiling", "baseline") == GUARD
+    arms = [arm for arm in SYSTEMS if arm.name != "keepalive"]
+    assert shape_of(arms, [RATE], 8, SIDES, solo_places(arms, [RATE], ASKED, {"envoy"})) is None, "nor of rates alone"
+
+
+# -- what is said of a run -----------------------------------------------------------------------------------
+
+
+def record_of(run: Plan, own: str, base: str) -> RunRecord:
+    record = made_record("r", run)
+    changes = {"keepalive": {"base": own, "primary_metric": "cpu_per_request"}, "baseline": {"base": base}}
+    changed = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
+    return record.model_copy(update={"variants": changed})
+
+
+def as_measured_before() -> Plan:
+    """As runs were planned before: pairs in every block, solo samples in two."""
+    shape = shape_of(arms_for([("keepalive", "baseline")], None), [CEILING, RATE], 8, SIDES)
+    return make_plan(points=[CEILING, RATE], blocks=8, reference=None, shape=shape)
+
+
+def test_a_design_says_which_blocks_have_what_and_where_solo_samples_decide_and_run_json_keeps_it() -> None:
+    points = [CEILING.model_copy(update={"generations": 3}), RATE, CLOSE, QUEUE]
+    shape = shape_of(ARMS, points, 8, SIDES, {("keepalive", "close"): SHARED}, once=6)
+    run = plan(ARMS, points, 8, 1, shape)
+    record = made_record("r", run)
+    design = record.designed
+    pairs = {(one.arm, one.point): (len(one.blocks), one.generations) for one in design.places if one.against}
+    assert pairs["keepalive", "ceiling"] == (8, 3) and pairs["baseline-again", "ceiling"] == (GUARD, 1)
+    assert pairs["keepalive", "rate-1000"] == (6, 1) and ("keepalive", "queue") not in pairs
+    for one in design.places:
+        where = one.arm, one.point, one.against
+        mine = [slot for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where]
+        assert [*one.blocks] == sorted({slot.block for slot in mine})
+    assert (design.blocks, design.bring_ups, design.reloads) == (8, run.bring_ups, run.reloads)
+    solo, reference = design.place("keepalive", "close", paired=False), design.place("direct", "close", paired=False)
+    assert solo and len(solo.blocks) == 8 and reference and reference.blocks == (1, 4, 8)
+    assert [(one.arm, one.point) for one in design.solo_decides] == [("keepalive", "close"), ("keepalive", "queue")]
+    assert [one.why for one in design.solo_decides] == [SHARED, QUEUE.why_alone]
+    few = made_record("r", plan(ARMS, [RATE], 2, 1)).designed
+    assert [one.why for one in few.solo_decides] == [NO_PAIR] and not any(one.against for one in few.places)
+    kept = record.model_copy(update={"design": design.model_copy(update={"duration_s": 60.0, "systems": ("other",)})})
+    again = RunRecord.model_validate_json(kept.model_dump_json())
+    assert isinstance(again.design, Design) and again.designed == kept.design, "what was recorded is not computed anew"
+
+
+def test_a_committed_pair_of_different_systems_at_a_rate_decides_nothing_and_the_table_says_so() -> None:
+    run = as_measured_before()
+    samples, histograms = make_run(run, {"keepalive": 1.5})
+    for own, same in (("envoy", False), ("ingress-nginx", True)):
+        record = record_of(run, own, "ingress-nginx")
+        assert record.designed.systems == (() if same else ("keepalive",))
+        summary = summarise_run(record, samples, lambda sample: histograms.get(sample.id))
+        row = next(row for row in summary.rows if (row.arm.name, row.point.name) == ("keepalive", "rate-1000"))
+        (effect,) = row.shown
+        assert (effect.decision is Decision.NO_INTERVAL) is not same
+        assert (effect.scheme is None) is not same
+        assert (CONCURRENT in row.notes) is not same
+        text = verdicts(summary)[0].text
+        assert ("nothing is decided at rate-1000" in text) is not same
+        if not same:
+            assert "(2 blocks) (as a pair +" in effect_text(effect)
+            ceiling = next(row for row in summary.rows if (row.arm.name, row.point.name) == ("keepalive", "ceiling"))
+            assert ceiling.shown[0].scheme == "slices" and ceiling.shown[0].decision is Decision.WORSE
+
+
+def test_an_older_record_tells_another_system_by_its_knobs() -> None:
+    """Where no base is recorded: what is not its baseline with knobs added and has nothing to apply; never the same under two names."""
+    assert record_of(as_measured_before(), "envoy", "").designed.systems == (), "what is not known differs from nothing"
+    record = record_of(as_measured_before(), "", "")
+    assert record.designed.systems == ()
+    bare = record.variants["keepalive"].model_copy(update={"snippet": ""})
+    for knobs, own, other in (((), (), True), (("cpu",), ("cpu",), False), (("other",), ("cpu",), True)):
+        variants = record.variants | {"keepalive": bare.model_copy(update={"knobs": knobs, "own_knobs": own})}
+        found = record.model_copy(update={"variants": variants}).designed.systems
+        assert found == (("keepalive",) if other else ())
+    same = tuple(replace(arm, variant="baseline@abc") if arm.role == "variant" else arm for arm in record.arms)
+    variants = record.variants | {
+        "baseline@abc": bare.model_copy(update={"name": "baseline@abc", "knobs": (), "own_knobs": ()})
+    }
+    assert record.model_copy(update={"arms": same, "variants": variants}).designed.systems == ()
