@@ -83,7 +83,7 @@ def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
     for given in (f"{text}{OUTAGE}\n{form}", f"{whole}{form}"):
         (tmp_path / "s.toml").write_text(given)
         points = load_sweep(str(tmp_path / "s-late.toml"))[1].expanded()
-        assert [(point.disturbance.at_s, point.disturbance.kind) for point in points if point.disturbance] == [
+        assert [(each.at_s, each.model_dump()["kind"]) for point in points if (each := point.disturbance)] == [
             (2.0, "outage"),
             (2.0, "outage"),
         ]

@@ -137,9 +137,8 @@ def route(tls: str | None) -> list[dict[str, Any]]:
 
 
 def wanted(**fields: Any) -> Wanted:
-    return Wanted(
-        **{"rate_rps": 1e6, "tls": "none", "keepalive": True, "page": "1kB.bin", "utilisation": 0.7, **fields}
-    )
+    usual: dict[str, Any] = {"rate_rps": 1e6, "tls": "none", "keepalive": True, "page": "1kB.bin", "utilisation": 0.7}
+    return Wanted(**usual | fields)
 
 
 def found(run: str | None = None, **fields: Any) -> Answer:
@@ -494,6 +493,7 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = jsonschema.Draft202012Validator(CAPACITY.schema())
+    data: dict[str, Any] = {}
     for blocks in (1, 6):
         stored(tmp_path, monkeypatch, f"2026-{blocks}", blocks=blocks)
         assert main(["capacity", "--rate", "1M", "--run", f"2026-{blocks}", "--page", "1kB", "--json"]) == 0
