@@ -95,9 +95,8 @@ aa *ARGS:
 knee *ARGS:
     @python -m lab knee "$@"
 
-# What every generator reports of a server whose answers are known: floor, bias, ceiling, CPU per request
-[group('measure')]
-[no-cd]
+# Old spelling of `just selfbench calibrate`, for this release
+[private]
 [no-exit-message]
 calibrate *ARGS:
     @python -m lab calibrate "$@"
@@ -187,8 +186,9 @@ validate *ARGS:
 sabotage *ARGS:
     @python -m lab sabotage "$@"
 
-# What the lab itself costs: its share of a run's time, and of reading a log; two long checks of its claims
+# What the lab itself costs, whether its claims hold, and what each generator reports of known answers: just selfbench [effects | neighbour | order | calibrate]
 [group('develop')]
+[no-cd]
 [no-exit-message]
 selfbench *ARGS:
     @python -m lab selfbench "$@"

@@ -121,7 +121,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 
 def committed(record: RunRecord) -> list[Noise]:
-    """What `just selfbench pairs` found elsewhere, as if it were of this run's baselines."""
+    """What data/pairs has of another machine, as if it were of this run's baselines."""
     bases = dict.fromkeys(arm.baseline for arm in record.arms if arm.baseline)
     variant_of = {arm.name: arm.variant for arm in record.arms}
     return elsewhere(record.target, [variant_of[base] for base in bases if base], record.points)

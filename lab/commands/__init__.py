@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +29,17 @@ def add_all(adder: Adder) -> None:
     for found in pkgutil.iter_modules(__path__):
         if not found.ispkg and "\ndef add(" in (Path(__file__).parent / f"{found.name}.py").read_text(encoding="utf-8"):
             importlib.import_module(f"{__name__}.{found.name}").add(adder)
+
+
+OLD_SPELLINGS: Mapping[str, str] = {"calibrate": "selfbench calibrate"}
+"""Recipes of `just` that this release still knows → the words that replace them, in front of the same arguments."""
+
+
+def new_spelling(arguments: Sequence[str]) -> str | None:
+    """Return the command that replaces one whose verb is an old spelling; None for every other command."""
+    if not arguments or arguments[0] not in OLD_SPELLINGS:
+        return None
+    return " ".join(["just", OLD_SPELLINGS[arguments[0]], *arguments[1:]])
 
 
 class Parser(argparse.ArgumentParser):

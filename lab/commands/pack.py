@@ -32,17 +32,16 @@ def add(adder: Adder) -> None:
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.calibration import folder as calibrations
-    from lab.analysis.calibration.packing import pack as pack_calibration
+    from lab.records.calibration import CalibrationFolder, is_calibration, pack_calibration
     from lab.records.packing import pack
     from lab.records.store import RunStore
 
     if options.replace and not options.into:
         raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
-    if calibrations.is_one(options.run):
+    if is_calibration(options.run):
         if options.into:
             raise UsageError("--into", "a calibration has no boots", "leave --into out")
-        folder = calibrations.CalibrationFolder.open(options.run).folder
+        folder = CalibrationFolder.open(options.run).folder
         before, after = pack_calibration(folder)
     elif options.into:
         return _pack_into(options, talk, RunStore.open(options.run))

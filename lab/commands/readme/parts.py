@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import cache
-from math import log1p
 
 from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import levels
-from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
-from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.steps import Finding, Step, findings
-from lab.base.files import read_record
 from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected, quick
+from lab.experiments.selfbench import effects
 from lab.model.metrics import about
 from lab.model.samples import Reason
+from lab.records.calibration import CalibrationFolder
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.grid import texts
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import boots, calibration, carrying, known_costs, matrix, selfbench
+from lab.report.tables import boots, calibration, carrying, known_costs, matrix
 from lab.report.tables import ledger as claims
-from lab.stats.units import format_size
 
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
@@ -59,9 +54,7 @@ def makers() -> Mapping[str, Maker]:
         "known-costs": lambda _path, _words: _known_costs(),
         "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
-        "promises": lambda _path, _words: _promises(),
         "reasons": lambda _path, _words: _reasons(),
-        "selfbench": lambda _path, _words: _selfbench(),
         "starts": lambda _path, _words: starts(committed()),
         "studies": lambda _path, _words: catalog.readme_studies(),
         "variants": lambda _path, _words: catalog.readme_table(),
@@ -149,69 +142,18 @@ def _calibration() -> str:
     """The committed calibration's tables; how to make them as long as there is none."""
     folder = REFERENCE / "calibration"
     if not (folder / "calibration.json").is_file():
-        return "Not measured yet: `just calibrate` measures it on your machine.\n"
+        return "Not measured yet: `just selfbench calibrate` measures it on your machine.\n"
     return markdown(calibration.page(CalibrationFolder.open(str(folder)).record))
 
 
 def _known_costs() -> str:
-    """What the committed run of `selfbench --effects` shows; how to make it as long as there is none."""
-    folder = REFERENCE / injected.SWEEP
+    """What the committed run of `selfbench effects` shows; how to make it as long as there is none."""
+    folder = REFERENCE / effects.SWEEP
     if not folder.is_dir():
-        return "Not measured yet: `just selfbench --effects` measures it on your machine.\n"
-    known, found = injected.read(RunStore.open(str(folder)))
-    claims = "".join(f"- {injected.line(one)}\n" for one in found)
+        return "Not measured yet: `just selfbench effects` measures it on your machine.\n"
+    known, found = effects.read(RunStore.open(str(folder)))
+    claims = "".join(f"- {effects.line(one)}\n" for one in found)
     return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claims}"
-
-
-def _promises() -> str:
-    """What runs one after the other promised and what came out, a row for each target, variant and load."""
-    found: dict[tuple[str, str, str], list[quick.Quick]] = {}
-    for one in quick.committed():
-        for place in one.effects:
-            found.setdefault((one.target, one.variant, place), []).append(one)
-    heads = (
-        "on",
-        "`just bench`",
-        "metric",
-        "runs",
-        "promised",
-        "came out",
-        "said",
-        "scattered more than planned",
-        "each took",
-    )
-    rows = (
-        (
-            target,
-            variant,
-            f"{about(metric).short} at {point}",
-            str(len(runs)),
-            _range([one.promised[place] for one in runs if place in one.promised], format_size),
-            _range([one.effects[place] for one in runs], about(metric).change),
-            ", ".join(
-                f"{said} {count}" for said, count in Counter(str(one.decisions[place]) for one in runs).most_common()
-            ),
-            str(sum(any(point in each for each in one.beyond) for one in runs)),
-            f"{min(one.wall_s for one in runs):.0f} to {max(one.wall_s for one in runs):.0f} s",
-        )
-        for (target, variant, place), runs in found.items()
-        for metric, _, point in [place.partition(" at ")]
-    )
-    return markdown([texts(heads, rows)])
-
-
-def _range(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """Of shares, of which `form` has the log-ratio."""
-    ends = dict.fromkeys(form(log1p(each)) for each in (min(values), max(values))) if values else {"–": None}
-    return " to ".join(ends)
-
-
-def _selfbench() -> str:
-    """The committed table; how to make it as long as there is none."""
-    path = REFERENCE / "selfbench" / "selfbench.json"
-    if not path.is_file():
-        return "Not measured yet: `just selfbench` measures it on your machine.\n"
-    return selfbench.in_readme(read_record(path, SelfbenchReport, "restore it from a copy"))
 
 
 def _example(words: Sequence[str]) -> str:

@@ -1,12 +1,11 @@
-"""What `calibrate --json` prints."""
+"""What `selfbench calibrate --json` prints."""
 
 from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from lab.analysis.calibration.findings import Row
-from lab.analysis.calibration.records import CalibrationRecord
-from lab.analysis.calibration.rows import rows_of
+from lab.analysis.calibration import Row, rows_of
+from lab.records.calibration import CalibrationRecord
 from lab.report.json.printed import Printed
 from lab.report.tables.calibration import notes
 
@@ -14,7 +13,7 @@ from lab.report.tables.calibration import notes
 class CalibratedJson(Printed):
     """A calibration: what was recorded, and what it says of each generator."""
 
-    model_config = ConfigDict(title="What `calibrate --json` prints; seconds, requests per second; null = not known")
+    model_config = ConfigDict(title="What `selfbench calibrate --json` prints; seconds, requests per second; null = not known")
 
     schema_version: int
     record: CalibrationRecord
@@ -26,5 +25,5 @@ class CalibratedJson(Printed):
 def printed(record: CalibrationRecord) -> CalibratedJson:
     rows = tuple(rows_of(record))
     return CalibratedJson(
-        schema_version=1, record=record, complete=record.complete, rows=rows, notes=tuple(notes(record))
+        schema_version=2, record=record, complete=record.complete, rows=rows, notes=tuple(notes(record))
     )
