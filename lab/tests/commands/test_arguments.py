@@ -22,7 +22,7 @@ from lab.commands.arguments import recorded
         ("study --quick okd --resolve 5%", "lab study --resolve=5% --quick -- okd"),
         ("aa", "lab aa"),
         ("ablate keepalive --variant", "lab ablate --variant -- keepalive"),
-        ("calibrate --generator k6 --generator wrk", "lab calibrate --generator=k6 --generator=wrk"),
+        ("selfbench calibrate --generator k6 --generator wrk", "lab selfbench --generator=k6 --generator=wrk"),
         ("knee --p99 20ms --close -- nginx", "lab knee --p99=20ms --close -- nginx"),
     ],
 )

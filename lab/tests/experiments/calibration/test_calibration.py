@@ -1,7 +1,6 @@
 """What generators report beside what was: scenarios and their truths, one measurement, the folder, the rows and the tables."""
 
 import json
-import os
 import shutil
 import sys
 from argparse import Namespace
@@ -16,30 +15,27 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import main
-from lab.analysis.calibration import folder
-from lab.analysis.calibration.behaviour import Behaviour
-from lab.analysis.calibration.findings import Row, Spread
-from lab.analysis.calibration.records import (
-    CalibrationRecord,
-    Known,
-    Latencies,
-    Measured,
-    Reported,
-    Taken,
-    Truth,
-    latencies,
-)
-from lab.analysis.calibration.rows import rows_of, spread
-from lab.analysis.calibration.scenarios import SCENARIOS, cell, planned, scenario, takes_s, true_share_over
+from lab.analysis.calibration import Row, Spread, rows_of, spread
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import StoreError
-from lab.commands import calibrating
+from lab.base.files import StoreError, reference_folder
+from lab.commands import calibrate
 from lab.commands.readme import parts, texts
-from lab.experiments.calibration.measuring import Calibrating
-from lab.experiments.calibration.prepared import prepare
+from lab.experiments.calibration.known_server import Behaviour
+from lab.experiments.calibration.measuring import Taken, latencies, measure_once
+from lab.experiments.calibration.scenarios import (
+    SCENARIOS,
+    cell,
+    planned,
+    prepare,
+    scenario,
+    takes_s,
+    true_share_over,
+)
 from lab.generators import Installed, generators
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
+from lab.records import calibration as folder
+from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
 from lab.records.packed import Packed
 from lab.records.store import run_names
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histograms, read_joined, read_raw
@@ -48,7 +44,6 @@ from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
 from lab.report.terminal import show
 from lab.stats.histogram import Histogram
-from lab.targets.common.process import Ended, run_generator
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 
 CLIENT = """
@@ -94,12 +89,11 @@ class HereSystem(FakeSystem):
         return "127.0.0.1"
 
 
-HERE = Calibrating(FakeTarget(system=HereSystem()), HereSystem())
 INSTALLED = Installed("fake", sys.executable, "1")
 
 
 def measured_here(generator: FakeGenerator, name: str, duration_s: float = 4.0) -> Taken:
-    return HERE.once(generator, INSTALLED, cell(generator, scenario(name), duration_s), 1)
+    return measure_once(HereSystem(), generator, INSTALLED, cell(generator, scenario(name), duration_s), 1)
 
 
 # -- scenarios ----------------------------------------------------------------------------------------------
@@ -162,7 +156,7 @@ def test_every_repeat_has_every_cell_once_in_an_order_of_its_own_that_the_seed_g
     assert all(sorted(order) == sorted(each.name for each in SCENARIOS) for order in orders)
     assert len({tuple(order) for order in orders}) > 1
     assert planned(cells, 5, seed=3) == slots and planned(cells, 5, seed=4) != slots
-    assert takes_s(slots) == 5 * 7 * 6.0
+    assert takes_s(slots) == 5 * 5 * 6.0
 
 
 def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet() -> None:
@@ -207,37 +201,10 @@ def test_a_generator_that_lies_is_caught() -> None:
     assert bias.bias_s and bias.bias_s.median < -0.008
 
 
-def test_what_a_generator_cannot_have_counted_or_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The known server counts every answer, and a CPU has as many seconds as pass."""
-
-    class Boasting(Client):
-        def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
-            result = super().parse(stdout, stderr, exit_status, load)
-            return replace(result, requests=result.requests * 10)
-
-    honest, boasting = (measured_here(kind(), "fixed").measured for kind in (Client, Boasting))
-    said = "it counts 300 requests, the proxy 30"
-    assert said in boasting.detail and said not in honest.detail and "it cannot have used" not in honest.detail
-
-    def busier(*given: Any) -> Ended:
-        return replace(run_generator(*given), cpu_s=100.0 * (os.cpu_count() or 1))
-
-    monkeypatch.setattr("lab.experiments.calibration.measuring.run_generator", busier)
-    worked = measured_here(Client(), "fixed").measured
-    assert "it cannot have used" in worked.detail and "generator-time" in worked.reasons
-
-
 def test_a_generator_that_fails_is_a_result_with_its_reason() -> None:
     taken = measured_here(Client(script="raise SystemExit(3)"), "floor")
     assert taken.measured.reported is None and taken.measured.failure == "exit status 3"
     assert taken.measured.truth and taken.measured.truth.answered == 0
-
-
-def test_a_rate_that_was_not_made_is_called_that() -> None:
-    """The fake makes 30 requests of the thousand per second that it was asked for."""
-    taken = measured_here(Client(), "rate-ceiling")
-    assert "rate-not-achieved" in taken.measured.reasons
-    assert taken.measured.offered_rps == 1000
 
 
 def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,12 +234,12 @@ def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
         def facts(self) -> dict[str, str]:
             return {"cpus_backend": "1", "cpus_generator": "1"}
 
-    monkeypatch.setattr(calibrating, "_measure_all", full)
+    monkeypatch.setattr(calibrate, "_measure_all", full)
     ready = prepare(Pinned(), ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
     with pytest.raises(StoreError) as caught:
-        calibrating.measure(Namespace(plan=False), Console(stderr=True), Pinned(), ready)
-    assert "--resume" not in str(caught.value) and "just calibrate" in caught.value.remedy
-    assert f"just calibrate --show {folder.names()[0]}" in capsys.readouterr().err
+        calibrate.measure(Namespace(plan=False), Console(stderr=True), Pinned(), ready)
+    assert "--resume" not in str(caught.value) and "just selfbench calibrate" in caught.value.remedy
+    assert f"just selfbench calibrate --show {folder.calibration_names()[0]}" in capsys.readouterr().err
 
 
 # -- records and rows ---------------------------------------------------------------------------------------
@@ -292,17 +259,24 @@ def made(
     share: float | None = None,
     **changes: Any,
 ) -> Measured:
-    told: dict[str, Any] = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0, "errors": {}} | {
-        key: changes.pop(key) for key in ("requests", "achieved_rps", "dropped", "errors") if key in changes
+    told: dict[str, Any] = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0} | {
+        key: changes.pop(key) for key in ("requests", "achieved_rps", "dropped") if key in changes
     }
-    reported = Reported(duration_s=1.0, recorded_s=1.0, latency=said, **told) if said else None
-    known: dict[str, Any] = {"answered": 1000, "achieved_rps": 500.0, "connections": 1, "closed": 0} | {
-        key: changes.pop(key) for key in ("answered", "closed") if key in changes
-    }
+    reported = Reported(duration_s=1.0, recorded_s=1.0, errors={}, latency=said, **told) if said else None
     truth = None
     if true:
         late_s = {"p50": 1e-5, "p99": 9e-5, "p99.9": None}
-        truth = Truth(broken=0, unstamped=0, service=true, late_s=late_s, share_over=share, cpu_s=0.1, **known)
+        truth = Truth(
+            answered=1000,
+            achieved_rps=500.0,
+            connections=1,
+            broken=0,
+            unstamped=0,
+            service=true,
+            late_s=late_s,
+            share_over=share,
+            cpu_s=0.1,
+        )
     defaults: dict[str, Any] = {
         "connections": 1,
         "offered_rps": 1000.0,
@@ -335,7 +309,7 @@ def record_of(measurements: list[Measured], **changes: Any) -> CalibrationRecord
         "seed": 1,
         "repeats": max((each.repeat for each in measurements), default=1),
         "duration_s": 12.0,
-        "scenarios": {each.scenario: scenario(each.scenario).says for each in measurements},
+        "scenarios": {each.scenario: "answers" for each in measurements},
         "generators": (fake,),
         "planned": len(measurements),
         "facts": {"cpus_backend": "1", "cpus_generator": "1"},
@@ -400,40 +374,6 @@ def test_what_to_do_follows_from_what_was_seen() -> None:
     assert row_of(made("fixed", lat(0.01), lat(0.01))).advice == ""
 
 
-def test_closed_connections_are_counted_on_both_sides() -> None:
-    row = row_of(
-        made("close", lat(0.01), lat(0.01), requests=990, errors={"read": 7, "connect": 3}, answered=995, closed=99)
-    )
-    assert row.close
-    found = (row.close.reported, row.close.true, row.close.errors, row.close.closed)
-    assert [each and each.median for each in found] == [990, 995, 10, 99]
-
-
-def test_a_generator_that_closed_connections_silence_has_its_row() -> None:
-    """It is what the scenario is to show, so that the calibration is complete."""
-    record = record_of([made("close", None, lat(0.01), failure="no latency", answered=500, closed=50)])
-    assert record.complete
-    assert "| fake | – | 500 | – | 50 |" in markdown_of(record)
-
-
-@pytest.mark.parametrize(
-    ("reasons", "offered", "recognised"),
-    [
-        (("rate-not-achieved",), 1000.0, True),
-        (("dropped",), 1000.0, True),
-        (("generator-saturated",), 1000.0, False),
-        ((), 1000.0, False),
-        ((), None, None),
-    ],
-)
-def test_a_rate_that_the_server_does_not_serve_must_be_recognised(
-    reasons: tuple[str, ...], offered: float | None, recognised: bool | None
-) -> None:
-    row = row_of(made("rate-ceiling", lat(0.1), lat(0.1), achieved_rps=501.0, reasons=reasons, offered_rps=offered))
-    assert row.rate_ceiling and row.rate_ceiling.recognised is recognised
-    assert (row.rate_ceiling.achieved_rps.median, row.rate_ceiling.true_rps.median) == (501, 500)
-
-
 def test_cpu_per_request_and_what_a_cpu_alone_would_give() -> None:
     row = row_of(made("ceiling", lat(0.001), None, requests=5000, cpu_s=0.1, server_cpu_s=0.2))
     assert row.ceiling and row.ceiling.cpu_per_request_s and row.ceiling.alone_rps
@@ -460,6 +400,8 @@ def test_it_is_complete_when_every_cell_has_something_reported() -> None:
     assert not record_of([bad]).complete
     assert not record_of([good], planned=2).complete
     assert "fake, fixed: it crashed" in markdown_of(record_of([bad]))
+    silent = made("close", None, lat(0.01), failure="no latency")
+    assert record_of([silent]).complete, "an earlier scenario, which was to show just that"
 
 
 # -- tables, folder, README ---------------------------------------------------------------------------------
@@ -473,8 +415,6 @@ def everything() -> CalibrationRecord:
         made("floor", lat(0.0002, 0.0004), lat(0.0001, 0.0002)),
         made("fixed", lat(0.0105, 0.0112, 0.013), lat(0.010, 0.011, 0.012)),
         made("pause", lat(0.01, share_over=0.004), lat(0.01), share=0.0425, dropped=950),
-        made("close", lat(0.01), lat(0.01), errors={"read": 3}),
-        made("rate-ceiling", lat(0.1), lat(0.1), achieved_rps=500.0, reasons=("dropped", "rate-not-achieved")),
         made("ceiling", lat(0.001), None, achieved_rps=20_000.0),
     ]
     record = record_of(measurements)
@@ -488,8 +428,6 @@ def test_the_tables_say_it_all() -> None:
     assert "| fake | 1 | open/closed | sent | 200 | 400 | 20,000 | 20,000 | 50.0 | 50.0 |" in lines
     assert "| fake | fixed | 10.0 | +500 +5.0 % | 11.0 | +200 +1.8 % | 12.0 | +1,000 +8.3 % |" in lines
     assert "| fake | 0.40 | 4.25 | 950 | hidden |" in lines
-    assert "| fake | 1,000 | 1,000 | 3 | 0 |" in lines
-    assert "| fake | 1,000 | 500 | 500 | invalid: dropped, rate-not-achieved |" in lines
     assert "| wrk2 | not installed | open | due | – | – | – | – | – | – |" in lines
     assert "- wrk2: not installed: put it on PATH" in lines
     assert any("server on CPU 1, generators on CPU 1: shared" in line for line in lines)
@@ -523,7 +461,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept(measured: Measured, histograms: Mapping[str, Histogram]) -> folder.CalibrationFolder:
     record = record_of([measured]).model_copy(update={"measurements": ()})
     store = folder.CalibrationFolder.create(record)
-    store.add(Taken(measured, "said\n", histograms))
+    store.add(measured, "said\n", histograms)
     return store
 
 
@@ -542,7 +480,7 @@ def test_a_measurement_is_kept_with_what_it_was_read_from(runs: Path) -> None:
 
 def test_it_is_no_run(runs: Path) -> None:
     kept(made("fixed", lat(0.01), lat(0.01)), {})
-    assert run_names() == [] and folder.names() == ["c-1"]
+    assert run_names() == [] and folder.calibration_names() == ["c-1"]
 
 
 def test_it_is_found_by_name_by_folder_and_among_the_references(runs: Path) -> None:
@@ -555,7 +493,7 @@ def test_it_is_found_by_name_by_folder_and_among_the_references(runs: Path) -> N
 
 
 def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
-    with pytest.raises(UsageError, match="unknown calibration 'c-1'.*\n.*just calibrate"):
+    with pytest.raises(UsageError, match="unknown calibration 'c-1'.*\n.*just selfbench calibrate"):
         folder.CalibrationFolder.open("c-1")
     kept(made("fixed", lat(0.01), lat(0.01)), {})
     with pytest.raises(UsageError, match="did you mean 'c-1'"):
@@ -569,7 +507,7 @@ def test_the_readme_part_is_the_reference_or_says_that_there_is_none(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "REFERENCE", runs.parent / "reference")
-    assert parts.makers()["calibration"](texts.ROOT, []).startswith("Not measured yet: `just calibrate`")
+    assert parts.makers()["calibration"](texts.ROOT, []).startswith("Not measured yet: `just selfbench calibrate`")
     kept(made("pause", lat(0.01, share_over=0.001), lat(0.01), share=0.04), {})
     (runs.parent / "reference").mkdir()
     (runs / "c-1").rename(runs.parent / "reference" / "calibration")
@@ -589,16 +527,31 @@ def test_an_unknown_scenario_is_no_scenario() -> None:
         scenario("fixd")
 
 
+def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
+    record = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
+    assert record.complete and {"close", "rate-ceiling"} < record.scenarios.keys()
+    rows = {row.known.name: row for row in rows_of(record)}
+    assert rows["oha"].pause and rows["oha"].pause.sight == "visible" and len(rows["wrk"].bias) == 3
+    assert main(["selfbench", "calibrate", "--show", str(reference_folder() / folder.REFERENCE)]) == 0
+    assert "oha  1.16.0" in capsys.readouterr().out
+
+
+def test_the_old_spelling_is_answered_with_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--plan", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and "just calibrate: is `just selfbench calibrate --plan --json` now" in printed.err
+
+
 def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What every generator said, and what was counted, in two files; packed once."""
     said = {"r01-wrk-pause": "said \udcff", "r01-hey-close": ""}
     counted = {name: histogram_frame({"truth": Histogram.of_values([0.1] * len(text))}) for name, text in said.items()}
-    shutil.copy(folder.reference_folder() / folder.REFERENCE / folder.FILE, tmp_path)
+    shutil.copy(reference_folder() / folder.REFERENCE / folder.FILE, tmp_path)
     for name, text in said.items():
         (tmp_path / "measurements" / name).mkdir(parents=True)
         (tmp_path / "measurements" / name / "raw.zst").write_bytes(pack_raw(text))
         counted[name].write_parquet(tmp_path / "measurements" / name / "hist.parquet")
-    assert main(["calibrate", "--show", str(tmp_path)]) == 0
+    assert main(["selfbench", "calibrate", "--show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert main(["pack", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.FILE, "histograms.parquet", "raw.zip"]
@@ -607,7 +560,7 @@ def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.Capture
     assert {name: read_raw(form.raw(name)) for name in said} == {name: (text, "") for name, text in said.items()}
     kept = read_joined(tmp_path / "histograms.parquet", HISTOGRAM_SCHEMA)
     assert kept.keys() == {"r01-wrk-pause"} and kept["r01-wrk-pause"].equals(counted["r01-wrk-pause"])
-    assert main(["calibrate", "--show", str(tmp_path)]) == 0
+    assert main(["selfbench", "calibrate", "--show", str(tmp_path)]) == 0
     assert capsys.readouterr().out == shown
     assert main(["pack", str(tmp_path)]) == 2
     assert "is packed already" in capsys.readouterr().err
