@@ -6,13 +6,11 @@ Refuses to judge from what was not measured: null. Disturbed measurements count,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from pydantic import Field
-
-from lab.base.validation import Record
 from lab.records.calibration import TOLD, CalibrationRecord, Known, Measured
 
 BIASED = ("floor", "fixed", "bimodal")
@@ -23,8 +21,8 @@ VISIBLE = 0.5
 """A pause is visible if at least this part of the share that it makes wait is reported."""
 EXAGGERATED = 1.5
 
-
-class Spread(Record):
+@dataclass(frozen=True, slots=True)
+class Spread:
     """The median of the repeats, and their range."""
 
     median: float
@@ -32,53 +30,58 @@ class Spread(Record):
     high: float
     count: int
 
-
-class Bias(Record):
-    """Reported minus true, in seconds and as a share of the truth. Null = fewer than ten requests beyond it."""
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """Reported minus true, in seconds and as a share of the truth. None = fewer than ten requests beyond it."""
 
     true_s: Spread | None
     reported_s: Spread | None
     bias_s: Spread | None
     bias_share: Spread | None
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Of a pause of the server: the share of requests that waited for it, as reported and in truth, and what latencies show of it.
 
-class Pause(Record):
-    """Of a pause of the server: the share of requests that waited for it, as reported and in truth."""
+    `sight` hidden = coordinated omission.
+    """
 
     reported_share: Spread
     true_share: Spread
     dropped: Spread
-    sight: Literal["visible", "exaggerated", "hidden"] = Field(
-        description="what its latencies show of the pause; hidden = coordinated omission"
-    )
+    sight: Literal["visible", "exaggerated", "hidden"]
 
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """As many requests as the generator makes of the lab's own backend, with the server on the same CPU, where they share one.
 
-class Ceiling(Record):
-    """As many requests as the generator makes of the lab's own backend."""
+    `alone_rps`: what one CPU of its own would give it: 1 / CPU per request.
+    """
 
-    achieved_rps: Spread = Field(description="with the server on the same CPU, where they share one")
-    alone_rps: Spread | None = Field(description="what one CPU of its own would give it: 1 / CPU per request")
+    achieved_rps: Spread
+    alone_rps: Spread | None
     cpu_per_request_s: Spread | None
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One generator. `bias`: scenario → p50, p99, p99.9; `cpu_per_request_s`: at the moderate rate.
 
-class Row(Record):
-    """One generator."""
+    `noisy`: scenario → disturbed measurements; `failures`: scenario → why nothing was reported.
+    """
 
     known: Known
-    bias: dict[str, dict[str, Bias]] = Field(description="scenario → p50, p99, p99.9")
+    bias: Mapping[str, Mapping[str, Bias]]
     pause: Pause | None
     ceiling: Ceiling | None
-    cpu_per_request_s: Spread | None = Field(description="at the moderate rate")
+    cpu_per_request_s: Spread | None
     measurements: int
-    noisy: dict[str, int] = Field(description="scenario → disturbed measurements")
-    failures: dict[str, str] = Field(description="scenario → why nothing was reported")
+    noisy: Mapping[str, int]
+    failures: Mapping[str, str]
     advice: str
-
 
 def rows_of(record: CalibrationRecord) -> list[Row]:
     """Return what a calibration says of each of its generators."""
     return [_row(known, [one for one in record.measurements if one.generator == known.name]) for known in record.generators]
-
 
 def _row(known: Known, mine: Sequence[Measured]) -> Row:
     def found(scenario: str) -> list[Measured]:
@@ -92,23 +95,20 @@ def _row(known: Known, mine: Sequence[Measured]) -> Row:
         ceiling=_ceiling(found("ceiling")),
         cpu_per_request_s=spread(_cpus(found(AT_RATE), lambda each: each.cpu_s)),
         measurements=len(mine),
-        noisy=dict(Counter(each.scenario for each in mine if each.noise)),
+        noisy=Counter(each.scenario for each in mine if each.noise),
         failures={each.scenario: each.failure for each in mine if each.failure},
         advice=_advice(known, pause),
     )
-
 
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Return the median and the range of those that are known."""
     kept = [value for value in values if value is not None]
     return Spread(median=median(kept), low=min(kept), high=max(kept), count=len(kept)) if kept else None
 
-
 def _certain(values: Iterable[float]) -> Spread:
     found = spread(values)
     assert found is not None  # asked for where there are measurements only
     return found
-
 
 def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
     """Return the differences, taken per measurement, which has a truth of its own."""
@@ -128,7 +128,6 @@ def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
         )
     return found
 
-
 def _pause(those: Sequence[Measured]) -> Pause | None:
     told = [
         (each.reported, each.truth.share_over)
@@ -145,7 +144,6 @@ def _pause(those: Sequence[Measured]) -> Pause | None:
         sight="hidden" if ratio < VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
     )
 
-
 def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
     rates = [each.reported.achieved_rps for each in those if each.reported]
     if not rates:
@@ -157,7 +155,6 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
         cpu_per_request_s=spread(cpu),
     )
 
-
 def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> list[float]:
     """Return the CPU seconds per request of each measurement in which they were seen."""
     return [
@@ -165,7 +162,6 @@ def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -
         for each in those
         if each.reported and each.reported.requests and (cpu_s := used(each)) is not None
     ]
-
 
 def _advice(known: Known, pause: Pause | None) -> str:
     """Return what to do with a generator, from what it showed of the pause; nothing where that was not measured."""

@@ -85,7 +85,6 @@ def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
 def measure(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:
     """Print the plan, measure all of it unless `--plan`, and print the result; the exit status."""
     from lab.records.calibration import CalibrationFolder
-    from lab.report.json.calibration import printed
 
     record = ready.record
     _print_plan(talk, ready)
@@ -94,7 +93,7 @@ def measure(options: argparse.Namespace, talk: Console, target: Target, ready: R
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
         if options.json:
-            print(printed(record).dumps())
+            print(record.model_dump_json(indent=1))
         return 0
     check_writable(runs_folder(), len(ready.slots) * 2_000_000)
     calibration = CalibrationFolder.create(record)
@@ -115,11 +114,10 @@ def measure(options: argparse.Namespace, talk: Console, target: Target, ready: R
 
 def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
     """Print a calibration as asked for; the exit status."""
-    from lab.report.json.calibration import printed
     from lab.report.tables.calibration import page
 
     record = calibration.record
-    print_answer(options, lambda: page(record), lambda: printed(record).dumps(), ["", str(calibration.folder)])
+    print_answer(options, lambda: page(record), lambda: record.model_dump_json(indent=1), ["", str(calibration.folder)])
     return 0 if record.complete else 1
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add(adder: Adder) -> None:
     verb = adder(
-        "pack", _pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb"
+        "pack", _pack, "a finished run in few files: smaller, read sooner, the same to every verb"
     )
     verb.add_argument("run", metavar="RUN")
     verb.add_argument(
@@ -32,24 +32,16 @@ def add(adder: Adder) -> None:
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
-    from lab.records.calibration import CalibrationFolder, is_calibration, pack_calibration
     from lab.records.packing import pack
     from lab.records.store import RunStore
 
     if options.replace and not options.into:
         raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
-    if is_calibration(options.run):
-        if options.into:
-            raise UsageError("--into", "a calibration has no boots", "leave --into out")
-        folder = CalibrationFolder.open(options.run).folder
-        before, after = pack_calibration(folder)
-    elif options.into:
+    if options.into:
         return _pack_into(options, talk, RunStore.open(options.run))
-    else:
-        run = RunStore.open(options.run)
-        folder = run.folder
-        before, after = pack(run)
-    print(f"{folder}: {before} → {after}")
+    run = RunStore.open(options.run)
+    before, after = pack(run)
+    print(f"{run.folder}: {before} → {after}")
     return 0
 
 
@@ -66,7 +58,6 @@ def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int
             add_rows(effects_of_run(old, name, commit, commit))
 
         folder, notes = replace_run(run, options.into, keep), list[str]()
-    else:
         folder, notes = add_run(run, options.into)
     for note in notes:
         talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)

@@ -23,7 +23,6 @@ from lab.model.variants.variants import annotation_schema
 from lab.records.calibration import CalibrationRecord
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json.ablation import AblationJson
-from lab.report.json.calibration import CalibratedJson
 from lab.report.json.capacity import CapacityJson
 from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
@@ -71,7 +70,6 @@ def schemas() -> dict[str, Any]:
         "used": DIALECT | UsagesJson.model_json_schema(),
         "selfbench": Overhead.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
-        "calibrated": DIALECT | CalibratedJson.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"

@@ -1,8 +1,8 @@
 """Calibrations: what each generator reported of a server whose answers are known, and what was true, in a folder of their own.
 
     data/runs/<stamp>-calibration-xxxx/calibration.json
-                                       measurements/<id>/raw.zst hist.parquet   verbatim output; latency, service, truth
-                                       raw.zip histograms.parquet               instead of them where `just pack` packed it
+                                       raw.zip               <measurement>/raw.zst: the generator's verbatim output
+                                       histograms.parquet    sample (measurement), series (latency, service, truth), bucket, count
 
 A calibration is no run, since it has no run.json. Refuses unknown keys, and to keep a measurement's number without what it was read from.
 Seconds, counts and shares; null = not known, or fewer than ten requests beyond a percentile.
@@ -10,7 +10,6 @@ Seconds, counts and shares; null = not known, or fewer than ten requests beyond 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -25,19 +24,18 @@ from lab.base.files import (
     reference_folder,
     replace,
     runs_folder,
-    sync,
-    whole_folder,
     write_frame,
-    write_synced,
     writing,
 )
 from lab.base.validation import Record
-from lab.records import packed, tables
-from lab.records.forms import HISTOGRAMS
-from lab.records.packing import PARTIAL, Size, write_zip
+from lab.records import tables
+from lab.records.packed import RAW
+from lab.records.packing import Member, write_zip
 from lab.stats.histogram import Histogram
 
-FILE, MEASUREMENTS, COUNTED = "calibration.json", "measurements", "histograms.parquet"
+FILE, COUNTED = "calibration.json", "histograms.parquet"
+LEVEL = 12
+"""Of zstd: outputs are small, and are kept for good."""
 REFERENCE = "calibration"
 """The committed one, in `data/reference`."""
 OVER_S = 0.5
@@ -164,22 +162,18 @@ def calibration_names() -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []
 
 
-def is_calibration(name: str) -> bool:
-    """Return whether a calibration of this name or folder is there."""
-    return _holds_one(Path(name) if "/" in name else runs_folder() / name)
-
-
 class CalibrationFolder:
     """A calibration's folder beside the runs, and its record."""
 
     def __init__(self, folder: Path, record: CalibrationRecord) -> None:
         self.folder, self.record = folder, record
+        self._raws, self._counted = list[Member](), dict[str, pl.DataFrame]()
 
     @classmethod
     def create(cls, record: CalibrationRecord) -> CalibrationFolder:
         folder = runs_folder() / record.id
         with writing(folder):
-            (folder / MEASUREMENTS).mkdir(parents=True)
+            folder.mkdir(parents=True)
             replace(folder / FILE, json_bytes(record))
         return cls(folder, record)
 
@@ -196,12 +190,18 @@ class CalibrationFolder:
         return cls(folder, read_record(folder / FILE, CalibrationRecord, "restore it from a copy"))
 
     def add(self, measured: Measured, raw: str, histograms: Mapping[str, Histogram]) -> None:
-        """Keep a measurement: its verbatim output and histograms in a folder of its own, whole; then the record."""
-        with whole_folder(self.folder / MEASUREMENTS / measured.id, "measurement") as partial:
-            write_synced(partial / "raw.zst", tables.pack_raw(raw))
-            write_frame(partial / "hist.parquet", tables.histogram_frame(histograms))
+        """Keep a measurement: its verbatim output and its histograms, then the record that tells of it."""
+        content = tables.raw_bytes(raw)
+        member = (f"{measured.id}/{tables.RAW}", tables.pack_raw(raw, LEVEL), tables.digest(content))
+        self._raws.append(member)
+        self._counted[measured.id] = tables.histogram_frame(histograms)
         self.record = self.record.model_copy(update={"measurements": (*self.record.measurements, measured)})
+        partial = self.folder / ".partial"
         with writing(self.folder):
+            write_zip(partial, self._raws)
+            partial.rename(self.folder / RAW)
+            write_frame(partial, tables.joined(self._counted, tables.HISTOGRAM_SCHEMA))
+            partial.rename(self.folder / COUNTED)
             replace(self.folder / FILE, json_bytes(self.record))
 
 
@@ -210,39 +210,3 @@ def _holds_one(folder: Path) -> bool:
         return (folder / FILE).is_file()
     except OSError:
         return False
-
-
-def pack_calibration(folder: Path) -> tuple[Size, Size]:
-    """Put its measurements into raw.zip and histograms.parquet, and return its size before and after.
-
-    Nothing is removed before it was read again and is equal. UsageError where it cannot be packed: it is then as it was.
-    """
-    was, new = Size.of(folder), folder / PARTIAL
-    if not (folder / MEASUREMENTS).is_dir():
-        raise UsageError(str(folder), "is packed already", "name another one")
-    try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
-        _pack(sorted((folder / MEASUREMENTS).iterdir()), new)
-        for name in (COUNTED, packed.RAW):
-            (new / name).rename(folder / name)
-        sync(folder)
-        shutil.rmtree(folder / MEASUREMENTS)
-    except (OSError, tables.FrameError) as error:
-        raise UsageError(str(folder / MEASUREMENTS), f"cannot be packed: {error}", packed.RESTORE) from None
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    return was, Size.of(folder)
-
-
-def _pack(measured: list[Path], new: Path) -> None:
-    raws = {path.name: tables.unpacked(tables.raw_path(path)) for path in measured}
-    counted = {path.name: tables.read_counts(path / HISTOGRAMS) for path in measured}
-    members = [(f"{name}/{tables.SMALL_RAW}", tables.compressed(raw), tables.digest(raw)) for name, raw in raws.items()]
-    write_zip(new / packed.RAW, members)
-    write_synced(new / COUNTED, tables.parquet_bytes(tables.joined(counted, tables.HISTOGRAM_SCHEMA)))
-    again = tables.read_joined(new / COUNTED, tables.HISTOGRAM_SCHEMA)
-    form, nothing = packed.Packed(new), pl.DataFrame(schema=tables.HISTOGRAM_SCHEMA)
-    for name, raw in raws.items():
-        if form.raw_bytes(name) != raw or not again.get(name, nothing).equals(counted[name]):
-            raise UsageError(str(new.parent / MEASUREMENTS / name), "would not read back as it was", "keep it as it is")

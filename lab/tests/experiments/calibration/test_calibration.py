@@ -1,15 +1,14 @@
 """What generators report beside what was: scenarios and their truths, one measurement, the folder, the rows and the tables."""
 
 import json
-import shutil
 import sys
+import zipfile
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from rich.console import Console
@@ -36,10 +35,8 @@ from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records import calibration as folder
 from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
-from lab.records.packed import Packed
 from lab.records.store import run_names
-from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histograms, read_joined, read_raw
-from lab.report.json import calibration as calibration_json
+from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
 from lab.report.terminal import show
@@ -443,14 +440,6 @@ def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> 
     assert "fake fixed 10.0 +500 +5.0 % 11.0 +200 +1.8 % 12.0 +1,000 +8.3 %" in printed
 
 
-def test_json_is_what_its_schema_says() -> None:
-    printed = calibration_json.printed(everything()).plain()
-    jsonschema.Draft202012Validator(calibration_json.CalibratedJson.model_json_schema()).validate(
-        json.loads(json.dumps(printed))
-    )
-    assert printed["complete"] is True and printed["rows"][0]["pause"]["sight"] == "hidden"
-
-
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -465,17 +454,20 @@ def kept(measured: Measured, histograms: Mapping[str, Histogram]) -> folder.Cali
     return store
 
 
-def test_a_measurement_is_kept_with_what_it_was_read_from(runs: Path) -> None:
-    measured = made("fixed", lat(0.01), lat(0.01))
+def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None:
+    first, second = (made("fixed", lat(0.01), lat(0.01), repeat) for repeat in (1, 2))
     histogram = Histogram.of_values([0.01, 0.02])
-    kept(measured, {"latency": histogram, "truth": histogram})
+    store = kept(first, {"latency": histogram, "truth": histogram})
+    store.add(second, "said \udcff", {"truth": histogram})
     again = folder.CalibrationFolder.open("c-1")
-    assert again.record.measurements == (measured,) and again.record.complete
-    beside = runs / "c-1" / "measurements" / measured.id
-    assert read_raw(beside / "raw.zst") == ("said\n", "")
-    stored = read_histograms(beside / "hist.parquet", "exact").get("truth")
-    assert stored is not None and (stored.counts == histogram.counts).all()
-    assert not list(runs.glob("**/.*"))
+    assert again.record.measurements == (first, second) and again.record.complete is False
+    raws = zipfile.ZipFile(runs / "c-1" / "raw.zip")
+    said = [read_raw(zipfile.Path(raws, f"{each.id}/raw.zst")) for each in (first, second)]
+    assert said == [("said\n", ""), ("said \udcff", "")]
+    counted = read_joined(runs / "c-1" / folder.COUNTED, HISTOGRAM_SCHEMA)
+    assert counted[first.id].equals(histogram_frame({"latency": histogram, "truth": histogram}))
+    assert counted[second.id].equals(histogram_frame({"truth": histogram}))
+    assert sorted(path.name for path in (runs / "c-1").iterdir()) == [folder.FILE, folder.COUNTED, "raw.zip"]
 
 
 def test_it_is_no_run(runs: Path) -> None:
@@ -522,11 +514,6 @@ def test_a_readme_without_a_place_for_it_is_not_stale(tmp_path: Path) -> None:
     assert texts.stale(path, parts.makers()) == [f"calibration in {path}"]
 
 
-def test_an_unknown_scenario_is_no_scenario() -> None:
-    with pytest.raises(KeyError):
-        scenario("fixd")
-
-
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
     record = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
     assert record.complete and {"close", "rate-ceiling"} < record.scenarios.keys()
@@ -540,27 +527,3 @@ def test_the_old_spelling_is_answered_with_the_new_one(capsys: pytest.CaptureFix
     assert main(["calibrate", "--plan", "--json"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and "just calibrate: is `just selfbench calibrate --plan --json` now" in printed.err
-
-
-def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What every generator said, and what was counted, in two files; packed once."""
-    said = {"r01-wrk-pause": "said \udcff", "r01-hey-close": ""}
-    counted = {name: histogram_frame({"truth": Histogram.of_values([0.1] * len(text))}) for name, text in said.items()}
-    shutil.copy(reference_folder() / folder.REFERENCE / folder.FILE, tmp_path)
-    for name, text in said.items():
-        (tmp_path / "measurements" / name).mkdir(parents=True)
-        (tmp_path / "measurements" / name / "raw.zst").write_bytes(pack_raw(text))
-        counted[name].write_parquet(tmp_path / "measurements" / name / "hist.parquet")
-    assert main(["selfbench", "calibrate", "--show", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert main(["pack", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.FILE, "histograms.parquet", "raw.zip"]
-    assert capsys.readouterr().out.rpartition("→ ")[2].startswith("3 files, ")
-    form = Packed(tmp_path)
-    assert {name: read_raw(form.raw(name)) for name in said} == {name: (text, "") for name, text in said.items()}
-    kept = read_joined(tmp_path / "histograms.parquet", HISTOGRAM_SCHEMA)
-    assert kept.keys() == {"r01-wrk-pause"} and kept["r01-wrk-pause"].equals(counted["r01-wrk-pause"])
-    assert main(["selfbench", "calibrate", "--show", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == shown
-    assert main(["pack", str(tmp_path)]) == 2
-    assert "is packed already" in capsys.readouterr().err
