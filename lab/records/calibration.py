@@ -73,7 +73,7 @@ class Truth(Record):
     """What the server did, by its own record. Latencies are those of the time that the generator records."""
 
     answered: int
-    achieved_rps: float | None = Field(description="answers per second, from the first arrival to the last answer")
+    achieved_rps: float | None = Field(default=None, description="of earlier releases: answers per second")
     connections: int
     closed: int = Field(default=0, description="connections that the server closed, in a scenario of earlier releases")
     broken: int = Field(description="answers that could not be written: the client had gone")

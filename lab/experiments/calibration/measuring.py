@@ -164,7 +164,6 @@ def _truth(known: truth.ServerRecord, cell: Cell, behaviour: Behaviour, result: 
     windowed = known.after(cell.calibration_s)
     return Truth(
         answered=known.answered,
-        achieved_rps=known.answered / known.span_s if known.span_s else None,
         connections=known.connections,
         broken=known.broken,
         unstamped=known.unstamped,

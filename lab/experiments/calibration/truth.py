@@ -37,13 +37,6 @@ class ServerRecord:
     def answered(self) -> int:
         return len(self.rows)
 
-    @property
-    def span_s(self) -> float:
-        """From the first arrival to the last answer; 0 where there was none."""
-        if not len(self.rows):
-            return 0.0
-        return float(self.rows[:, WRITTEN].max() - self.rows[:, ARRIVED].min()) / SECOND
-
     def after(self, seconds: float) -> ServerRecord:
         """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
         if not len(self.rows):

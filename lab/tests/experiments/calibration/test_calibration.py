@@ -265,7 +265,6 @@ def made(
         late_s = {"p50": 1e-5, "p99": 9e-5, "p99.9": None}
         truth = Truth(
             answered=1000,
-            achieved_rps=500.0,
             connections=1,
             broken=0,
             unstamped=0,

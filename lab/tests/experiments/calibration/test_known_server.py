@@ -104,7 +104,7 @@ def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
     for (sent, back), (_, arrived, planned, written) in zip(seen, record.rows.tolist(), strict=True):
         assert sent <= arrived < planned <= written <= back
         assert planned - arrived == 20_000_000
-    assert record.service().total == 20 and record.span_s >= 0.4
+    assert record.service().total == 20
 
 
 def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(tmp_path: Path) -> None:
