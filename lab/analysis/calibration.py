@@ -21,6 +21,7 @@ VISIBLE = 0.5
 """A pause is visible if at least this part of the share that it makes wait is reported."""
 EXAGGERATED = 1.5
 
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The median of the repeats, and their range."""
@@ -30,6 +31,7 @@ class Spread:
     high: float
     count: int
 
+
 @dataclass(frozen=True, slots=True)
 class Bias:
     """Reported minus true, in seconds and as a share of the truth. None = fewer than ten requests beyond it."""
@@ -38,6 +40,7 @@ class Bias:
     reported_s: Spread | None
     bias_s: Spread | None
     bias_share: Spread | None
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -51,6 +54,7 @@ class Pause:
     dropped: Spread
     sight: Literal["visible", "exaggerated", "hidden"]
 
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
     """As many requests as the generator makes of the lab's own backend, with the server on the same CPU, where they share one.
@@ -61,6 +65,7 @@ class Ceiling:
     achieved_rps: Spread
     alone_rps: Spread | None
     cpu_per_request_s: Spread | None
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -79,9 +84,13 @@ class Row:
     failures: Mapping[str, str]
     advice: str
 
+
 def rows_of(record: CalibrationRecord) -> list[Row]:
     """Return what a calibration says of each of its generators."""
-    return [_row(known, [one for one in record.measurements if one.generator == known.name]) for known in record.generators]
+    return [
+        _row(known, [one for one in record.measurements if one.generator == known.name]) for known in record.generators
+    ]
+
 
 def _row(known: Known, mine: Sequence[Measured]) -> Row:
     def found(scenario: str) -> list[Measured]:
@@ -100,15 +109,18 @@ def _row(known: Known, mine: Sequence[Measured]) -> Row:
         advice=_advice(known, pause),
     )
 
+
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Return the median and the range of those that are known."""
     kept = [value for value in values if value is not None]
     return Spread(median=median(kept), low=min(kept), high=max(kept), count=len(kept)) if kept else None
 
+
 def _certain(values: Iterable[float]) -> Spread:
     found = spread(values)
     assert found is not None  # asked for where there are measurements only
     return found
+
 
 def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
     """Return the differences, taken per measurement, which has a truth of its own."""
@@ -128,6 +140,7 @@ def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
         )
     return found
 
+
 def _pause(those: Sequence[Measured]) -> Pause | None:
     told = [
         (each.reported, each.truth.share_over)
@@ -144,6 +157,7 @@ def _pause(those: Sequence[Measured]) -> Pause | None:
         sight="hidden" if ratio < VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
     )
 
+
 def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
     rates = [each.reported.achieved_rps for each in those if each.reported]
     if not rates:
@@ -155,6 +169,7 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
         cpu_per_request_s=spread(cpu),
     )
 
+
 def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> list[float]:
     """Return the CPU seconds per request of each measurement in which they were seen."""
     return [
@@ -162,6 +177,7 @@ def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -
         for each in those
         if each.reported and each.reported.requests and (cpu_s := used(each)) is not None
     ]
+
 
 def _advice(known: Known, pause: Pause | None) -> str:
     """Return what to do with a generator, from what it showed of the pause; nothing where that was not measured."""

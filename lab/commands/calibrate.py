@@ -11,7 +11,7 @@ from rich.console import Console
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import StoreError, check_writable, runs_folder
 from lab.base.quantities import number
-from lab.commands.answers import answer, print_answer
+from lab.commands.answers import print_answer
 from lab.commands.arguments import recorded
 from lab.commands.measuring import say, settle
 

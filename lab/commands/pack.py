@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "pack", _pack, "a finished run in few files: smaller, read sooner, the same to every verb"
-    )
+    verb = adder("pack", _pack, "a finished run in few files: smaller, read sooner, the same to every verb")
     verb.add_argument("run", metavar="RUN")
     verb.add_argument(
         "--into",
@@ -58,6 +56,7 @@ def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int
             add_rows(effects_of_run(old, name, commit, commit))
 
         folder, notes = replace_run(run, options.into, keep), list[str]()
+    else:
         folder, notes = add_run(run, options.into)
     for note in notes:
         talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)

@@ -190,7 +190,10 @@ def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, 
     few = [one.place for one in promised if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(promised))]
     if few or not kept(claimed, chances, UNLIKELY / 2):
         where = ", ".join(few) or "in all"
-        return False, f"{said}; fewer than promised: {where}: plan with more blocks than `--resolve` says, and report this"
+        return (
+            False,
+            f"{said}; fewer than promised: {where}: plan with more blocks than `--resolve` says, and report this",
+        )
     return True, f"{said}: what `--resolve` promises on this machine holds"
 
 

@@ -173,5 +173,8 @@ def verdict(found: Sequence[Neighboured]) -> tuple[bool, str]:
     runs = max(RUNS, len(found))
     most = MOST_CLAIMS * runs // RUNS
     if claims > most:
-        return False, f"{said}: at most {most} in {runs} may be; do not decide on this machine (`just table RUN` shows which)"
+        return (
+            False,
+            f"{said}: at most {most} in {runs} may be; do not decide on this machine (`just table RUN` shows which)",
+        )
     return True, f"{said}: at most {most} in {runs} may be claimed, so a claim made here stands"

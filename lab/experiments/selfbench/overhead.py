@@ -92,6 +92,7 @@ def start_run(place: str, runs: Path, words: Sequence[str], planned_s: float) ->
 
     Raises:
         MeasuringError: It cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
+
     """
     resumed = {word.removeprefix("--resume=") for word in words}
     before, began = {*run_names(runs)} - resumed, time.monotonic()

@@ -22,6 +22,7 @@ LOAD_S = 100.0
 """How long every made load lasts, whatever the number of its rows."""
 BEGAN_MS = 1_763_764_412_345.375
 
+
 @dataclass(frozen=True, slots=True)
 class RowFile:
     """Where they lie, and what a reader has to know of their load."""
@@ -34,6 +35,7 @@ class RowFile:
     def rate_rps(self) -> float:
         return self.rows / LOAD_S
 
+
 def write_rows(kind: Format, path: Path, rows: int, seed: int = 1) -> RowFile:
     """`rows` (>= 1) of a format: latencies are log-normal, and one request in 500 has a wrong status."""
     if kind == "k6":
@@ -42,12 +44,14 @@ def write_rows(kind: Format, path: Path, rows: int, seed: int = 1) -> RowFile:
         _write_oha(path, rows, np.random.default_rng(seed))
     return RowFile(kind, path, rows)
 
+
 def streamed_rows(made: RowFile, size_bytes: int = PIECE_BYTES) -> Reduced:
     """By the lab, in such pieces."""
     pieces = partial(of_file, made.path, size_bytes)
     if made.kind == "k6":
         return reduce_k6_log(pieces, None, made.rate_rps)
     return reduce_oha_rows(pieces(), Load("http://h/", "", 1, LOAD_S, rate_rps=made.rate_rps))
+
 
 def _write_oha(path: Path, rows: int, rng: np.random.Generator) -> None:
     taken_s = np.exp(rng.normal(0.0, 0.7, rows)) * 1e-3
@@ -62,6 +66,7 @@ def _write_oha(path: Path, rows: int, rng: np.random.Generator) -> None:
     }
     text = pl.DataFrame(columns).write_csv(include_header=False, float_precision=9, quote_style="never")
     path.write_text(f"{HEADER}\n{text}")
+
 
 def _write_k6(path: Path, rows: int, rng: np.random.Generator) -> None:
     """Write them in the order in which they were done; one request in 1,000 fails."""

@@ -212,17 +212,16 @@ def test_without_a_neighbour_nothing_was_shown(
     assert "A/A run 2: had no neighbour: CPU" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["effects", "neighbour"])
-def test_a_run_that_stopped_is_not_judged(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit status 1 is of cells without a valid sample, and of a full disk."""
-    run = stopped(null_run(1.0) if module == "neighbour" else long_run({"extra-work-a": 1.2}), 2)
-    found_to_be(monkeypatch, [run], status=1)
-    with pytest.raises(MeasuringError, match=r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"):
-        if module == "neighbour":
-            beside(monkeypatch, 50.0)
-            list(neighbour.measure_runs(tmp_path, 1, 1))
-        else:
-            effects.measure(tmp_path, ["extra-work-a"], 40, 1)
+def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1 is of cells without a valid sample, and of a full disk; effects are gone on with."""
+    fault = r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
+    found_to_be(monkeypatch, [stopped(null_run(1.0), 2)], status=1)
+    beside(monkeypatch, 50.0)
+    with pytest.raises(MeasuringError, match=fault):
+        list(neighbour.measure_runs(tmp_path, 1, 1))
+    found_to_be(monkeypatch, [stopped(long_run({"extra-work-a": 1.2}), 2)], status=1)
+    with pytest.raises(MeasuringError, match=fault):
+        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
     found_to_be(monkeypatch, [long_run({"extra-work-a": 1.2})], status=1)
     assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
 
@@ -365,7 +364,9 @@ def test_a_kept_promise_is_seldom_called_broken() -> None:
     broken = 0
     for _ in range(times):
         claimed = rng.binomial(4, chances)
-        broken += not effects.verdict(None, [replace(one, claimed=n) for one, n in zip(promised, claimed, strict=True)])[0]
+        broken += not effects.verdict(
+            None, [replace(one, claimed=n) for one, n in zip(promised, claimed, strict=True)]
+        )[0]
     assert broken <= 0.05 * times
 
 
