@@ -89,13 +89,6 @@ aa *ARGS:
 knee *ARGS:
     @python -m lab knee "$@"
 
-# What every generator reports of a server whose answers are known: floor, bias, ceiling, CPU per request
-[group('measure')]
-[no-cd]
-[no-exit-message]
-calibrate *ARGS:
-    @python -m lab calibrate "$@"
-
 # Every metric of a run, or of two, side by side: medians, effect with its interval, ~ where nothing is resolved: just compare RUN [RUN]
 [group('decide')]
 [no-cd]
@@ -163,8 +156,9 @@ lint *ARGS:
 sabotage *ARGS:
     @python -m lab sabotage "$@"
 
-# What the lab itself costs: its share of a run's time, and of reading a log; two long checks of its claims
+# What the lab itself costs, whether its claims hold, and what each generator reports of known answers: just selfbench [effects | neighbour | order | calibrate]
 [group('develop')]
+[no-cd]
 [no-exit-message]
 selfbench *ARGS:
     @python -m lab selfbench "$@"
@@ -180,6 +174,9 @@ maintain TASK *ARGS:
 [no-exit-message]
 _old SPELLING *ARGS:
     @python -m lab "$@"
+
+[private]
+calibrate *ARGS: (_old "calibrate" ARGS)
 
 [private]
 fmt *ARGS: (_old "fmt" ARGS)

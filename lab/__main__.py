@@ -38,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def verb() -> int:
         if sys.stdout is None:  # `>&-`: the next file that is opened would get what is printed
             raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
-        if (now := new_spelling(arguments)) is not None:
-            talk.print(f"[bold red]just {arguments[0]}[/]: is `{escape(now)}` now", highlight=False, soft_wrap=True)
+        if (replaced := new_spelling(arguments)) is not None:
+            old, new = map(escape, replaced)
+            talk.print(f"[bold red]just {old}[/]: is `just {new}` now", highlight=False, soft_wrap=True)
             return 2
         options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
         refuse_empty(options)

@@ -17,7 +17,6 @@ from lab.commands import (
     ablate,
     bench,
     beside,
-    calibrate,
     capacity,
     clusters,
     compare,
@@ -39,7 +38,6 @@ VERBS: Mapping[str, Callable[[Adder], None]] = {
     "aa": aa.add,
     "ablate": ablate.add,
     "bench": bench.add,
-    "calibrate": calibrate.add,
     "capacity": capacity.add,
     "compare": compare.add,
     "doctor": look.add_doctor,
@@ -63,6 +61,7 @@ VERBS: Mapping[str, Callable[[Adder], None]] = {
 """Name of each verb → the function that adds its arguments."""
 
 OLD_SPELLINGS: Mapping[str, str] = {
+    "calibrate": "selfbench calibrate",
     "fmt": "lint --fix",
     "history": "maintain history",
     "notebook": "maintain notebook",
@@ -73,6 +72,14 @@ OLD_SPELLINGS: Mapping[str, str] = {
     "validate": "maintain validate",
 }
 """Recipes of `just` that this release still knows → the words that replace them, in front of the same arguments."""
+
+OLD_CHECKS: Mapping[str, str] = {
+    "--effects": "selfbench effects [--blocks N]",
+    "--neighbour": "selfbench neighbour [--runs N]",
+    "pairs": "aa [VARIANT]",
+    "quick": "bench keepalive",
+}
+"""First arguments of `selfbench` that this release still knows → the command that does the same, or comes nearest to it."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,8 +100,10 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def new_spelling(arguments: Sequence[str]) -> str | None:
-    """Return the command that replaces one whose verb is an old spelling; None for every other command."""
-    if not arguments or arguments[0] not in OLD_SPELLINGS:
-        return None
-    return " ".join(["just", OLD_SPELLINGS[arguments[0]], *arguments[1:]]).strip()
+def new_spelling(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """Return an old spelling and the command that replaces it; None where the verb and its first argument are none."""
+    word, *rest = arguments or [""]
+    if word in OLD_SPELLINGS:
+        return word, " ".join([OLD_SPELLINGS[word], *rest]).strip()
+    check = rest[0].partition("=")[0] if word == "selfbench" and rest else ""
+    return (f"selfbench {check}", OLD_CHECKS[check]) if check in OLD_CHECKS else None

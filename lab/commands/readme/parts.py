@@ -13,24 +13,22 @@ from pathlib import Path
 from rich.text import Text
 
 from lab.analysis import levels
-from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict
-from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.steps import findings
 from lab.base.errors import UsageError, refuse_unknown
-from lab.base.files import read_record
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected
+from lab.experiments.selfbench import effects
 from lab.model.metrics import about
 from lab.model.samples import Reason
+from lab.records.calibration import CalibrationFolder
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import boots, calibration, carrying, known_costs, matrix, selfbench
+from lab.report.tables import boots, calibration, carrying, known_costs, matrix
 from lab.report.tables import ledger as claims
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
@@ -58,7 +56,6 @@ def makers() -> Mapping[str, Maker]:
         "known-costs": lambda *_: _known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
         "reasons": lambda *_: _reasons(),
-        "selfbench": lambda *_: _selfbench(),
         "starts": lambda *_: starts(committed()),
         "studies": lambda *_: catalog.readme_studies(),
         "variants": lambda *_: catalog.readme_table(),
@@ -160,18 +157,10 @@ def _reasons() -> str:
     return _table(("reason", "meaning"), rows)
 
 
-def _selfbench() -> str:
-    """Return the committed table; how to make it as long as there is none."""
-    path = REFERENCE / "selfbench" / "selfbench.json"
-    if not path.is_file():
-        return "Not measured yet: `just selfbench` measures it on your machine.\n"
-    return selfbench.in_readme(read_record(path, SelfbenchReport, "restore it from a copy"))
-
-
 def _known_costs() -> str:
-    """Return what the committed run of `selfbench --effects` shows: its table, and what each variant claims."""
-    known, found = injected.read(RunStore.open(str(REFERENCE / injected.SWEEP)))
-    claimed = "".join(f"- {injected.line(one)}\n" for one in found)
+    """Return what the committed run of `selfbench effects` shows: its table, and what each variant claims."""
+    known, found = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
+    claimed = "".join(f"- {effects.line(one)}\n" for one in found)
     return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
 
 

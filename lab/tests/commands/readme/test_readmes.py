@@ -189,5 +189,5 @@ def test_the_rules_are_those_of_the_code() -> None:
 
 def test_what_generators_were_found_to_do_is_typed_nowhere() -> None:
     """All of it is in the generated part."""
-    path = parts.LAB / "analysis" / "calibration" / "README.md"
+    path = parts.LAB / "experiments" / "calibration" / "README.md"
     assert "hidden" in path.read_text() and "hidden" not in by_hand(path)
