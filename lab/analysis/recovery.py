@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import expm1
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
 
-from lab.analysis.pairs import Scatter, scatter
-from lab.model.pairs import REPEATS, Compared, Scheme, Way
+from lab.model.pairs import REPEATS, WAYS, Compared, Scheme, Way
 from lab.records.pairs import committed
 
 Floats = npt.NDArray[np.float64] | np.floating
@@ -77,6 +76,43 @@ def usual_gap() -> float | None:
     """What of the CPUs' busy time is usually nobody's: more had one in twenty of the committed pairs; None without any."""
     found = [one.unexplained for one in committed() if one.valid and one.unexplained is not None]
     return float(np.quantile(found, 0.95)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """One variant, way and metric over the rounds whose every repeat counted, per cent of the baseline's (100 · log-ratio).
+
+    `sd`: of one round's mean, None below two rounds; `repeat_sd`: of one measurement about its pair's mean, None where nothing was repeated.
+    """
+
+    variant: str
+    point: str
+    way: Way
+    metric: str
+    rounds: int
+    mean: float
+    sd: float | None
+    repeat_sd: float | None
+
+
+def scatter(found: Sequence[Compared]) -> list[Scatter]:
+    """Return what rounds scatter by, by variant, point, way and metric, in the order of their first measurement."""
+    groups: dict[tuple[str, str, Way, str], dict[int, list[float]]] = {}
+    for one in sorted(found, key=lambda one: (one.variant, one.point, WAYS.index(one.way))):
+        for metric, value in one.log_ratios.items():
+            rounds = groups.setdefault((one.variant, one.point, one.way, metric), {})
+            rounds.setdefault(one.round, []).extend([100 * value] if one.valid else [])
+    rows: list[Scatter] = []
+    for (variant, point, way, metric), rounds in groups.items():
+        wanted = 1 if way == "plain" else REPEATS
+        whole = [values for values in rounds.values() if len(values) == wanted]
+        if whole:
+            means = [fmean(values) for values in whole]
+            sd = stdev(means) if len(means) > 1 else None
+            within = [(first - second) ** 2 / 2 for first, second in whole] if way != "plain" else []
+            repeat_sd = fmean(within) ** 0.5 if within else None
+            rows.append(Scatter(variant, point, way, metric, len(whole), fmean(means), sd, repeat_sd))
+    return rows
 
 
 def scatter_elsewhere() -> list[Elsewhere]:

@@ -1,4 +1,4 @@
-"""`pack`: a finished run's folder in few files, for a repository, or for good; and a run as one of data/reference."""
+"""`maintain pack`: a finished run's folder in few files, for a repository, or for good; and a run as one of data/reference."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "pack", _pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb"
-    )
+    verb = adder(_pack, "a finished run in few files: smaller, read sooner, the same to every verb")
     verb.add_argument("run", metavar="RUN")
     verb.add_argument(
         "--into",
@@ -32,25 +30,16 @@ def add(adder: Adder) -> None:
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.calibration import folder as calibrations
-    from lab.analysis.calibration.packing import pack as pack_calibration
     from lab.records.packing import pack
     from lab.records.store import RunStore
 
     if options.replace and not options.into:
         raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
-    if calibrations.is_one(options.run):
-        if options.into:
-            raise UsageError("--into", "a calibration has no boots", "leave --into out")
-        folder = calibrations.CalibrationFolder.open(options.run).folder
-        before, after = pack_calibration(folder)
-    elif options.into:
+    if options.into:
         return _pack_into(options, talk, RunStore.open(options.run))
-    else:
-        run = RunStore.open(options.run)
-        folder = run.folder
-        before, after = pack(run)
-    print(f"{folder}: {before} → {after}")
+    run = RunStore.open(options.run)
+    before, after = pack(run)
+    print(f"{run.folder}: {before} → {after}")
     return 0
 
 

@@ -8,21 +8,19 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from lab.analysis.calibration.records import CalibrationRecord
 from lab.analysis.claims import Rule
 from lab.analysis.claims.publications import OwnRule
 from lab.analysis.claims.studies import StudyFile
 from lab.analysis.knee.report import KneeReport
-from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.base.errors import UsageError
-from lab.experiments.selfbench.injected import InjectedReport
-from lab.experiments.selfbench.neighbour import NeighbourReport
+from lab.experiments.selfbench.overhead import Overhead
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Sweep
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.variants import annotation_schema
+from lab.records.calibration import CalibrationRecord
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
@@ -63,11 +61,8 @@ def schemas() -> dict[str, Any]:
         "migration": answers.MIGRATION.schema(),
         "plan": answers.PLAN.schema(),
         "used": _list_of(answers.USAGE.model, USED),
-        "selfbench": SelfbenchReport.model_json_schema(),
-        "selfbench-neighbour": NeighbourReport.model_json_schema(),
-        "selfbench-effects": InjectedReport.model_json_schema(),
+        "selfbench": Overhead.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
-        "calibrated": answers.CALIBRATED.schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"

@@ -1,153 +1,124 @@
-"""`selfbench`: what the lab itself costs, and two long checks of what it claims."""
+"""`selfbench`: what the lab itself costs, long checks of what it claims, and what every generator reports of known answers."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console
 
-from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.errors import UsageError
+from lab.base.files import runs_folder
 from lab.base.quantities import number
-from lab.commands import Adder
-from lab.commands.answers import answer
-from lab.commands.arguments import TARGET
+from lab.commands import Adder, Verb, calibrate
+from lab.commands.answers import answer, print_answer
 from lab.commands.measuring import say, settle
-from lab.commands.selfbench_checks import check_effects, check_neighbour, check_order, check_pairs, check_quick
+
+OVERHEAD_SWEEP = "quick"
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "selfbench", _selfbench, "what the lab itself costs: its share of a run's time, and of a log's reading"
-    )
-    verb.add_argument(
-        "parts",
-        nargs="*",
-        metavar="PART",
-        help="analysis, overhead (default: both); or, alone and for long, pairs or quick (runs of `bench` one after the other); or,"
-        " alone, order (test over all committed runs whether the order of points changed a result)",
-    )
-    verb.add_argument(
-        "--rounds",
-        type=number("--rounds", 1, 1000),
-        default=8,
-        help="of pairs: fresh bring-ups of each; of quick: runs of each (default: 8)",
-    )
-    verb.add_argument(
-        "--variant",
-        action="append",
-        metavar="VARIANT",
-        help="of pairs and quick, any number of times (default: the baseline against itself; keepalive)",
-    )
-    verb.add_argument("--target", help=f"of quick: {TARGET}")
-    verb.add_argument(
-        "--duration",
-        type=number("--duration", 1, 600),
-        default=10,
-        metavar="SECONDS",
-        help="of overhead: of each load (default: 10)",
-    )
-    verb.add_argument("--rows", type=_rows, help="of analysis: to reduce, e.g. 1e6 (default: 1e7)")
-    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), default=1, help="of every order drawn by lot")
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
-    verb.add_argument("--json", action="store_true", help="print the result as JSON")
-    verb.add_argument(
-        "--neighbour",
-        metavar="RUNS",
-        nargs="?",
-        const=20,
-        type=number("--neighbour", 1, 1000),
-        help="instead: so many A/A runs, a core busy during random halves of each (default: 20)",
-    )
-    verb.add_argument(
-        "--effects",
-        metavar="BLOCKS",
-        nargs="?",
-        const=40,
-        type=number("--effects", 10, 1000),
-        help="instead: effects of known size, so many blocks in tens; how many tens claim them (default: 40)",
-    )
-    verb.add_argument(
-        "--into", metavar="FOLDER", help="of pairs and the long checks: where they go on (default: in LAB_RUNS)"
-    )
+    verb = adder(_alone, "what the lab itself costs, and checks of what it claims (default: overhead)")
+    checks = verb.add_subparsers(metavar="CHECK")
+
+    def check(name: str, function: Verb, about: str) -> argparse.ArgumentParser:
+        added = checks.add_parser(name, help=about, description=about)
+        added.set_defaults(verb=function)
+        added.add_argument("--plan", action="store_true", help="print the plan and stop")
+        return added
+
+    overhead = check("overhead", _overhead, "the lab's own time in a whole run of the baseline")
+    overhead.add_argument("--sweep", default=OVERHEAD_SWEEP, help=f"the loads of the run (default: {OVERHEAD_SWEEP})")
+    effects = check("effects", _effects, "how often effects of known size are found, as pairs and solo; takes hours")
+    blocks = number("--blocks", 10, 1000)
+    effects.add_argument("--blocks", type=blocks, default=40, help="number of blocks, read in tens (default: 40)")
+    effects.add_argument("--into", metavar="FOLDER", help="folder in which the run goes on (default: one in LAB_RUNS)")
+    neighbour = check("neighbour", _neighbour, "what A/A runs claim while a core is busy half of the time")
+    neighbour.add_argument("--runs", type=number("--runs", 1, 1000), default=20, help="number of runs (default: 20)")
+    for each in (effects, neighbour):
+        seed = number("--seed", 0, 2**31 - 1)
+        each.add_argument("--seed", type=seed, default=1, help="seed for the randomized order (default: 1)")
+    order = check("order", _order, "whether the order of points changed a result of any committed run")
+    for each in (overhead, order):
+        each.add_argument("--json", action="store_true", help="print the result as JSON")
+    calibrate.add_to(check("calibrate", calibrate.calibrate, calibrate.ABOUT))
 
 
-def _selfbench(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.selfbench import PARTS
-
-    if options.plan and options.json:
-        raise UsageError("selfbench --plan", "a plan is text, there is no JSON of it", "leave --json or --plan out")
-    if options.target is not None and options.parts != ["quick"]:
-        raise UsageError("--target", "only runs of `quick` are made elsewhere than on local", "leave it out")
-    alone = {"pairs": check_pairs, "quick": check_quick, "order": check_order}
-    if len(options.parts) == 1 and options.parts[0] in alone:
-        if options.neighbour is not None or options.effects is not None or options.rows:
-            raise UsageError(
-                f"selfbench {options.parts[0]}", "it is measured alone", "leave the other parts' options out"
-            )
-        return alone[options.parts[0]](options, talk)
-    if mixed := next((part for part in options.parts if part in alone), None):
-        raise UsageError(f"selfbench {mixed}", "it is measured alone", "leave the other parts out")
-    if unknown := next((part for part in options.parts if part not in PARTS), None):
-        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, [*PARTS, *alone]))
-    if options.neighbour is not None and options.effects is not None:
-        raise UsageError("selfbench", "--neighbour and --effects are hours each", "ask for one of them")
-    long = options.neighbour is not None or options.effects is not None
-    if long and (options.parts or options.rows):
-        raise UsageError("selfbench", "the long checks have no parts and no rows", "leave them out")
-    if options.rows and options.parts and "analysis" not in options.parts:
-        raise UsageError("--rows", "only the part `analysis` reduces rows", "leave it out, or name that part")
-    if options.into and not long:
-        raise UsageError("--into", "only --neighbour and --effects go on where they were", "leave it out")
-    settle()
-    if options.neighbour is not None:
-        return check_neighbour(options, talk)
-    if options.effects is not None:
-        return check_effects(options, talk)
-    return _parts(options, talk, [part for part in PARTS if not options.parts or part in options.parts])
+def _alone(_: argparse.Namespace, talk: Console) -> int:
+    return _overhead(argparse.Namespace(sweep=OVERHEAD_SWEEP, plan=False, json=False), talk)
 
 
-def _parts(options: argparse.Namespace, talk: Console, wanted: list[str]) -> int:
-    from lab.analysis.selfbench import Report
-    from lab.experiments.selfbench import overhead, reducing
-    from lab.model import facts
-    from lab.model.run import now
-    from lab.report.tables.selfbench import page
-    from lab.report.terminal import show
+def _overhead(options: argparse.Namespace, talk: Console) -> int:
+    from lab.experiments.selfbench import overhead
     from lab.stats.units import format_duration
 
-    rows = options.rows or reducing.ROWS
-    takes = {"analysis": rows * reducing.TAKES_S, "overhead": overhead.takes_s(options.duration)}
-    for part in wanted:
-        say(talk, part, f"about {format_duration(takes[part])}")
-    together = format_duration(sum(takes[part] for part in wanted))
-    say(talk, "together", f"about {together}, on this machine alone; exit 1 if anything is not equal\n")
+    takes = format_duration(overhead.takes_s(options.sweep))
+    say(talk, "plan", f"a run of the baseline, sweep {options.sweep}, {overhead.BLOCKS} blocks: about {takes}\n")
     if options.plan:
         return 0
-    reading, whole, faults = None, None, list[str]()
-    for part in wanted:
-        try:
-            if part == "analysis":
-                reading = reducing.reducing(rows, lambda text: say(talk, "analysis", text), options.seed)
-            else:
-                whole = overhead.whole_run(options.duration)
-        except LabError as error:  # the other part can still be had
-            if isinstance(error, UsageError) and reading is None:
-                raise
-            faults.append(f"{part}: {error}")
-    found = Report(measured_at=now(), facts=facts.machine(), analysis=reading, overhead=whole, faults=tuple(faults))
+    settle()
+    found = overhead.measure_overhead(options.sweep)
+    _answer([found.model_dump_json(indent=1)] if options.json else overhead.describe_overhead(found))
+    return 0
+
+
+def _effects(options: argparse.Namespace, talk: Console) -> int:
+    from lab.experiments.selfbench import effects
+    from lab.report.tables.known_costs import page
+    from lab.report.terminal import show
+
+    folder = Path(options.into).absolute() if options.into else runs_folder() / "selfbench-effects"
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("--into", f"{options.into} is no folder", "name one, or what does not exist yet")
+    names, blocks = effects.variants(), options.blocks - options.blocks % effects.TEN
+    say(talk, "plan", effects.plan_text(names, blocks, folder))
+    say(talk, "goes on", f"just selfbench effects --blocks {blocks} --into {folder}\n")
+    if options.plan:
+        return 0
+    settle()
+    run = effects.measure(folder, names, blocks, options.seed)
+    known, found = effects.read(run)
+    held, text = effects.verdict(known, found)
     with answer() as out:
-        if options.json:
-            print(found.model_dump_json(indent=1))
-        else:
-            show(out, page(found))
-    return 1 if faults else 0
+        show(out, page(known))
+    _answer([*map(effects.line, found), f"\n{text}", str(run.folder)])
+    return 0 if held else 1
 
 
-def _rows(text: str) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not (1e3 <= value <= 1e9 and value.is_integer()):
-        raise UsageError("--rows", f'expected a whole number from 1e3 to 1e9, got "{text}"', "for example 1e6")
-    return int(value)
+def _neighbour(options: argparse.Namespace, talk: Console) -> int:
+    from lab.experiments.selfbench import neighbour
+    from lab.stats.units import format_duration
+
+    folder, takes = runs_folder() / "selfbench-neighbour", format_duration(options.runs * neighbour.RUN_S)
+    said = f"{options.runs} A/A runs of {neighbour.BLOCKS} blocks; one core busy during random halves of each: {takes}"
+    say(talk, "plan", f"{said}, up to three times as long where samples are measured again")
+    say(talk, "runs", f"{folder / 'runs'}\n")
+    if options.plan:
+        return 0
+    settle()
+    found: list[neighbour.Neighboured] = []
+    for one in neighbour.measure_runs(folder, options.runs, options.seed):
+        found.append(one)
+        _answer([neighbour.line(one)])
+    held, text = neighbour.verdict(found)
+    _answer([f"\n{text}"])
+    return 0 if held else 1
+
+
+def _order(options: argparse.Namespace, talk: Console) -> int:
+    from lab.analysis.order_report import report_of_reference
+    from lab.report.tables.order import page
+
+    say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
+    if options.plan:
+        return 0
+    report = report_of_reference()
+    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1))
+    return 0 if not report.dependent else 1
+
+
+def _answer(lines: Iterable[str]) -> None:
+    with answer() as out:
+        for line in lines:
+            out.print(line, markup=False, highlight=False, soft_wrap=True)

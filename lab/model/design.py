@@ -68,14 +68,10 @@ class PlannedPlace(Record):
     point: str
     blocks: tuple[int, ...] = Field(description="in which it is measured")
     generations: int = Field(description="of workers, in each of these blocks")
-
-
-class SoloDecision(Record):
-    """A variant at a point where its effect is that of the solo samples."""
-
-    arm: str
-    point: str
-    why: str
+    solo_decides: str = Field(
+        default="",
+        description="of a variant by itself: why its effect is that of these samples; empty = that of its pair",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,6 @@ class Design(Record):
 
     blocks: int
     places: tuple[PlannedPlace, ...] = Field(description="what is measured where; of a search its first trial")
-    solo_decides: tuple[SoloDecision, ...] = Field(description="where a variant's effect is that of its solo samples")
     systems: tuple[str, ...] = Field(description="arms that run another system than the arm they are compared with")
     fixed_workers: tuple[str, ...] = Field(
         default=(),
@@ -143,7 +138,7 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
         generations[slot.block] = max(generations.get(slot.block, 0), slot.reload + 1)
     paired = {(arm, point) for arm, against, point in measured if against}
     reasons = {
-        (arm.name, point.name): point.why_alone
+        (arm.name, "", point.name): point.why_alone
         or solo.get((arm.name, point.name), "" if (arm.name, point.name) in paired else NO_PAIR)
         for arm in plan.arms
         if arm.role == "variant"
@@ -152,10 +147,16 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
     return Design(
         blocks=plan.blocks,
         places=tuple(
-            PlannedPlace(arm=arm, against=against, point=point, blocks=tuple(found), generations=max(found.values()))
-            for (arm, against, point), found in measured.items()
+            PlannedPlace(
+                arm=place[0],
+                against=place[1],
+                point=place[2],
+                blocks=tuple(found),
+                generations=max(found.values()),
+                solo_decides=reasons.get(place, ""),
+            )
+            for place, found in measured.items()
         ),
-        solo_decides=tuple(SoloDecision(arm=arm, point=at, why=why) for (arm, at), why in reasons.items() if why),
         systems=tuple(arm.name for arm in plan.arms if arm.name in systems),
         bring_ups=plan.bring_ups,
         reloads=plan.reloads,

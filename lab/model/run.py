@@ -207,13 +207,13 @@ class RunRecord(Record):
     @property
     def systems(self) -> frozenset[str]:
         """Arms of variants that no knob tells from their baseline: another system, so that there is nothing to apply."""
-        return frozenset(arm.name for arm in self.arms if arm.role == "variant" and self._is_system(arm.variant))
-
-    def _is_system(self, name: str) -> bool:
-        variant = self.variants[name]
-        baseline = self.variants.get(variant.baseline or "")
-        shared = baseline.knobs if baseline else ()
-        return not variant.snippet and set(variant.own_knobs) <= set(shared)
+        tried = ((arm.name, self.variants[arm.variant]) for arm in self.arms if arm.role == "variant")
+        shared = {name: variant.knobs for name, variant in self.variants.items()}
+        return frozenset(
+            name
+            for name, variant in tried
+            if not variant.snippet and {*variant.own_knobs} <= {*shared.get(variant.baseline or "", ())}
+        )
 
     @property
     def different_systems(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The comparisons that `just selfbench pairs` made and that are committed: data/pairs, a file of lines for each machine and target."""
+"""The comparisons of data/pairs, as an earlier release measured them: a file of lines for each machine and target."""
 
 from __future__ import annotations
 

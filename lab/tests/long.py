@@ -60,7 +60,7 @@ SOAKS = {
     "neighbour": Soak(
         "ten A/A runs beside a busy core",
         "half an hour, up to three times as long",
-        ("-m", "lab", "selfbench", "--neighbour", "10"),
+        ("-m", "lab", "selfbench", "neighbour", "--runs", "10"),
     ),
 }
 

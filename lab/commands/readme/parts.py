@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import levels
-from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict
-from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.steps import findings
-from lab.base.errors import refuse_unknown
-from lab.base.files import read_record
-from lab.commands import parser
+from lab.base.errors import UsageError, refuse_unknown
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import injected
+from lab.experiments.selfbench import effects
 from lab.model.metrics import about
 from lab.model.samples import Reason
+from lab.records.calibration import CalibrationFolder
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import boots, calibration, carrying, known_costs, matrix, selfbench
+from lab.report.tables import boots, calibration, carrying, known_costs, matrix
 from lab.report.tables import ledger as claims
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
@@ -60,7 +56,6 @@ def makers() -> Mapping[str, Maker]:
         "known-costs": lambda *_: _known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
         "reasons": lambda *_: _reasons(),
-        "selfbench": lambda *_: _selfbench(),
         "starts": lambda *_: starts(committed()),
         "studies": lambda *_: catalog.readme_studies(),
         "variants": lambda *_: catalog.readme_table(),
@@ -162,27 +157,20 @@ def _reasons() -> str:
     return _table(("reason", "meaning"), rows)
 
 
-def _selfbench() -> str:
-    """Return the committed table; how to make it as long as there is none."""
-    path = REFERENCE / "selfbench" / "selfbench.json"
-    if not path.is_file():
-        return "Not measured yet: `just selfbench` measures it on your machine.\n"
-    return selfbench.in_readme(read_record(path, SelfbenchReport, "restore it from a copy"))
-
-
 def _known_costs() -> str:
-    """Return what the committed run of `selfbench --effects` shows: its table, and what each variant claims."""
-    known, found = injected.read(RunStore.open(str(REFERENCE / injected.SWEEP)))
-    claimed = "".join(f"- {injected.line(one)}\n" for one in found)
+    """Return what the committed run of `selfbench effects` shows: its table, and what each variant claims."""
+    known, found = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
+    claimed = "".join(f"- {effects.line(one)}\n" for one in found)
     return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
 
 
 def _example(words: Sequence[str]) -> str:
     """Return a verb's answer about a committed run as it is printed; paths are as seen from the checkout's top."""
-    options = parser().parse_args([str(ROOT / word) if word.startswith("data/") else word for word in words])
-    with redirect_stdout(io.StringIO()) as printed:
-        options.verb(options, Console(quiet=True))
-    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(printed.getvalue()).plain.rstrip()}\n```\n"
+    given = [str(ROOT / word) if word.startswith("data/") else word for word in words]
+    done = subprocess.run([sys.executable, "-m", "lab", *given], cwd=ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise UsageError(f"just {' '.join(words)}", f"prints nothing: {done.stderr.strip()}", "correct the marker")
+    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(done.stdout).plain.rstrip()}\n```\n"
 
 
 def _verbs() -> str:

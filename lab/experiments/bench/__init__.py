@@ -57,14 +57,14 @@ def prepare(request: Request, target: Target, command: Sequence[str], trials: Tr
     What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
     """
     loaded = load(request)
-    shown = measurable(loaded, target)
+    shown = measurable(loaded, target, command)
     base = next(iter(loaded.baselines.values()))
-    asked, probes = tuple(to_probe(shown, target, base)), ()
+    asked = tuple(to_probe(shown, target, base))
     if asked and trials is not None:
-        shown, probes = probed(shown, asked, target, base, request.k6_out, trials)
-    record, chosen = design_run(loaded, shown, target, command)
+        shown = probed(shown, asked, target, base, request.k6_out, trials)
+    record, chosen = design_run(loaded, shown, target)
     due = asked if trials is None else ()
-    return Prepared(record.model_copy(update={"probes": probes}), record.plan(), shown.variants, chosen, due)
+    return Prepared(record, record.plan(), shown.variants, chosen, due)
 
 
 def resume(

@@ -23,7 +23,6 @@ from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.loads import choose_generators, generator_record
 from lab.experiments.bench.measurable import MeasurableRun
-from lab.experiments.bench.record import record_of, shares_cost
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
 from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of, solo_places
@@ -53,7 +52,7 @@ UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not k
 
 
 def design_run(
-    loaded: LoadedRequest, shown: MeasurableRun, target: Target, command: Sequence[str]
+    loaded: LoadedRequest, shown: MeasurableRun, target: Target
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
     """Decide all of a run, without starting anything. UsageError on the first fault.
 
@@ -61,20 +60,25 @@ def design_run(
         run.json as it begins, with its `Design`; and point → its generator.
 
     """
-    request, record = loaded.request, record_of(loaded, shown, target, command)
-    asked = {name: (shares_cost(loaded, shown, name), one.primary_metric) for name, one in record.variants.items()}
+    request, record = loaded.request, shown.record
+    itself = request.nulls is not None  # as whose record its cost is not shared
+    asked = {
+        name: (one.shared_cost or (itself and loaded.variants[name].shared_cost), one.primary_metric)
+        for name, one in record.variants.items()
+    }
     solo = solo_places(record.arms, record.points, asked, record.different_systems)
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
-    shown = replace(shown, points=points)
+    shown = replace(shown, record=record.model_copy(update={"points": points}))
     chosen = choose_generators(loaded, shown, target)
     generators = {point: generator_record(used) for point, used in chosen.items()}
-    record = record.model_copy(update={"points": points, "generators": generators})
+    record = shown.record.model_copy(update={"generators": generators})
     choice, once = None, request.blocks or loaded.sweep.blocks
     if request.resolve is not None:
         choice = _choose_blocks(request.resolve, loaded, record, list(shown.asked), target)
         blocks, once = choice.blocks, choice.once
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    shape = shape_of(record.arms, points, blocks, target.sides, solo, shown.unpaired, once)
+    unpaired = [name for name, one in record.variants.items() if one.unpaired]
+    shape = shape_of(record.arms, points, blocks, target.sides, solo, unpaired, once)
     if shape is None and (asking := [point for point in points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
@@ -309,34 +313,35 @@ def _choose_generations(
         solo: Whether solo samples decide anywhere: these are in every block, and more blocks would be theirs.
 
     """
-    request, own = loaded.request, loaded.sweep.blocks
+    request, record, own = loaded.request, shown.record, loaded.sweep.blocks
     blocks, wanted = request.blocks or own, request.resolve
     known = levels.known(target.name, set(loaded.baselines.values()), "slices")
     another = request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
-    steady = all(point.disturbance is None for point in shown.points)
-    bearing = [point for point in shown.points if not point.why_alone]
+    steady = all(point.disturbance is None for point in record.points)
+    bearing = [point for point in record.points if not point.why_alone]
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     two = len(target.sides) == len(SIDES)
     if known is None or another or not (steady and slices and two) or blocks < MIN_BLOCKS:
-        return shown.points, blocks, ()
+        return record.points, blocks, ()
     others = [point for point in bearing if point not in slices]
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)
     about_s = SAMPLE_OVERHEAD_S * len(slices)
     reload_s = len(slices) * len(SIDES) * RELOAD_S + about_s  # each point's generations are made apart from the others'
-    most = own if solo or shown.unpaired or len(bearing) < len(shown.points) else MOST
+    unpaired = {name for name, one in record.variants.items() if one.unpaired}
+    most = own if solo or unpaired or len(bearing) < len(record.points) else MOST
     costs = Costs(target.bring_up_s + about_s, others_s, reload_s, own, tuple(slices), most)
     planned, generations = plan_of(known, costs)
     if wanted is not None:
         judged = len(shown.asked) * len(bearing)
         generations = cheapest(known, costs, wanted.effect, SURE_P / max(1, judged))
     if generations > 1:
-        arms = {arm.name: arm for arm in shown.arms}
-        pairs = [(arm.variant, arms[arm.baseline].variant) for arm in shown.arms if arm.baseline is not None]
-        paired = dict.fromkeys(name for pair in pairs if {*pair}.isdisjoint(shown.unpaired) for name in pair)
+        arms = {arm.name: arm for arm in record.arms}
+        pairs = [(arm.variant, arms[arm.baseline].variant) for arm in record.arms if arm.baseline is not None]
+        paired = dict.fromkeys(name for pair in pairs if {*pair}.isdisjoint(unpaired) for name in pair)
         fixed = tuple(name for name in paired if not target.makes_new_workers(shown.variants[name]))
         if fixed:
-            return shown.points, blocks, fixed
-    return on_generations(shown.points, generations, known), request.blocks or planned, ()
+            return record.points, blocks, fixed
+    return on_generations(record.points, generations, known), request.blocks or planned, ()
 
 
 def plan_of(one: Known, costs: Costs) -> tuple[int, int]:

@@ -28,7 +28,7 @@ def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Targe
     Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
     """
     out = loaded.request.k6_out
-    chosen = {point.name: choose(point, target, out) for point in shown.points}
+    chosen = {point.name: choose(point, target, out) for point in shown.record.points}
     if out and target.name != DEFAULT_TARGET:
         fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
         raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
@@ -40,12 +40,12 @@ def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Targe
         )
     for name in shown.asked:
         endpoints = shown.endpoints[name]
-        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in shown.points):
+        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in shown.record.points):
             fault = f"'{name}' is asked without TLS here: there is no session to resume, or not to"
             remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
-            raise UsageError(f"point {shown.points[0].name}: resumption", fault, remedy)
+            raise UsageError(f"point {shown.record.points[0].name}: resumption", fault, remedy)
     for name in shown.variants:
-        refuse_loads(name, shown.points, chosen, shown.endpoints[name])
+        refuse_loads(name, shown.record.points, chosen, shown.endpoints[name])
     return chosen
 
 

@@ -52,12 +52,12 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 
 def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]:
     """Return the points at a given rate that pairs are planned for and that nobody can say beforehand that the target carries."""
-    if len(target.sides) < len(SIDES) or baseline not in shown.variants or baseline in shown.unpaired:
+    if len(target.sides) < len(SIDES) or baseline not in shown.variants or shown.record.variants[baseline].unpaired:
         return []
     pinned = len(frozenset[int]().union(*target.cpus().values()))
     return [
         point
-        for point in shown.points
+        for point in shown.record.points
         if point.rate_rps is not None
         and not point.why_alone
         and point.disturbance is None
@@ -67,7 +67,7 @@ def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]
 
 def probed(
     shown: MeasurableRun, asked: Sequence[Point], target: Target, baseline: str, out: Out | None, trials: Trials
-) -> tuple[MeasurableRun, tuple[Probe, ...]]:
+) -> MeasurableRun:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
@@ -96,7 +96,7 @@ def probed(
                 for point in unknown
                 if point.name not in found
             }
-    return _applied(shown, found), tuple(found[point.name] for point in asked)
+    return _applied(shown, {point.name: found[point.name] for point in asked})
 
 
 def probe_of(point: Point, trial_of: TrialOf) -> Probe:
@@ -166,10 +166,10 @@ def _trial(target: Target, variant: Variant, systems: Sequence[System], point: P
 
 def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
     """Return the run with each probed point as it was decided; a lowered rate that stands in a point's name changes that, too."""
-    names = {point.name for point in shown.points}
+    names = {point.name for point in shown.record.points}
     points: list[Point] = []
     renamed: dict[str, str] = {}
-    for point in shown.points:
+    for point in shown.record.points:
         probe = found.get(point.name)
         if probe is None or probe.decided == "as-asked" or point.rate_rps is None:
             points.append(point)
@@ -190,7 +190,8 @@ def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
         variant: {renamed.get(name, name): endpoint for name, endpoint in by_point.items()}
         for variant, by_point in shown.endpoints.items()
     }
-    return replace(shown, points=tuple(points), endpoints=endpoints)
+    changed = {"points": tuple(points), "probes": tuple(found.values())}
+    return replace(shown, record=shown.record.model_copy(update=changed), endpoints=endpoints)
 
 
 def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point) -> Probe | None:
@@ -202,7 +203,7 @@ def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point)
             continue  # a damaged run is no guide; it is reported when it is asked for
         there = record.variants.get(variant.name)
         same = there is not None and there.manifests_sha256 == variant.manifests_sha256
-        if same and record.target == target.name and lasting(record.facts) == lasting(shown.facts):
+        if same and record.target == target.name and lasting(record.facts) == lasting(shown.record.facts):
             for probe in record.probes:
                 if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
                     return probe.model_copy(update={"from_run": record.id})

@@ -109,11 +109,6 @@ class LoadedRequest:
         itself = self.request.nulls is not None
         return {name: name if itself else base or name for name, base in self.against.items()}
 
-    @property
-    def baseline_digests(self) -> dict[str, str]:
-        """What something is compared with → the digest of its manifests."""
-        return {name: self.variants[name].manifests_sha256 for name in self.baselines.values()}
-
 
 def load(request: Request) -> LoadedRequest:
     """Read the sweep and render the variants. UsageError on the first fault.

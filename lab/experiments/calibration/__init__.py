@@ -1,5 +1,1 @@
-"""Generator truth: every generator against a server with known behaviour, and what it reports beside what was.
-
-`scenarios` are the behaviours and the loads, `truth` is the server's own record, `measuring` makes one measurement, `records`
-and `folder` keep them, `rows` and `tables` say what they mean.
-"""
+"""What generators report of a server whose answers are known: the server, the scenarios, and one measurement."""

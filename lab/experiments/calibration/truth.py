@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.base.errors import MeasuringError
-from lab.experiments.calibration.known_behaviour import SECOND
-from lab.experiments.calibration.known_server import COLUMNS
+from lab.experiments.calibration.known_server import COLUMNS, SECOND
 from lab.stats.histogram import Histogram
 
 ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "planned_ns", "written_ns"))
@@ -24,13 +23,12 @@ ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "pla
 class ServerRecord:
     """`rows`: int64, shape (n, 4), nanoseconds, in the order in which answers were written. Counts are of the whole run.
 
-    `closed`: connections that it closed on purpose; `broken`: answers that could not be written, since the client had gone;
-    `unstamped`: arrivals that the kernel had not stamped, so that the moment of reading stands for them.
+    `broken`: answers that could not be written, since the client had gone; `unstamped`: arrivals that the kernel had not stamped, so that
+    the moment of reading stands for them.
     """
 
     rows: npt.NDArray[np.int64]
     connections: int
-    closed: int
     broken: int
     unstamped: int
     cpu_s: float
@@ -39,32 +37,24 @@ class ServerRecord:
     def answered(self) -> int:
         return len(self.rows)
 
-    @property
-    def span_s(self) -> float:
-        """From the first arrival to the last answer; 0 where there was none."""
-        if not len(self.rows):
-            return 0.0
-        return float(self.rows[:, WRITTEN].max() - self.rows[:, ARRIVED].min()) / SECOND
-
     def after(self, seconds: float) -> ServerRecord:
-        """Without the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
+        """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
         if not len(self.rows):
             return self
         begin = self.rows[:, ARRIVED].min() + round(seconds * SECOND)
-        rows = self.rows[self.rows[:, ARRIVED] >= begin]
-        return replace(self, rows=rows)
+        return replace(self, rows=self.rows[self.rows[:, ARRIVED] >= begin])
 
     def service(self) -> Histogram:
-        """From when a request's bytes were there to when its answer was handed to the kernel."""
+        """Return the times from when a request's bytes were there to when its answer was handed to the kernel."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, ARRIVED]) / SECOND)
 
     def late(self) -> Histogram:
-        """By how much answers were later than they were to be: the server's own error, which is in `service`, too."""
+        """Return by how much answers were later than they were to be: the server's own error, which is in `service`, too."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
 
 
 def read(content: bytes) -> ServerRecord:
-    """MeasuringError where it is none, or not whole."""
+    """Parse the record; MeasuringError where it is none, or not whole."""
     line, _, binary = content.partition(b"\n")
     try:
         told: dict[str, Any] = json.loads(line)

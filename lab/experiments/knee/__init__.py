@@ -17,8 +17,7 @@ from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
 from lab.experiments.bench.loads import choose, generator_record
-from lab.experiments.bench.measurable import checked, facts_of
-from lab.experiments.bench.record import new_record, variant_record
+from lab.experiments.bench.measurable import checked, facts_of, new_record, variant_record
 from lab.generators.loads import load_of
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
@@ -121,7 +120,7 @@ def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
     )
     wanted = generators.generator(request.generator)
     if "open" not in wanted.models:
-        known = ", ".join(name for name, found in generators.generators().items() if "open" in found.models)
+        known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
         raise UsageError(
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.noise import Noise, noises, nulls_text, pairs
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
+from lab.records.calibration import REFERENCE, CalibrationFolder
 from lab.report.html import markdown
 from lab.report.markdown import markdown as as_markdown
 from lab.report.tables.calibration import page as calibration_page
 
-NO_CALIBRATION = "no calibration is committed: `just calibrate` measures what every generator reports of a known server"
+NO_CALIBRATION = (
+    "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the other verbs print as JSON: plans, ablations, migrations, capacity, calibrations, the ledger and usage."""
+"""What the other verbs print as JSON: plans, ablations, migrations, capacity, the ledger and usage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any, Literal
 import polars as pl
 
 from lab.analysis import pidstat
-from lab.analysis.calibration.findings import Row
-from lab.analysis.calibration.records import CalibrationRecord
-from lab.analysis.calibration.rows import rows_of
 from lab.analysis.capacity.answer import Answer, Size, Wanted
 from lab.analysis.capacity.costs import Cost
 from lab.analysis.claims import ANSWERS, KINDS
@@ -29,7 +26,6 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records.ablation import AblationRecord
 from lab.report.json.runs import DIFFERENCE, RATIO, VERSION_2
 from lab.report.json.shape import Key, Printed, Shape, each, either
-from lab.report.tables import calibration as calibration_tables
 from lab.report.tables.ablation import Ranked
 
 VERSION_1 = Key("schema_version", lambda _: 1, Literal[1])
@@ -108,7 +104,7 @@ def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
     return RUN_PLAN.read(record, designed)
 
 
-# -- ablations, migrations, capacity, calibrations --------------------------------------------------------------
+# -- ablations, migrations, capacity -----------------------------------------------------------------------------
 
 
 def _effect(found: Effect) -> Printed:
@@ -176,16 +172,6 @@ CAPACITY = Shape(
         Shape("Advised", Answer, "cores=advised.cores proxies=advised.advised snippet"),
     ],
     title="What `capacity --json` prints; seconds, requests per second, fractions",
-)
-CALIBRATED = Shape(
-    "Calibrated",
-    CalibrationRecord,
-    VERSION_1,
-    Key("record", lambda record: record, CalibrationRecord),
-    "complete",
-    Key("rows", rows_of, tuple[Row, ...]),
-    Key("notes", calibration_tables.notes, tuple[str, ...]),
-    title="What `calibrate --json` prints; seconds, requests per second; null = not known",
 )
 
 # -- the ledger, usage ------------------------------------------------------------------------------------------

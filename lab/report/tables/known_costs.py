@@ -8,7 +8,7 @@ from lab.report.grid import Cell, Part, plain, texts
 from lab.stats import paired as stats
 
 NONE = "No cost was measured both ways, as a pair and alone, in enough blocks."
-HEADS = ("needless lines", "each alone", "as a pair", "pair − alone", "known to ±")
+HEADS = ("needless lines", "each alone", "as a pair", "pair − alone", "known to ±", "SD of a block, alone", "as a pair")
 
 
 def page(known: KnownCosts | None) -> list[Part]:
@@ -22,6 +22,7 @@ def page(known: KnownCosts | None) -> list[Part]:
             Cell(_estimate(one.pair), strong=True),
             _estimate(one.apart),
             "–" if one.doubt is None else f"{one.doubt:.2f} of it",
+            *("–" if each.sd is None else f"{100 * each.sd:.1f} %" for each in (one.alone, one.pair)),
         )
         for one in known.costs
     ]

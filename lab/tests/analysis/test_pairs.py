@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.pairs import Compared, Way, report_of, scatter
-from lab.report.tables.pairs import page
-from lab.report.terminal import terminal
+from lab.analysis.recovery import scatter
+from lab.model.pairs import Compared, Way
 
 
 def compared(number: int, way: Way, repeat: int, percent: float, valid: bool = True) -> Compared:
@@ -45,16 +44,7 @@ def test_plain_has_nothing_to_repeat_and_comes_first() -> None:
     ]
 
 
-def test_what_did_not_count_is_not_used_and_is_told() -> None:
+def test_what_did_not_count_is_not_used() -> None:
     """A round whose one repeat did not count has no mean of its own."""
     found = [*pair(0, 1.0, 3.0), compared(1, "slices", 0, 50.0, valid=False), compared(1, "slices", 1, 1.0)]
-    report = report_of(found)
-    assert (report.measured, report.valid) == (4, 3)
-    assert [(row.rounds, row.mean) for row in report.rows] == [(1, pytest.approx(2.0))]
-    text = "\n".join(line.plain for line in terminal(page(report)))
-    assert "keepalive at ceiling" in text and "3 of 4 measurements counted" in text
-    assert "CPU/req  slices  +2.0 %   –  1.41 %       1" in text
-
-
-def test_nothing_measured_is_no_row() -> None:
-    assert report_of([]).rows == ()
+    assert [(row.rounds, row.mean) for row in scatter(found)] == [(1, pytest.approx(2.0))]

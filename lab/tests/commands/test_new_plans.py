@@ -1,4 +1,4 @@
-"""`bench --against` and `selfbench quick`: what is planned, and that planning leaves nothing."""
+"""`bench --against`: what is planned, and that planning leaves nothing."""
 
 from __future__ import annotations
 
@@ -52,14 +52,3 @@ def test_against_is_the_baseline_of_all_that_is_named(
     words: str, found: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert arms(planned(runs, capsys, "bench", *words.split())) == found
-
-
-def test_runs_of_quick_are_planned_with_how_to_go_on(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = planned(runs, capsys, "selfbench", "quick", "--rounds", "3", "--variant", "gzip", "--variant", "keepalive")
-    assert "3 runs of gzip, keepalive, 0 of them done: about 24 min" in said
-    again = "just selfbench quick --rounds 3 --variant gzip --variant keepalive"
-    assert f"{again} --into {runs / 'selfbench-quick'}" in said
-    said = planned(runs, capsys, "selfbench", "quick", "--target", "apiserver")
-    assert (
-        "8 runs of keepalive, 0 of them done: about 48 min" in said and "--rounds 8 --target apiserver --into" in said
-    )

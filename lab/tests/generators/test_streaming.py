@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
 from lab.disturbances.outage import Outage
-from lab.experiments.selfbench.rows import LOAD_S
 from lab.generators import generator
 from lab.generators import pieces as reading
 from lab.generators._k6_log import requests_of
@@ -47,7 +46,7 @@ from lab.tests.support import disturbed
 from lab.tests.support.committed import as_k6
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
-from lab.tests.support.made_rows import FORMATS, Format, streamed_rows, write_rows
+from lab.tests.support.made_rows import FORMATS, LOAD_S, Format, streamed_rows, write_rows
 from lab.tests.support.recorded import CASES, case, told
 from lab.tests.support.small import pack_log, pack_small
 
@@ -278,7 +277,7 @@ def test_what_is_no_csv_of_oha_is_refused(text: str, cut: int) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -> None:
-    """The rows that selfbench times: streamed and whole are the same to the last bucket."""
+    """Streamed and whole are the same to the last bucket."""
     made = write_rows(kind, tmp_path / "rows", 5000)
     streamed = streamed_rows(made)
     text = made.path.read_text()
@@ -302,7 +301,7 @@ def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
-    """What Python holds at most is the same for ten times the rows (polars' own is in selfbench's table)."""
+    """What Python holds at most is the same for ten times the rows (polars' own is in the next test)."""
     peaks: list[int] = []
     for rows in (20_000, 200_000):
         made = write_rows(kind, tmp_path / "rows", rows)

@@ -11,7 +11,6 @@ import numpy as np
 
 from lab.model.pairs import PairSide
 from lab.model.plan import Plan, Shape, Slot, arms_for, plan
-from lab.model.run import PairSlot
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -92,17 +91,6 @@ def make_plan(
         blocks,
         seed,
         shape,
-    )
-
-
-def pair_slots(planned: Plan) -> tuple[PairSlot, ...]:
-    """What a run's record has of a plan's pairs."""
-    return tuple(
-        PairSlot(
-            order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
-        )
-        for slot in planned.slots
-        if slot.layout is not None
     )
 
 

@@ -26,7 +26,7 @@ from lab.model.leftovers import Leftovers
 from lab.model.load import Load, OutputError, Result, Spoken
 from lab.model.pairs import SIDES, Renewed, Side
 from lab.model.plan import Shape, Slot, arms_for, plan
-from lab.model.run import RunRecord, VariantRecord, now
+from lab.model.run import VariantRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
@@ -36,7 +36,7 @@ from lab.stats.histogram import Histogram
 from lab.targets.base import nothing
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
-from lab.tests.support.factories import pair_slots
+from lab.tests.support.made_runs import made_record
 
 PAGE = b"x" * 1024
 LASTS_S = 1.0
@@ -384,18 +384,11 @@ def bench(
     loads = list(points) or [point()]
     planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, 7, shape)
     used = FakeTarget() if target is None else target
-    record = RunRecord(
-        id="run-1",
-        created_at=now(),
-        command=("lab", "bench"),
+    record = made_record(
+        "run-1",
+        planned,
         target=used.name,
         sweep="fake",
-        seed=7,
-        blocks=blocks,
-        arms=planned.arms,
-        points=planned.points,
-        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        pairs=pair_slots(planned),
         variants={
             v.name: VariantRecord(
                 name=v.name,

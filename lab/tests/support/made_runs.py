@@ -12,7 +12,7 @@ from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.tests.support.factories import make_plan, make_run, make_sample, of_slot, pair_slots
+from lab.tests.support.factories import make_plan, make_run, make_sample, of_slot
 
 FACTS = {"cpu": "Xeon", "cpus": "2", "memory_bytes": "25276510208", "kernel": "6.1", "boot_id": "a"}
 SNIPPETS = {"keepalive": "data:\n  keep-alive-requests: '10000'\n"}
@@ -58,18 +58,13 @@ def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
         "command": ("lab", "bench"),
         "target": "local",
         "sweep": "quick",
-        "seed": planned.seed,
-        "blocks": planned.blocks,
-        "arms": planned.arms,
-        "points": planned.points,
-        "slots": tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        "pairs": pair_slots(planned),
         "variants": variants,
         "generators": {p.name: {"name": "k6", "version": "1.8.1", "stand_in_for": None} for p in planned.points},
         "facts": FACTS,
         "git_commit": "25a6612c76374bf2110dcb6501a19c74e9c2d722",
     }
-    return RunRecord(**{**fields, **overrides})
+    bare = RunRecord(**fields, seed=0, blocks=0, arms=(), points=(), slots=())
+    return RunRecord(**{**dict(bare.with_plan(planned)), **overrides})
 
 
 def made(

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.calibration.behaviour import Behaviour
 from lab.base.errors import MeasuringError
-from lab.experiments.calibration.known_behaviour import SECOND, Planner
-from lab.experiments.calibration.known_server import ANSWER
+from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
 from lab.experiments.calibration.truth import ServerRecord, read
 from lab.model.facts import ROOT
 
@@ -48,10 +46,6 @@ def test_exactly_one_of_every_twenty_is_slow_and_not_every_twentieth() -> None:
 def test_what_falls_into_the_pause_waits_for_its_end() -> None:
     how = Behaviour(delay_s=0.01, pause_s=1.0, pause_at_s=5.0)
     assert plans(how, [0, 4.98, 4.995, 5.5, 5.985, 5.995, 7]) == [0.01, 4.99, 6, 6, 6, 6.005, 7.01]
-
-
-def test_a_rate_ceiling_sets_answers_apart_in_the_order_of_arrival() -> None:
-    assert plans(Behaviour(at_most_rps=100), [0, 0, 0, 1]) == [0, 0.01, 0.02, 1]
 
 
 @contextmanager
@@ -110,7 +104,7 @@ def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
     for (sent, back), (_, arrived, planned, written) in zip(seen, record.rows.tolist(), strict=True):
         assert sent <= arrived < planned <= written <= back
         assert planned - arrived == 20_000_000
-    assert record.service().total == 20 and record.span_s >= 0.4
+    assert record.service().total == 20
 
 
 def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(tmp_path: Path) -> None:
@@ -136,18 +130,6 @@ def _children() -> list[int]:
 
 def _signal(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
-
-
-def test_it_closes_after_so_many_answers_without_a_word(tmp_path: Path) -> None:
-    """The last answer is whole and does not announce it."""
-    with (
-        served(tmp_path, Behaviour(close_after=3)) as (port, found),
-        socket.create_connection(("127.0.0.1", port)) as client,
-    ):
-        answers = [ask(client) for _ in range(3)]
-        assert answers == [ANSWER] * 3 and b"close" not in ANSWER.lower()
-        assert client.recv(1) == b""
-    assert (found[0].answered, found[0].closed) == (3, 1)
 
 
 def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
-"""`selfbench`: that it measures, that its accounts add up, and that what is not equal fails. Nothing here asserts a time."""
+"""`selfbench`: that its accounts add up, and that its checks tell a kept promise from a broken one. Nothing here asserts a time."""
 
-import io
 import json
 import math
 import random
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,42 +16,26 @@ import jsonschema
 import numpy as np
 import psutil
 import pytest
-from rich.console import Console
 
 from lab.__main__ import main
 from lab.analysis import known_costs
-from lab.analysis import selfbench as report
 from lab.analysis.noise import aa_arms
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
-from lab.commands.readme import parts, texts
-from lab.experiments.selfbench import (
-    busy,
-    injected,
-    neighbour,
-    overhead,
-    process,
-    promise,
-    quick,
-    reducing,
-)
-from lab.experiments.selfbench.process import Timed
-from lab.experiments.selfbench.reducing import Reduction
-from lab.experiments.selfbench.rows import write_log
+from lab.experiments.selfbench import effects, neighbour, overhead
+from lab.experiments.selfbench.overhead import Overhead
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
-from lab.records.store import RunStore, run_names
+from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.known_costs import page as known_page
-from lab.report.tables.selfbench import page
-from lab.report.terminal import show
 from lab.stats import power
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
-# -- a whole run, and pairs ----------------------------------------------------------------------------
+# -- a whole run ---------------------------------------------------------------------------------------
 
 
 def test_an_account_of_a_run_adds_up() -> None:
@@ -61,116 +45,34 @@ def test_an_account_of_a_run_adds_up() -> None:
     second = make_sample(point=point, bring_up_s=2.0, order=2)
     again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
     never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
-    found = report.account([first, second, again, never], 40.0)
+    found = overhead.account([first, second, again, never], 40.0)
     assert (found.samples, found.valid) == (3, 2)
     assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
     assert found.own_s == pytest.approx(2.0)
+    assert overhead.describe_overhead(found) == [
+        "a whole run of 3 samples, 1 of them invalid, 40.0 s",
+        "  bring-ups: 5.00 s, measuring: 30.0 s",
+        "  the lab's own time: 667 ms per sample, 6.7% of measuring",
+    ]
 
 
 def test_a_run_that_measured_nothing_is_a_fault() -> None:
     failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
     with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
-        report.account([failed], 3.0)
+        overhead.account([failed], 3.0)
 
 
-def test_the_sweep_is_one_that_the_lab_reads(tmp_path: Path) -> None:
-    """wrk and k6, for as long as asked."""
-    (tmp_path / "selfbench.toml").write_text(overhead.SWEEP.format(duration_s=2.5))
-    _, sweep = load_sweep(str(tmp_path / "selfbench.toml"))
-    assert [(point.generator, point.duration_s) for point in sweep.expanded()] == [("wrk", 2.5), ("k6", 2.5)]
-
-
-# -- request rows --------------------------------------------------------------------------------------
-
-
-def test_both_ways_reduce_the_same_log_to_the_same(tmp_path: Path) -> None:
-    """For real, each in a process of its own, with its peak memory."""
-    write_log(tmp_path / "log", 3000)
-    lab, polars = (reducing.reduced(way, tmp_path / "log", 3000) for way in reducing.WAYS)
-    assert reducing.difference(lab, polars) == ""
-    assert lab.told["requests"] == 3000 and sum(lab.told["begun"]) == 3000
-    assert min(lab.peak_bytes, polars.peak_bytes) > 10e6
-
-
-TOLD: Mapping[str, Any] = {
-    "requests": 10,
-    "answered": 9,
-    "not_2xx": 1,
-    "begun": [5, 5],
-    "quantiles_s": {"0.5": 0.001, "0.999": None},
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({}, ""),
-        ({"quantiles_s": {"0.5": 0.0010004, "0.999": 0.2}}, ""),
-        ({"requests": 11}, "requests: 10 and 11"),
-        ({"answered": 8}, "answered: 9 and 8"),
-        ({"not_2xx": 2}, "not_2xx: 1 and 2"),
-        ({"begun": [5, 4, 1]}, "begun: 2 steps and 3 steps"),
-        ({"quantiles_s": {"0.5": 0.00101, "0.999": None}}, "p50: 0.001000000 s and"),
-    ],
-)
-def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
-    said = reducing.difference(Reduction(TOLD, 1.0, 1), Reduction({**TOLD, **changed}, 1.0, 1))
-    assert said.startswith(says) and bool(said) == bool(says)
-
-
-@pytest.mark.parametrize("wrong", reducing.WAYS)
-def test_unequal_results_fail_whoever_is_wrong(
-    wrong: reducing.Way, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then there is no row of them, and the exit status is 1."""
-
-    def run(way: str, log: Path, rows: int) -> Reduction:
-        return Reduction({**TOLD, "answered": 9 + (way == wrong)}, 1.0, 10**7)
-
-    monkeypatch.setattr(reducing, "reduced", run)
-    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 1
-    found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert found.analysis is None and "the lab and polars differ: answered: " in found.faults[0]
-
-
-def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(reducing.WAYS, "polars", ["-c", "raise SystemExit('out of memory')"])
-    assert main(["selfbench", "analysis", "--rows", "1e3"]) == 1
-    assert "failed: analysis: k6's log, 1,000 rows: polars: exit status 1: out of memory" in capsys.readouterr().out
-
-
-def test_room_is_looked_for_before_anything_starts(
+def test_the_overhead_is_printed_as_its_schema_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the log will lie."""
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
-    monkeypatch.setattr(reducing, "write_log", lambda *_: pytest.fail("it began"))
-    assert main(["selfbench", "--rows", "1e8"]) == 2
-    assert "or set TMPDIR to a folder with more" in " ".join(capsys.readouterr().err.split())
-
-
-def test_equal_results_are_rows_with_ratios(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Rows per second and peak memory, the lab's against plain polars; six pairs have an interval."""
-    seconds = {"lab": 2.0, "polars": 1.0}
-    noise = iter(np.linspace(1.0, 1.1, 1000).tolist())
-    monkeypatch.setattr(reducing, "reduced", lambda way, *_: Reduction(TOLD, seconds[way] * next(noise), 10**7))
-    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
+    found = overhead.account([make_sample(bring_up_s=2.0)], 40.0)
+    monkeypatch.setattr(overhead, "measure_overhead", lambda sweep: found)
+    assert main(["selfbench", "overhead", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(report.Report.model_json_schema()).validate(told)
-    speed, memory = told["analysis"]["rows_per_s"], told["analysis"]["peak_bytes"]
-    assert (told["analysis"]["rows"], told["analysis"]["pairs"]) == (1000, 6)
-    assert speed["ratio"] == pytest.approx(0.5, rel=0.1)
-    assert speed["ratio_low"] < speed["ratio"] < speed["ratio_high"]
-    assert memory["ratio"] == 1
-
-
-def test_a_peak_is_the_childs_own_and_not_its_parents(tmp_path: Path) -> None:
-    """rusage would say at least the memory of the process that started it."""
-    ballast = np.ones(20_000_000)  # 160 MB of ours, twice what the child needs
-    write_log(tmp_path / "log", 1000)
-    assert reducing.reduced("lab", tmp_path / "log", 1000).peak_bytes < ballast.nbytes
+    jsonschema.Draft202012Validator(Overhead.model_json_schema()).validate(told)
+    assert told["own_s"] == found.own_s
+    assert main(["selfbench"]) == 0
+    assert "the lab's own time: " in capsys.readouterr().out
 
 
 def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,74 +81,29 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
 
     def fake(argv: Sequence[str], timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
         given.append(timeout)
-        return subprocess.CompletedProcess(argv, 2, "", "")
+        return subprocess.CompletedProcess(argv, 2, "", "no nginx")
 
     monkeypatch.setattr(subprocess, "run", fake)
+    with pytest.raises(MeasuringError, match="selfbench: lab bench: exit status 2: no nginx"):
+        overhead.measure_overhead("quick")
     with pytest.raises(MeasuringError):
-        overhead.whole_run(600)
-    with pytest.raises(MeasuringError, match="exit status 2"):
-        reducing.reduced("lab", tmp_path, 10**9)
-    with pytest.raises(MeasuringError):
-        injected.measure(tmp_path, ["extra-work-a"], 1000, 1)
-    planned_s = [
-        2 * (2 * overhead.BLOCKS + 1) * 601.5,
-        1e9 * reducing.TAKES_S / 12,
-        1000 * (3 * injected.ALONE_S + injected.PAIR_S),
-    ]
+        effects.measure(tmp_path, ["extra-work-a"], 1000, 1)
+    planned_s = [(4 + 1.5 + 3 + 1.5) * 7, 1000 * (3 * effects.SOLO_S + effects.PAIR_S)]
     assert all(3 * least_s < limit_s < math.inf for least_s, limit_s in zip(planned_s, given, strict=True))
 
 
-# -- the report ------------------------------------------------------------------------------
+def found_to_be(monkeypatch: pytest.MonkeyPatch, runs: Sequence[MadeStore], status: int = 0) -> None:
+    """What the lab measured, one run for each time that it is started."""
+    names, stores = list[str](), {run.record.id: run for run in runs}
 
+    def run(argv: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        names.append(runs[len(names)].record.id)
+        return subprocess.CompletedProcess(argv, status, "", "disk full")
 
-WHOLE = report.Overhead(wall_s=40.0, bring_up_s=5.0, measuring_s=30.0, warm_up_s=3.0, samples=4, valid=3)
-READING = report.Reading(
-    rows=10**6,
-    pairs=6,
-    rows_per_s=report.against([2e6] * 6, [1e6, 1.1e6, 0.9e6, 1e6, 1.05e6, 0.95e6]),
-    peak_bytes=report.against([2e8], [4e9]),
-)
-
-
-def test_what_was_found_is_told_with_ratios_and_intervals() -> None:
-    """Values with units, intervals from six pairs on; then faults."""
-    found = report.Report(measured_at="", facts={}, analysis=READING, overhead=WHOLE, faults=("overhead: broke",))
-    out = io.StringIO()
-    show(Console(file=out), page(found))
-    assert out.getvalue().splitlines() == [
-        "k6's log, 1,000,000 rows, 6 pairs against plain polars",
-        "  rows per second: 2,000,000 against 1,000,000: 2.00 [1.86, 2.16]",
-        "  peak memory: 200 MB against 4.00 GB: 0.0500",
-        "a whole run of 4 samples, 1 of them invalid, 40.0 s",
-        "  bring-ups: 5.00 s, measuring: 30.0 s",
-        "  the lab's own time: 500 ms per sample, 6.7% of measuring",
-        "failed: overhead: broke",
-    ]
-    assert report.Report.model_validate_json(found.model_dump_json()) == found
-
-
-def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder without run.json among the reference runs, which is none of them."""
-    monkeypatch.setattr(parts, "REFERENCE", tmp_path)
-    assert parts.makers()["selfbench"](texts.ROOT, []).startswith("Not measured yet: `just selfbench`")
-    (tmp_path / "selfbench").mkdir()
-    told = report.Report(
-        analysis=READING,
-        overhead=None,
-        faults=(),
-        measured_at="2026-11-22T12:00:00Z",
-        facts={"cpus": "2", "cpu": "Xeon"},
-    )
-    path = tmp_path / "selfbench" / "selfbench.json"
-    path.write_text(told.model_dump_json())
-    shown = parts.makers()["selfbench"](texts.ROOT, [])
-    assert "\n  rows per second: 2,000,000 against" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
-    assert run_names(tmp_path) == []
-    path.write_text("{")
-    with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
-        parts.makers()["selfbench"](texts.ROOT, [])
+    monkeypatch.setattr(subprocess, "run", run)
+    for module in (overhead, effects):
+        monkeypatch.setattr(module, "run_names", lambda _: list(names))
+    monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
 
 
 # -- a noisy neighbour ---------------------------------------------------------------------------------
@@ -257,7 +114,7 @@ def busy_children() -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it may end while we look
-            found += [child] if busy.BUSY in child.cmdline() and child.name() != "taskset" else []
+            found += [child] if neighbour.BUSY in child.cmdline() and child.name() != "taskset" else []
     return found
 
 
@@ -266,20 +123,15 @@ def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> Non
     """It runs on its CPU only, and ends with the block however long its spell."""
     cpu = min(psutil.Process().cpu_affinity() or [0])
     seen: list[list[int]] = []
-    with busy.Neighbour(cpu, random.Random(1), spell_s=0.5) as beside:
+    with neighbour.busy_neighbour(cpu, random.Random(1), spell_s=0.5) as spells_s:
         began = time.monotonic()
         while time.monotonic() < began + 2.5:
             for child in busy_children():
                 with suppress(psutil.Error):
                     seen.append(child.cpu_affinity() or [])
             time.sleep(0.05)
-    assert 0 < beside.busy_s < time.monotonic() - began - 0.2 and [cpu] in seen
+    assert 0 < sum(spells_s) < time.monotonic() - began - 0.2 and [cpu] in seen
     assert busy_children() == []
-
-
-def named(run: MadeStore, name: str) -> MadeStore:
-    run.record = run.record.model_copy(update={"id": name})
-    return run
 
 
 def stopped(run: MadeStore, after: int) -> MadeStore:
@@ -299,24 +151,27 @@ def null_run(effect: float, invalid: bool = False) -> MadeStore:
         lost = {("baseline-again", 1), ("baseline-null-1", 2)}
         hit = [one.pair is not None and (one.arm, one.block) in lost for one in chosen]
         chosen = [made_invalid(one, Reason.UNEVEN) if gone else one for one, gone in zip(chosen, hit, strict=True)]
-    record = made_record("aa-1", planned)
+    return MadeStore(by_cpu(made_record("aa-1", planned)), chosen, histograms)
+
+
+def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
+    """With CPU per request as every variant's primary metric."""
     variants = {
-        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in record.variants.items()
+        name: one.model_copy(update={"primary_metric": "cpu_per_request", "knobs": knobs.get(name, one.knobs)})
+        for name, one in record.variants.items()
     }
-    return MadeStore(record.model_copy(update={"variants": variants}), chosen, histograms)
+    return record.model_copy(update={"variants": variants})
 
 
 def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
     """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
-    same = neighbour.judged(null_run(1.0), 1, 0, 100.0, 50.0)
-    other = neighbour.judged(null_run(1.3), 2, 1, 100.0, 50.0)
-    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": "6/6"} and same.aa_sd
+    same, other = neighbour.judge(null_run(1.0), 1, 0, 0.5), neighbour.judge(null_run(1.3), 2, 1, 0.5)
+    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": 6}
     assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
-    few = neighbour.judged(null_run(1.0, invalid=True), 3, 0, 100.0, 50.0)
-    assert few.invalid == {"uneven": 2} and few.valid_blocks == {"ceiling": "4/6"} and not few.aa_sd
-    assert "CPU 1 busy 50%" in neighbour.line(other) and "claimed: baseline-null-1 cpu_per_request" in neighbour.line(
-        other
-    )
+    few = neighbour.judge(null_run(1.0, invalid=True), 3, 0, 0.5)
+    assert few.invalid == {"uneven": 2} and few.valid_blocks == {"ceiling": 4}
+    said = neighbour.line(other)
+    assert "CPU 1 busy 50%" in said and "claimed: baseline-null-1 cpu_per_request" in said
     assert "only that the noise was noticed" in neighbour.verdict([few])[1]
     assert neighbour.verdict([same, other, few])[0] and not neighbour.verdict([other] * 3)[0]
     for runs, most in ((5, 2), (20, 2), (40, 4)):  # two in twenty, and as many of fewer
@@ -325,117 +180,58 @@ def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
         assert all(f"at most {most} in {max(runs, 20)} may be" in text for _, text in (held, above))
 
 
-def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line per run as soon as it is over; going on leaves those out."""
-    measured: list[int] = []
+def beside(monkeypatch: pytest.MonkeyPatch, *spells_s: float) -> None:
+    """A neighbour that was busy for so long, in each run."""
+    found = iter(spells_s)
 
-    def one(folder: Path, sweep: Path, number: int, cpu: int, beside: busy.Neighbour) -> neighbour.Neighboured:
-        if number == 3 and len(measured) == 2:
-            raise MeasuringError("selfbench", "interrupted")
-        measured.append(number)
-        assert ('"rate-500"' in sweep.read_text(), '"ceiling"' in sweep.read_text()) == (
-            number % 2 == 1,
-            number % 2 == 0,
-        )
-        return neighbour.judged(null_run(1.0), number, cpu, 10.0, 5.0)
+    @contextmanager
+    def busy(cpu: int, lots: random.Random) -> Iterator[list[float]]:
+        yield [next(found)]
 
-    monkeypatch.setattr(neighbour, "_one", one)
-    with pytest.raises(MeasuringError):
-        list(neighbour.measured(tmp_path, 4, seed=1))
-    assert [found.number for found in neighbour.finished(tmp_path)] == [1, 2]
-    measured.append(0)
-    list(neighbour.measured(tmp_path, 4, seed=1))
-    assert measured == [1, 2, 0, 3, 4] and "4 of them done" in neighbour.plan_text(4, len(neighbour.finished(tmp_path)))
-    (tmp_path / neighbour.DONE).write_text("{")
-    with pytest.raises(UsageError, match="--into"):
-        neighbour.finished(tmp_path)
+    monkeypatch.setattr(neighbour, "busy_neighbour", busy)
+    clock = iter(range(0, 10_000, 100))  # each run takes 100 s
+    monkeypatch.setattr(overhead, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
 
 
-def found_to_be(monkeypatch: pytest.MonkeyPatch, module: Any, runs: Sequence[MadeStore], status: int = 0) -> None:
-    """What the lab measured, one run for each time that it is started."""
-    names, stores = list[str](), {run.record.id: run for run in runs}
-
-    def timed(*_: object) -> Timed:
-        names.append(runs[len(names)].record.id)
-        return Timed(100.0, "", "disk full", status)
-
-    monkeypatch.setattr(process, "timed", timed)
-    for each in (module, process):
-        monkeypatch.setattr(each, "run_names", lambda _: list(names))
-    monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
-
-
-class Beside(busy.Neighbour):
-    """Says that it was busy for so long."""
-
-    def __init__(self, busy_s: float) -> None:
-        self.busy_s = busy_s
-
-    def __enter__(self) -> busy.Neighbour:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def test_quick_runs_that_are_done_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is a line as soon as it is over, with how long it took and what it claimed, of nothing too."""
-    runs = [null_run(1.0), null_run(1.0)]
-    for number, run in enumerate(runs, start=1):
-        run.record = run.record.model_copy(update={"id": f"run-{number}"})
-    found_to_be(monkeypatch, quick, runs)
-    (first,) = quick.measured(tmp_path, ["baseline"], 1, seed=1)
-    (second,) = quick.measured(tmp_path, ["baseline"], 2, seed=1)
-    assert [one.run for one in quick.finished(tmp_path)] == [first.run, second.run] == ["run-1", "run-2"]
-    assert (first.number, second.number, first.wall_s, first.null_signs) == (1, 2, 100.0, 0) and first.nulls > 0
-    assert quick.verdict([first, second]).startswith("2 runs, the longest 100 s; 0 scattered more than planned; of ")
-    monkeypatch.setattr(quick, "measured_run", lambda place, runs, words, *_: pytest.fail(words[2]))
-    with pytest.raises(pytest.fail.Exception, match="--target=kind"):
-        list(quick.measured(tmp_path, ["baseline"], 1, seed=1, target="kind"))  # elsewhere is another run
-    (tmp_path / quick.DONE).write_text("{")
-    with pytest.raises(UsageError, match="--into"):
-        quick.finished(tmp_path)
-
-
-def test_without_a_neighbour_nothing_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy core that could not be had ends it, and its run is measured again: 0 claims beside nobody are no 0 claims."""
-    runs = [named(null_run(1.0), f"aa-{number}") for number in range(3)]
-    found_to_be(monkeypatch, neighbour, runs)
-    shares = iter([50.0, 3.0, 50.0])
-
-    def beside(cpu: int, lots: random.Random) -> Beside:
-        return Beside(next(shares))
-
-    with pytest.raises(MeasuringError, match=r"A/A run 2: had no neighbour: CPU \d+ was kept busy for 3% of its time"):
-        list(neighbour.measured(tmp_path, 2, 1, beside))
-    assert [one.number for one in neighbour.finished(tmp_path)] == [1]
-    assert [one.run for one in neighbour.measured(tmp_path, 2, 1, beside)] == ["aa-2"]
-
-
-def test_a_stopped_run_beside_a_neighbour_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit status 1 is of cells without a valid sample, and of a full disk."""
-    first, second = named(null_run(1.0), "aa-1"), named(null_run(1.0), "aa-2")
-    found_to_be(monkeypatch, neighbour, [stopped(first, 2), second], status=1)
-    with pytest.raises(MeasuringError, match="(?s)aa-1: stopped with 18 of its 28 cells to go: .*disk full.*goes on"):
-        list(neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0)))
-    assert neighbour.finished(tmp_path) == []
-    assert [one.run for one in neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0))] == ["aa-2"]
-
-
-def test_a_crash_while_a_run_is_written_down_leaves_those_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_neighbour_nothing_was_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No line is ever cut."""
-    found_to_be(monkeypatch, neighbour, [named(null_run(1.0), f"aa-{number}") for number in range(2)])
-    list(neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0)))
+    """A busy core that could not be had ends the check: 0 claims beside nobody are no 0 claims."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    runs = [null_run(1.0) for _ in range(4)]
+    for number, run in enumerate(runs):
+        run.record = run.record.model_copy(update={"id": f"aa-{number}"})
+    found_to_be(monkeypatch, runs)
+    beside(monkeypatch, 50.0, 50.0, 50.0, 3.0)
+    assert main(["selfbench", "neighbour", "--runs", "2"]) == 0
+    said = capsys.readouterr()
+    assert "  1  CPU " in said.out and "0 claimed in 2 A/A runs beside a noisy neighbour" in said.out
+    assert '"ceiling"' in (tmp_path / "selfbench-neighbour" / "neighbour.toml").read_text()
+    assert load_sweep(str(tmp_path / "selfbench-neighbour" / "neighbour.toml"))[1].expanded()[0].generator == "wrk"
+    assert main(["selfbench", "neighbour", "--runs", "2"]) == 1
+    assert "A/A run 2: had no neighbour: CPU" in capsys.readouterr().err
 
-    def crash(path: Path, content: bytes) -> None:
-        path.write_bytes(content[: len(content) // 2])
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr("lab.base.files.write_synced", crash)
-    with pytest.raises(KeyboardInterrupt):
-        list(neighbour.measured(tmp_path, 2, 1, lambda *_: Beside(50.0)))
-    assert [one.number for one in neighbour.finished(tmp_path)] == [1]
+def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1 is of cells without a valid sample, and of a full disk; effects are gone on with."""
+    fault = r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
+    found_to_be(monkeypatch, [stopped(null_run(1.0), 2)], status=1)
+    beside(monkeypatch, 50.0)
+    with pytest.raises(MeasuringError, match=fault):
+        list(neighbour.measure_runs(tmp_path, 1, 1))
+    found_to_be(monkeypatch, [stopped(long_run({"extra-work-a": 1.2}), 2)], status=1)
+    with pytest.raises(MeasuringError, match=fault):
+        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
+    found_to_be(monkeypatch, [long_run({"extra-work-a": 1.2})], status=1)
+    assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
+
+
+def test_a_run_of_other_blocks_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "run_names", lambda _: ["long"])
+    monkeypatch.setattr(RunStore, "open", lambda path: long_run({}, blocks=20))
+    assert "goes on with long" in effects.plan_text(["extra-work-a"], 40, tmp_path)
+    with pytest.raises(UsageError, match="another number of blocks"):
+        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
 
 
 # -- injected effects ----------------------------------------------------------------------------------
@@ -443,27 +239,23 @@ def test_a_crash_while_a_run_is_written_down_leaves_those_before(
 EXTRA = [("extra-work-a", "baseline"), ("extra-work-b", "baseline")]
 
 
-def long_run(effects: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeStore:
+def long_run(costs: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeStore:
     planned = make_plan(EXTRA, [make_point("ceiling", rate_rps=None)], blocks=blocks)
-    run = made("long", effects, planned, noise=0.02, **how)
-    variants = {
-        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in run.record.variants.items()
-    }
-    run.record = run.record.model_copy(update={"variants": variants})
+    run = made("long", costs, planned, noise=0.02, **how)
+    run.record = by_cpu(run.record)
     return run
 
 
 def test_tens_of_a_run_are_runs_of_their_own() -> None:
     """What is there is claimed in every ten, what is not in none; the promise says so."""
-    _, (large, none) = injected.read(long_run({"extra-work-a": 1.2}))
+    _, (large, none) = effects.read(long_run({"extra-work-a": 1.2}))
     assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4)
-    assert large.effect == pytest.approx(0.2, abs=0.02) and large.promised == pytest.approx(1, abs=0.01)
+    assert large.estimate.ratio == pytest.approx(1.2, abs=0.02) and large.promised == pytest.approx(1, abs=0.01)
     assert none.claimed == 0 and none.tens == 4 and none.promised is not None and none.promised < 0.3
-    assert "claimed in 4 of 4 tens, promised 100%" in injected.line(large)
-    held, text = injected.verdict(None, [large, none])
+    assert "claimed in 4 of 4 tens, promised 100%" in effects.line(large)
+    held, text = effects.verdict(None, [large, none])
     assert held and "4 of 8 tens" in text and "--resolve" in text and "fewer" not in text
-    missed = large.model_copy(update={"claimed": 1})
-    held, text = injected.verdict(None, [missed, none])
+    held, text = effects.verdict(None, [replace(large, claimed=1), none])
     assert not held and "fewer than promised: extra-work-a at ceiling:" in text
 
 
@@ -473,7 +265,7 @@ COSTS = {"extra-work-few": 1.1, "extra-work-half": 1.5, "extra-work-most": 2.0}
 
 def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
     """Variants of known work as pairs and alone; `shown`: what a pair has of what they truly add."""
-    points = load_sweep(injected.SWEEP)[1].expanded()
+    points = load_sweep(effects.SWEEP)[1].expanded()
     arms = arms_for([(name, "baseline") for name in LINES], None)
     planned = plan(arms, points, 40, 1, shape_of(arms, points, 40, SIDES))
 
@@ -482,46 +274,34 @@ def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
         if not slot.other:
             return one
         factor = (1 + shown * (true - 1)) / true
-        usage = {
-            **one.usage,
-            "proxy": one.usage["proxy"].model_copy(update={"cpu_s": one.usage["proxy"].cpu_s * factor}),
-        }
-        return one.model_copy(update={"usage": usage})
+        proxy = one.usage["proxy"]
+        used = proxy.model_copy(update={"cpu_s": proxy.cpu_s * factor})
+        return one.model_copy(update={"usage": {**one.usage, "proxy": used}})
 
     run = made("both-ways", costs, planned, noise=0.02, change=change)
-    variants = {
-        name: one.model_copy(
-            update={
-                "primary_metric": "cpu_per_request",
-                "knobs": (f"extra-work-{LINES[name]}",) if name in LINES else (),
-            }
-        )
-        for name, one in run.record.variants.items()
-    }
-    run.record = run.record.model_copy(update={"variants": variants})
+    run.record = by_cpu(run.record, **{name: (f"extra-work-{lines}",) for name, lines in LINES.items()})
     return run
 
 
 def test_what_pairs_show_of_known_costs_is_held_against_the_arms_alone() -> None:
     """80 lines double the cost, 8 add a tenth, alone and as a pair; the slope is 1, and each is known as well as its blocks tell."""
-    known, found = injected.read(both_ways(COSTS))
+    known, found = effects.read(both_ways(COSTS))
     assert known is not None and known.slope is not None and known.slope.ratio_interval is not None
     few = known.costs[0]
     assert [one.lines for one in known.costs] == [8, 40, 80] and few.pair.n == 40
     assert all(one.agrees for one in known.costs) and known.whole
+    assert few.pair.ratio == pytest.approx(1.1, abs=0.002) and few.doubt is not None and few.doubt < 0.2
     assert known.slope.ratio == pytest.approx(1, abs=0.02)
     assert known.slope.ratio_interval[0] < 1 < known.slope.ratio_interval[1]
-    assert few.doubt is not None and few.doubt < 0.2
-    told = injected.report("r", known, found)
-    assert told.kept and [one.lines for one in told.recovered] == [8, 40, 80]
-    assert told.recovered[0].pair.value == pytest.approx(0.1, abs=0.002)
+    assert effects.verdict(known, found)[0]
+    assert few.alone.sd is not None and f"{100 * few.alone.sd:.1f} %" in str(known_page(known)[0])
 
 
 def test_a_pair_that_halves_a_cost_is_told() -> None:
-    known, found = injected.read(both_ways(COSTS, shown=0.5))
+    known, found = effects.read(both_ways(COSTS, shown=0.5))
     assert known is not None and known.slope is not None and known.slope.ratio == pytest.approx(0.5, abs=0.02)
     assert not known.whole and not any(one.agrees for one in known.costs)
-    held, text = injected.verdict(known, found)
+    held, text = effects.verdict(known, found)
     assert not held
     assert "other as a pair than alone: extra-work-few; other as a pair than alone: extra-work-half" in text
     assert "what pairs show of a line's cost is not all of it" in text
@@ -548,25 +328,25 @@ def test_the_differences_hold_the_truth_together() -> None:
 
 def test_known_costs_need_both_ways() -> None:
     """A run without arms alone under the same load, or with fewer than six blocks, tells nothing of pairs."""
-    assert injected.read(long_run({"extra-work-a": 1.2}))[0] is None
+    assert effects.read(long_run({"extra-work-a": 1.2}))[0] is None
     run = both_ways(COSTS)
     run.take([one for one in run.samples() if one.block <= 5 or one.point.name == "ceiling"])
     assert known_costs.known_costs(run.record, summarise_run(run.record, run.samples(), run.histogram)) is None
     assert "No cost was measured both ways" in str(known_page(None)[0])
 
 
+def promising(large: effects.Injected, chance: float, claimed: int, name: str) -> effects.Injected:
+    """With noise at which ten blocks claim its effect with that chance."""
+    sd = large.estimate.effect / math.log1p(power.resolvable(1.0, effects.TEN, power=chance) or 0.0)
+    return replace(large, variant=name, sd=sd, claimed=claimed)
+
+
 def test_half_of_what_was_promised_is_too_few_however_it_is_spread() -> None:
     """Two of four are bad luck once, not six times; and one in six that is short by a little is bad luck, too."""
-    _, (large, _) = injected.read(long_run({"extra-work-a": 1.2}))
+    _, (large, _) = effects.read(long_run({"extra-work-a": 1.2}))
 
     def judged(*claimed: int) -> tuple[bool, str]:
-        return injected.verdict(
-            None,
-            [
-                large.model_copy(update={"variant": f"v{n}", "claimed": one, "promised": 0.9})
-                for n, one in enumerate(claimed)
-            ],
-        )
+        return effects.verdict(None, [promising(large, 0.9, one, f"v{n}") for n, one in enumerate(claimed)])
 
     held, text = judged(2, 2, 2, 2, 2, 2)
     assert not held and text.startswith(
@@ -578,28 +358,16 @@ def test_half_of_what_was_promised_is_too_few_however_it_is_spread() -> None:
 def test_a_kept_promise_is_seldom_called_broken() -> None:
     """At most one time in twenty, simulated: variants as many as there are, each in four tens."""
     rng, times = np.random.default_rng(1), 1000
-    _, (large, _) = injected.read(long_run({"extra-work-a": 1.2}))
-    promised = [0.95, 0.9, 0.8, 0.6, 0.3, 0.9]
+    _, (large, _) = effects.read(long_run({"extra-work-a": 1.2}))
+    promised = [promising(large, chance, 0, str(chance)) for chance in (0.95, 0.91, 0.8, 0.6, 0.3, 0.9)]
+    chances = [one.promised or 0.0 for one in promised]
     broken = 0
     for _ in range(times):
-        found = [
-            large.model_copy(update={"variant": str(n), "claimed": int(rng.binomial(4, share)), "promised": share})
-            for n, share in enumerate(promised)
-        ]
-        broken += not injected.verdict(None, found)[0]
+        claimed = rng.binomial(4, chances)
+        broken += not effects.verdict(
+            None, [replace(one, claimed=n) for one, n in zip(promised, claimed, strict=True)]
+        )[0]
     assert broken <= 0.05 * times
-
-
-def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is gone on with by the same command."""
-    run = stopped(long_run({"extra-work-a": 1.2}), 12)
-    found_to_be(monkeypatch, injected, [run], status=1)
-    with pytest.raises(
-        MeasuringError, match=r"(?s)long: stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
-    ):
-        injected.measure(tmp_path, ["extra-work-a"], 40, 1)
-    found_to_be(monkeypatch, injected, [long_run({"extra-work-a": 1.2})], status=1)
-    assert injected.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
 
 
 def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
@@ -607,34 +375,34 @@ def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
 ) -> None:
     """Without an A/A pair nothing was promised, and without a judged ten nothing was kept: said, and exit 1."""
     run = long_run({"extra-work-a": 1.2}, change=lambda slot, one: None if slot.arm.role == "again" else one)
-    _, found = injected.read(run)
+    _, found = effects.read(run)
     assert [one.promised for one in found] == [None] * 2
-    _, (large, none) = injected.read(long_run({"extra-work-a": 1.2}))
-    for nothing in ([], found, [large.model_copy(update={"claimed": 0, "tens": 0})]):
-        held, text = injected.verdict(None, nothing)
+    assert effects.line(found[0]).endswith("no A/A interval, so nothing was promised")
+    _, (large, none) = effects.read(long_run({"extra-work-a": 1.2}))
+    for nothing in ([], found, [replace(large, claimed=0, tens=0)]):
+        held, text = effects.verdict(None, nothing)
         assert not held and text.startswith("nothing is known of what `--resolve` promises")
-    held, text = injected.verdict(None, [large, none.model_copy(update={"promised": None})])
+    held, text = effects.verdict(None, [large, replace(none, sd=None)])
     assert held and text.startswith("4 of 4 tens") and "nothing is known of extra-work-b" in text
-    monkeypatch.setattr(injected, "measure", lambda *_: run)
-    arguments = ["selfbench", "--effects", "40", "--into", str(tmp_path), "--json"]
+    monkeypatch.setattr(effects, "measure", lambda *_: run)
+    arguments = ["selfbench", "effects", "--into", str(tmp_path)]
     assert main(arguments) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["kept"] is False and told["verdict"].startswith("nothing is known")
-    monkeypatch.setattr(injected, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
+    assert "\nnothing is known of what `--resolve` promises" in capsys.readouterr().out
+    monkeypatch.setattr(effects, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
     assert main(arguments) == 0
 
 
 def test_a_ten_has_its_own_blocks_and_no_others() -> None:
     run = long_run({})
-    third = injected.part(run.record, run.samples(), run.histogram, 21)
+    third = effects.part(run.record, run.samples(), run.histogram, 21)
     row = next(row for row in third.rows if row.arm.name == "extra-work-a")
     assert set(row.cell.known("cpu_per_request")) == set(range(21, 31)) and row.cell.planned_blocks == 10
 
 
 def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
     with pytest.raises(MeasuringError, match="ten are needed"):
-        injected.read(long_run({}, blocks=9))
-    assert {one.tens for one in injected.read(long_run({}, blocks=25))[1]} == {2}
+        effects.read(long_run({}, blocks=9))
+    assert {one.tens for one in effects.read(long_run({}, blocks=25))[1]} == {2}
 
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
@@ -642,71 +410,41 @@ def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
     """The inverse of `power.resolvable`, and more with the effect."""
     needed = power.resolvable(0.03, 10, power=wanted)
     assert needed is not None
-    assert promise.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
-    assert promise.power(2 * needed, 0.03, 10) > wanted > promise.power(0.0, 0.03, 10)
-    assert promise.power(0.07, 0.003, 10) == promise.power(0.5, 0.003, 10) == pytest.approx(1), "and never no number"
+    assert effects.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
+    assert effects.power(2 * needed, 0.03, 10) > wanted > effects.power(0.0, 0.03, 10)
+    assert effects.power(0.07, 0.003, 10) == effects.power(0.5, 0.003, 10) == pytest.approx(1), "and never no number"
 
 
 @pytest.mark.parametrize(("claimed", "kept"), [(4, True), (2, True), (1, False)])
 def test_fewer_claims_than_promised_are_told_from_bad_luck(claimed: int, kept: bool) -> None:
     """Of four: P(X ≤ 2) = 5.2 %, P(X ≤ 1) = 0.4 %."""
-    assert promise.kept(claimed, [0.9] * 4, 0.05) is kept
+    assert effects.kept(claimed, [0.9] * 4, 0.05) is kept
 
 
 def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> None:
     """Poisson's binomial distribution by hand: of 0.5 and 0.2 none succeeds with 0.4, one with 0.5."""
     for claimed, chance in ((0, 0.4), (1, 0.9), (2, 1.0)):
-        assert promise.kept(claimed, [0.5, 0.2], chance - 1e-9)
-        assert not promise.kept(claimed, [0.5, 0.2], chance + 1e-9)
-
-
-def test_the_variants_of_known_work_are_found() -> None:
-    assert all(name.startswith("extra-work-") for name in injected.variants())
+        assert effects.kept(claimed, [0.5, 0.2], chance - 1e-9)
+        assert not effects.kept(claimed, [0.5, 0.2], chance + 1e-9)
 
 
 # -- the command ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("check", "says"),
     [
-        (["analisys"], "did you mean 'analysis'?"),
-        (["--duration", "0"], "expected 1 to 600"),
-        (["--rows", "1.5e0"], "expected a whole number from 1e3 to 1e9"),
-        (["--rows", "many"], 'got "many"'),
-        (["--neighbour", "2", "--effects", "20"], "ask for one of them"),
-        (["--neighbour", "2", "overhead"], "no parts"),
-        (["overhead", "--into", "x"], "only --neighbour and --effects"),
-        (["overhead", "--rows", "1e6"], "only the part `analysis`"),
-        (["--effects", "9"], "expected 10 to 1000"),
+        ("overhead", "sweep quick, 3 blocks: about 1 min 10 s"),
+        ("effects", "40 blocks read in tens: 0.8 h at least"),
+        ("neighbour", "20 A/A runs of 10 blocks; one core busy during random halves of each: 51 min 40 s"),
+        ("order", "some minutes"),
     ],
 )
-def test_wrong_usage_starts_nothing(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["selfbench", *arguments]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize("arguments", [[], ["overhead"], ["--neighbour"], ["--neighbour", "3"], ["--effects"]])
 def test_a_plan_says_how_long_and_starts_nothing(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    check: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    assert main(["selfbench", "--plan", *arguments]) == 0
+    assert main(["selfbench", check, "--plan"]) == 0
     told = capsys.readouterr()
-    assert not told.out and (" min" in told.err or " h " in told.err) and not (tmp_path / "runs").exists()
-
-
-def test_a_part_that_fails_leaves_the_others(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit 1, with what could be measured."""
-
-    def broken(duration_s: float) -> report.Overhead:
-        raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
-
-    monkeypatch.setattr(overhead, "whole_run", broken)
-    monkeypatch.setattr(reducing, "reducing", lambda *_: READING)
-    assert main(["selfbench", "overhead", "analysis", "--json"]) == 1
-    found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert found.analysis == READING and found.overhead is None
-    assert found.faults[0].startswith("overhead: selfbench: lab bench: exit status 2: no nginx")
+    assert not told.out and says in told.err
+    assert not (tmp_path / "runs").exists()

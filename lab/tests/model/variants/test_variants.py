@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.experiments.bench.record import variant_record
+from lab.experiments.bench.measurable import variant_record
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob

@@ -6,12 +6,12 @@ Refuses to judge from what was not measured: null. Disturbed measurements count,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
-from lab.analysis.calibration.findings import Bias, Ceiling, Close, Pause, RateCeiling, Row, Spread
-from lab.analysis.calibration.records import TOLD, CalibrationRecord, Known, Measured
-from lab.model.samples import Reason
+from lab.records.calibration import TOLD, CalibrationRecord, Known, Measured
 
 BIASED = ("floor", "fixed", "bimodal")
 """Scenarios in which every request has its truth; `floor` also says the least that the generator can show."""
@@ -20,14 +20,75 @@ AT_RATE = "fixed"
 VISIBLE = 0.5
 """A pause is visible if at least this part of the share that it makes wait is reported."""
 EXAGGERATED = 1.5
-REFUSED = frozenset(str(reason) for reason in Reason if reason.unserved)
-"""Either says that the rate offered was not the rate made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of the repeats, and their range."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """Reported minus true, in seconds and as a share of the truth. None = fewer than ten requests beyond it."""
+
+    true_s: Spread | None
+    reported_s: Spread | None
+    bias_s: Spread | None
+    bias_share: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Of a pause of the server: the share of requests that waited for it, as reported and in truth, and what latencies show of it.
+
+    `sight` hidden = coordinated omission.
+    """
+
+    reported_share: Spread
+    true_share: Spread
+    dropped: Spread
+    sight: Literal["visible", "exaggerated", "hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """As many requests as the generator makes of the lab's own backend, with the server on the same CPU, where they share one.
+
+    `alone_rps`: what one CPU of its own would give it: 1 / CPU per request.
+    """
+
+    achieved_rps: Spread
+    alone_rps: Spread | None
+    cpu_per_request_s: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One generator. `bias`: scenario → p50, p99, p99.9; `cpu_per_request_s`: at the moderate rate.
+
+    `noisy`: scenario → disturbed measurements; `failures`: scenario → why nothing was reported.
+    """
+
+    known: Known
+    bias: Mapping[str, Mapping[str, Bias]]
+    pause: Pause | None
+    ceiling: Ceiling | None
+    cpu_per_request_s: Spread | None
+    measurements: int
+    noisy: Mapping[str, int]
+    failures: Mapping[str, str]
+    advice: str
 
 
 def rows_of(record: CalibrationRecord) -> list[Row]:
+    """Return what a calibration says of each of its generators."""
     return [
-        _row(known, [each for each in record.measurements if each.generator == known.name])
-        for known in record.generators
+        _row(known, [one for one in record.measurements if one.generator == known.name]) for known in record.generators
     ]
 
 
@@ -36,24 +97,21 @@ def _row(known: Known, mine: Sequence[Measured]) -> Row:
         return [each for each in mine if each.scenario == scenario and each.reported]
 
     pause = _pause(found("pause"))
-    bias = {name: _biases(those) for name in BIASED if (those := found(name))}
     return Row(
         known=known,
-        bias=bias,
+        bias={name: _biases(those) for name in BIASED if (those := found(name))},
         pause=pause,
-        close=_close([each for each in mine if each.scenario == "close"]),
-        rate_ceiling=_rate_ceiling(found("rate-ceiling")),
         ceiling=_ceiling(found("ceiling")),
         cpu_per_request_s=spread(_cpus(found(AT_RATE), lambda each: each.cpu_s)),
         measurements=len(mine),
-        noisy=dict(Counter(each.scenario for each in mine if each.noise)),
+        noisy=Counter(each.scenario for each in mine if each.noise),
         failures={each.scenario: each.failure for each in mine if each.failure},
         advice=_advice(known, pause),
     )
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Of those that are known."""
+    """Return the median and the range of those that are known."""
     kept = [value for value in values if value is not None]
     return Spread(median=median(kept), low=min(kept), high=max(kept), count=len(kept)) if kept else None
 
@@ -65,7 +123,7 @@ def _certain(values: Iterable[float]) -> Spread:
 
 
 def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
-    """The differences are taken per measurement, which has a truth of its own."""
+    """Return the differences, taken per measurement, which has a truth of its own."""
     found: dict[str, Bias] = {}
     for name in TOLD:
         pairs = [
@@ -100,37 +158,6 @@ def _pause(those: Sequence[Measured]) -> Pause | None:
     )
 
 
-def _close(those: Sequence[Measured]) -> Close | None:
-    true = [each.truth for each in those if each.truth]
-    if not true:
-        return None
-    return Close(
-        reported=spread(each.reported.requests for each in those if each.reported),
-        true=_certain(each.answered for each in true),
-        errors=spread(sum(each.reported.errors.values()) for each in those if each.reported),
-        closed=_certain(each.closed for each in true),
-    )
-
-
-def _rate_ceiling(those: Sequence[Measured]) -> RateCeiling | None:
-    told = [
-        (each, each.reported, each.truth.achieved_rps)
-        for each in those
-        if each.reported and each.truth and each.truth.achieved_rps
-    ]
-    if not told:
-        return None
-    offered_rps = told[0][0].offered_rps
-    reasons = tuple(dict.fromkeys(reason for each, _, _ in told for reason in each.reasons))
-    return RateCeiling(
-        offered_rps=offered_rps,
-        achieved_rps=_certain(said.achieved_rps for _, said, _ in told),
-        true_rps=_certain(true for _, _, true in told),
-        reasons=reasons,
-        recognised=None if offered_rps is None else all(REFUSED & set(each.reasons) for each, _, _ in told),
-    )
-
-
 def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
     rates = [each.reported.achieved_rps for each in those if each.reported]
     if not rates:
@@ -140,12 +167,11 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
         achieved_rps=_certain(rates),
         alone_rps=spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0),
         cpu_per_request_s=spread(cpu),
-        server_cpu_per_request_s=spread(_cpus(those, lambda each: each.server_cpu_s)),
     )
 
 
 def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> list[float]:
-    """CPU seconds per request of each measurement in which they were seen."""
+    """Return the CPU seconds per request of each measurement in which they were seen."""
     return [
         cpu_s / each.reported.requests
         for each in those
@@ -154,7 +180,7 @@ def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -
 
 
 def _advice(known: Known, pause: Pause | None) -> str:
-    """What to do with it, from what it showed of the pause; nothing where that was not measured."""
+    """Return what to do with a generator, from what it showed of the pause; nothing where that was not measured."""
     if not known.installed:
         return f"not installed: {known.remedy}"
     if pause is None:

@@ -1,4 +1,4 @@
-"""What the known server does on purpose, with what load, and what is true of it then. Pure.
+"""What the known server does on purpose, with what load, and which measurements a calibration has. Starts nothing, writes nothing.
 
 Open loops offer 1000 requests per second over 50 connections; closed loops have as many connections as make about that rate
 of the server's delay, because a closed loop that runs as fast as it goes would measure the queue before the server.
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.analysis.calibration.behaviour import Behaviour
-from lab.generators import Generator
+from lab.experiments.calibration.known_server import Behaviour
+from lab.generators import GENERATORS, Generator, Installed
+from lab.model import facts
 from lab.model.load import Load
+from lab.model.run import now
+from lab.records.calibration import OVER_S, CalibrationRecord, Known
+from lab.records.store import new_id
+from lab.targets.base import Target
 
 PAGE = "1kB.bin"
 RATE_RPS = 1000.0
 CONNECTIONS = 50
-OVER_S = 0.5
-"""A pause of one second makes half of the requests that fall due in it wait longer than this."""
 CEILING_S = 5.0
 OVERLOAD_RPS = 200_000.0
 """What a generator that knows rates only is told where its ceiling is asked for: more than any here makes on one CPU."""
@@ -51,18 +54,6 @@ SCENARIOS = (
         Behaviour(delay_s=0.010, pause_s=1.0),
         closed=10,
     ),
-    Scenario(
-        "close",
-        "answers after 10 ms, and closes a connection after its 10th answer without saying so before",
-        Behaviour(delay_s=0.010, close_after=10),
-        closed=10,
-    ),
-    Scenario(
-        "rate-ceiling",
-        "serves 500 per second at most, half of what an open loop offers",
-        Behaviour(at_most_rps=RATE_RPS / 2),
-        closed=CONNECTIONS,
-    ),
     Scenario("ceiling", "the lab's own backend (nginx, 1 kB), as fast as both can", None, closed=64, open=64),
 )
 
@@ -83,12 +74,12 @@ class Cell:
 
 
 def scenario(name: str) -> Scenario:
-    """KeyError for a name that no scenario has."""
+    """Look up a scenario; KeyError for a name that none has."""
     return {each.name: each for each in SCENARIOS}[name]
 
 
 def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
-    """The load that this generator makes there: an open loop where it has one (of a ceiling, a closed one)."""
+    """Return the load that this generator makes there: an open loop where it has one (of a ceiling, a closed one)."""
     ceiling = of.behaviour is None
     models = ("closed", "open") if ceiling else ("open", "closed")
     is_open = next(model for model in models if model in generator.models) == "open"
@@ -107,7 +98,7 @@ def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
 
 
 def _long_enough(generator: Generator, load: Load) -> Load:
-    """As long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)."""
+    """Make it as long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)."""
     longest_s = math.ceil(load.duration_s + 4 * generator.calibration_s(load))
     for seconds in range(math.ceil(load.duration_s + generator.calibration_s(load)), longest_s + 1):
         longer = replace(load, duration_s=float(seconds))
@@ -117,7 +108,7 @@ def _long_enough(generator: Generator, load: Load) -> Load:
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
-    """The share of requests that a pause makes wait longer than OVER_S, of all that fall due, evenly, in `recorded_s`.
+    """Return the share of requests that a pause makes wait longer than OVER_S, of all that fall due, evenly, in `recorded_s`.
 
     A request due `t` before the pause ends has its answer `t` later; it waits longer than OVER_S if t > OVER_S, and is held
     by the pause if it is due no earlier than the delay before its begin. So (pause + delay - OVER_S) / recorded: arithmetic
@@ -127,7 +118,7 @@ def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
 
 
 def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, Cell]]:
-    """(repeat from 1, cell): every repeat has each measurable cell once, in an order of its own."""
+    """Return (repeat from 1, cell): every repeat has each measurable cell once, in an order of its own."""
     order = random.Random(seed)
     found: list[tuple[int, Cell]] = []
     for repeat in range(1, repeats + 1):
@@ -138,5 +129,57 @@ def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, C
 
 
 def takes_s(slots: Sequence[tuple[int, Cell]]) -> float:
-    """About: a server's start and a generator's own take a second beside each load."""
+    """Estimate the time: a server's start and a generator's own take a second beside each load."""
     return sum(each.load.duration_s + 1.0 for _, each in slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """`slots`: (repeat, cell) in the order of measuring; `installed`: by name, of those that are."""
+
+    record: CalibrationRecord
+    slots: Sequence[tuple[int, Cell]]
+    installed: Mapping[str, Installed]
+
+
+def prepare(
+    target: Target,
+    names: Sequence[str],
+    scenarios: Sequence[str],
+    duration_s: float,
+    repeats: int,
+    seed: int,
+    command: Sequence[str],
+) -> Ready:
+    """Plan a calibration of these generators in these scenarios; what is not installed, or cannot make a load, is in the record with the reason."""
+    known = GENERATORS
+    found = {name: installed for name in names if (installed := target.installed(known[name]))}
+    cells = [cell(known[name], scenario(each), duration_s) for name in found for each in scenarios]
+    slots = planned(cells, repeats, seed)
+    record = CalibrationRecord(
+        id=new_id("calibration"),
+        created_at=now(),
+        command=tuple(command),
+        target=target.name,
+        seed=seed,
+        repeats=repeats,
+        duration_s=duration_s,
+        scenarios={name: scenario(name).says for name in scenarios},
+        generators=tuple(_known(known[name], found.get(name), cells) for name in names),
+        planned=len(slots),
+        facts=facts.machine() | dict(target.facts()),
+        git_commit=facts.git_commit(),
+    )
+    return Ready(record, slots, found)
+
+
+def _known(generator: Generator, installed: Installed | None, cells: Sequence[Cell]) -> Known:
+    return Known(
+        name=generator.name,
+        version=installed.version if installed else None,
+        installed=installed is not None,
+        remedy=generator.remedy,
+        models=tuple(sorted(generator.models)),
+        latency_from=generator.latency_from,
+        refusals={each.scenario: each.refusal for each in cells if each.generator == generator.name and each.refusal},
+    )

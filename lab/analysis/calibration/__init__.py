@@ -1,1 +1,0 @@
-"""What was recorded of each generator against a known server → rows and advice."""
