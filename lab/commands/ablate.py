@@ -27,6 +27,7 @@ from lab.commands.measuring import (
     say,
     say_left_out,
     settle,
+    trials,
 )
 from lab.stats.units import format_duration
 
@@ -88,7 +89,7 @@ def ablate_here(
         say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
         store = planned(folder, found, notes, target, subject, command, options.blocks, seed)
-        ready = prepared(store, target)
+        ready = prepared(store, target, trials(options, talk))
         _print_plan(talk, store, ready)
         if options.plan:
             return _answer_plan(options, store, ready)
@@ -103,7 +104,7 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
     settle()
     store = AblationStore.open(options.resume)
-    ready = prepared(store, target)
+    ready = prepared(store, target, trials(options, talk))
     _print_plan(talk, store, ready)
     return _answer_plan(options, store, ready) if options.plan else _measure(options, talk, target, store, ready)
 

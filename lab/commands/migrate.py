@@ -18,7 +18,7 @@ from lab.base.handing import STDIN, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_configmap, add_measuring, add_sustained, inside, recorded
-from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle, trials
 
 if TYPE_CHECKING:
     from lab.experiments.migration.plan import Plan
@@ -118,7 +118,7 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
             against=(ours,),
             sustained=options.sustained,
         )
-        prepared = bench.prepare(request, target, command)
+        prepared = bench.prepare(request, target, command, trials(options, talk))
         print_plan(talk, prepared, 0)
         undo.pop_all()
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))

@@ -48,6 +48,7 @@ def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int
     from lab.model.facts import git_commit
     from lab.records.packing import Size
     from lab.records.references import add_run, replace_run
+    from lab.targets.stand_ins import omit_defaults
 
     if options.replace:
         commit = git_commit() or ""
@@ -57,7 +58,7 @@ def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int
 
         folder, notes = replace_run(run, options.into, keep), list[str]()
     else:
-        folder, notes = add_run(run, options.into)
+        folder, notes = add_run(run, options.into, omit_defaults)
     for note in notes:
         talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)
     print(f"{folder}: {Size.of(folder)}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder, sync, writing
@@ -33,6 +34,14 @@ PRECISION = frozenset({"generations", "repeats", "attempts", "singly"})
 UNKNOWN = "not visible"
 BESIDE = ("report.html", "hist.parquet")
 """What the lab itself leaves in a run's folder and can make again."""
+Manifests = Sequence[Mapping[str, Any]]
+ReduceManifests = Callable[[str, Mapping[str, str], Manifests], Manifests]
+"""Given a run's target and facts and a variant's rendered objects, returns the objects without what changes nothing in that run."""
+
+
+def keep_all(_target: str, _facts: Mapping[str, str], manifests: Manifests) -> Manifests:
+    """Return rendered manifests as they are: every difference between them counts."""
+    return manifests
 
 
 def boot_folders(folder: Path) -> list[Path]:
@@ -60,10 +69,15 @@ def boots_of(record: RunRecord) -> list[str]:
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
 
 
-def add_run(run: RunStore, name: str) -> tuple[Path, list[str]]:
+def add_run(run: RunStore, name: str, reduce: ReduceManifests = keep_all) -> tuple[Path, list[str]]:
     """Pack a copy of a finished run into data/reference/NAME: as the reference's first run, or as one more boot of it.
 
     The run itself stays where and as it is.
+
+    Args:
+        run: the finished run.
+        name: the reference's folder.
+        reduce: leaves out of both runs' manifests what may differ between boots of one design.
 
     Returns:
         The new folder, and what is to be known of it: facts of the machine that differ from those of the first run.
@@ -80,7 +94,7 @@ def add_run(run: RunStore, name: str) -> tuple[Path, list[str]]:
     runs = [RunStore.open(str(path)) for path in boot_folders(folder)]
     first, added = runs[0].record, run.record
     refuse_known_boot([each.record for each in runs], added, name)
-    refuse_other_design(first, added, name)
+    refuse_other_design(runs[0], run, name, reduce)
     refuse_other_programs(first, added, name)
     new = folder / f"{BOOT}{max(len(runs), _number(boot_folders(folder)[-1])) + 1}"
     copy_packed(run, new, MOST_BYTES)
@@ -196,17 +210,18 @@ def refuse_known_boot(runs: Sequence[RunRecord], added: RunRecord, name: str) ->
         raise UsageError(added.id, fault, "measure it again once the machine has booted anew")
 
 
-def refuse_other_design(first: RunRecord, added: RunRecord, name: str) -> None:
+def refuse_other_design(first: RunStore, added: RunStore, name: str, reduce: ReduceManifests) -> None:
     """UsageError with every difference unless each arm and point of a run, and how they are measured, is one of the reference's first run.
 
     The run need not have all of them: its arms (each with its baseline and manifests), its points (load, length, generator), its target, and
-    whether each arm was measured as a pair.
+    whether each arm was measured as a pair. `reduce` is as in `add_run`.
     """
-    faults = [*_target_faults(first, added), *_arm_faults(first, added), *_point_faults(first, added)]
-    faults += _scheme_faults(first, added)
+    records = first.record, added.record
+    faults = [*_target_faults(*records), *_arm_faults(first, added, reduce), *_point_faults(*records)]
+    faults += _scheme_faults(*records)
     if faults:
-        remedy = f"measure it as {first.id} was: just ledger --boots has the commands"
-        raise UsageError(added.id, f"is of another design than {name}: {'; '.join(faults)}", remedy)
+        remedy = f"measure it as {first.record.id} was: just ledger --boots has the commands"
+        raise UsageError(added.record.id, f"is of another design than {name}: {'; '.join(faults)}", remedy)
 
 
 def _target_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
@@ -216,19 +231,26 @@ def _target_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
         yield f"sweep {added.sweep} instead of {first.sweep}"
 
 
-def _arm_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
-    arms = {arm.name: arm for arm in first.arms}
-    if all(arm.role == "reference" for arm in added.arms):
+def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> Iterator[str]:
+    arms = {arm.name: arm for arm in first.record.arms}
+    if all(arm.role == "reference" for arm in added.record.arms):
         yield "no arm beside the one without a proxy"
-    for arm in added.arms:
+    for arm in added.record.arms:
         if arm.role == "reference":
             continue
         if (same := arms.get(arm.name)) is None:
             yield f"no arm {arm.name} there"
         elif (same.variant, same.baseline) != (arm.variant, arm.baseline):
             yield f"arm {arm.name} is {_arm(arm)} instead of {_arm(same)}"
-        elif first.variants[arm.variant].manifests_sha256 != added.variants[arm.variant].manifests_sha256:
+        elif _manifests_differ(first, added, arm.variant, reduce):
             yield f"other manifests of {arm.name}"
+
+
+def _manifests_differ(first: RunStore, added: RunStore, variant: str, reduce: ReduceManifests) -> bool:
+    if first.record.variants[variant].manifests_sha256 == added.record.variants[variant].manifests_sha256:
+        return False
+    one, other = (reduce(run.record.target, run.record.facts, run.manifests(variant)) for run in (first, added))
+    return one != other
 
 
 def _arm(arm: Arm) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -143,6 +144,31 @@ def list_checks(manifests: Manifests, target: str) -> list[Check]:
         if setting.value_in(manifests) in (None, setting.named)
         for check in setting.checks
     ]
+
+
+def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
+    """Return rendered manifests without the settings of this table that changed nothing in a run, because no stand-in ran in it.
+
+    Such a setting gives the named release its own default: two runs that differ in nothing else applied the same.
+    """
+    idle = [
+        setting
+        for each in stand_ins_of(manifests)
+        if not each.ran_in(target, facts)
+        for setting in each.setting
+        if setting.value_in(manifests) == setting.named
+    ]
+    words = {f"{setting.flag}={setting.named}" for setting in idle if setting.flag}
+    keys = {setting.key for setting in idle if setting.key}
+    reduced = [dict(deepcopy(obj)) for obj in manifests]
+    for container in _proxy_containers(reduced):
+        for part in ("command", "args"):
+            if part in container:
+                container[part] = [word for word in container[part] if word not in words]
+    for obj in reduced:
+        if obj["kind"] == "ConfigMap":
+            obj["data"] = {key: value for key, value in (obj.get("data") or {}).items() if key not in keys}
+    return reduced
 
 
 def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:

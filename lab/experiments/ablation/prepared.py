@@ -15,6 +15,7 @@ from lab.experiments import bench
 from lab.experiments.ablation.folder import AblationStore, refusal_in, write_overlays
 from lab.experiments.ablation.plan import Cumulative, Owned, overlays_of, plan_steps, runs_of
 from lab.experiments.bench.measurable import NothingMeasurableError, checked
+from lab.experiments.bench.probing import Trials
 from lab.experiments.bench.request import fixtures_of
 from lab.model.run import NotMeasured, now
 from lab.model.variants.variants import load_variant
@@ -67,14 +68,14 @@ def planned(
     return AblationStore(folder, record)
 
 
-def prepared(store: AblationStore, target: Target) -> list[Ready]:
-    """Every run. NothingMeasurableError if none of them has anything to measure."""
+def prepared(store: AblationStore, target: Target, trials: Trials | None = None) -> list[Ready]:
+    """Prepare every run. `trials` as `bench.prepare` has it. NothingMeasurableError if none of them has anything to measure."""
     begun, ready = set(run_names()), list[Ready]()
     for each in store.record.runs:
         if each.run is not None and each.run in begun:
             ready.append(Ready(each, *bench.resume(each.run, target)))
         else:
-            ready.append(_new(store, target, each))
+            ready.append(_new(store, target, each, trials))
     if not any(each.prepared for each in ready):
         missing = [item for each in ready for item in each.planned.not_measurable]
         refused = (
@@ -85,13 +86,13 @@ def prepared(store: AblationStore, target: Target) -> list[Ready]:
     return ready
 
 
-def _new(store: AblationStore, target: Target, each: AblationRun) -> Ready:
+def _new(store: AblationStore, target: Target, each: AblationRun, trials: Trials | None) -> Ready:
     record = store.record
     request = bench.Request(
         each.variants, each.sweep, record.blocks, record.seed, label=record.id[16:], manifests=store.manifests
     )
     try:
-        made = bench.prepare(request, target, record.command)
+        made = bench.prepare(request, target, record.command, trials)
     except NothingMeasurableError as error:
         return Ready(each.model_copy(update={"skipped": True, "not_measurable": error.missing}), None)
     return Ready(each.model_copy(update={"not_measurable": made.record.not_measurable}), made)

@@ -11,16 +11,20 @@ import pytest
 from rich.console import Console
 
 from lab.base.errors import MeasuringError
+from lab.base.files import runs_folder
 from lab.commands.measuring import print_plan
+from lab.experiments.ablation import prepared as ablation
+from lab.experiments.ablation.folder import AblationStore, copy_manifests
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
 from lab.generators.k6 import Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Role
 from lab.model.pairs import SIDES
-from lab.model.run import ProbeTrial, RunRecord
+from lab.model.run import ProbeTrial, RunRecord, now
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
+from lab.records.ablation import AblationRecord, AblationRun
 from lab.records.store import RunStore
 from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample
@@ -85,6 +89,26 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
     (probe,) = made.record.probes
     assert (probe.decided, probe.carried_rps) == ("as-asked", 1000) and pairs_at(made, "rate-1000") >= 6
     assert "rate-1000: 1,000 req/s on two sides at once are carried" in said(made)
+
+
+def test_an_ablation_finds_it_out_for_each_of_its_runs(sweep: str) -> None:
+    folder = runs_folder() / "20261129-000000-ablate-keepalive-0001"
+    copy_manifests(folder / "manifests")
+    record = AblationRecord(
+        id=folder.name,
+        created_at=now(),
+        command=(),
+        subject="keepalive",
+        target="local",
+        blocks=6,
+        seed=1,
+        steps=(),
+        runs=(AblationRun(sweep=sweep, variants=("keepalive",)),),
+    )
+    (ready,) = ablation.prepared(AblationStore(folder, record), FakeTarget(sides=SIDES), carries(300))
+    assert ready.prepared is not None
+    (probe,) = ready.prepared.record.probes
+    assert (probe.decided, probe.carried_rps) == ("lowered", 220)
 
 
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:

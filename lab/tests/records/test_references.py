@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.__main__ import main
 from lab.analysis import history
 from lab.analysis.claims import evidence
 from lab.base.errors import UsageError
-from lab.model.run import RunRecord
 from lab.records import references
 from lab.records.references import add_run, boot_folders, committed_runs
 from lab.records.store import RunStore, run_names
@@ -88,11 +88,11 @@ def test_a_run_that_is_not_packed_yet_is_packed_on_its_way(top: Path, tmp_path: 
     assert not run.packed, "the run itself stays as it is"
 
 
-def _refuse(first: RunRecord, added: RunRecord) -> None:
+def _refuse(first: RunStore, added: RunStore) -> None:
     """As `add_run` does, once a run is known to be finished."""
-    references.refuse_known_boot([first], added, RUN)
-    references.refuse_other_design(first, added, RUN)
-    references.refuse_other_programs(first, added, RUN)
+    references.refuse_known_boot([first.record], added.record, RUN)
+    references.refuse_other_design(first, added, RUN, references.keep_all)
+    references.refuse_other_programs(first.record, added.record, RUN)
 
 
 def _point(key: str, value: object) -> Change:
@@ -105,7 +105,6 @@ def _point(key: str, value: object) -> Change:
         (_point("duration_s", 8.0), "another design than .*point ceiling has duration_s 8.0 instead of 4.0"),
         (lambda record: record.update(target="kind"), "target kind instead of local"),
         (lambda record: record.update(sweep="smoke"), "sweep smoke instead of quick"),
-        (lambda record: record["variants"]["baseline"].update(manifests_sha256="0"), "other manifests of baseline"),
         (lambda record: record["arms"][0].update(baseline="baseline-again"), "against baseline-again instead of keepalive against baseline"),
         (lambda record: record["generators"]["ceiling"].update(version="5"), "generator at ceiling is wrk 5 instead of wrk debian"),
         (lambda record: record.update(pairs=[]), "keepalive at ceiling is measured alone instead of as a pair"),
@@ -117,8 +116,32 @@ def _point(key: str, value: object) -> Change:
 def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
     run = run_on(tmp_path, "b", change)
     with pytest.raises(UsageError, match=fault) as refused:
-        _refuse(RunStore.open(str(top / RUN)).record, run.record)
+        _refuse(RunStore.open(str(top / RUN)), run)
     assert refused.value.exit_status == 2 and refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        ({"annotations-risk-level": "High"}, 0),
+        ({"annotations-risk-level": "Critical"}, 2),
+        ({"annotations-risk-level": "High", "keep-alive": "5"}, 2),
+    ],
+    ids=["default", "other", "more"],
+)
+def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
+    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: dict[str, str], status: int
+) -> None:
+    """On target local nothing stands in for the controller: its own defaults, written out, change nothing there."""
+    run = run_on(tmp_path, "b", lambda record: record["variants"]["baseline"].update(manifests_sha256="0"))
+    folder = unpacked(run.folder, tmp_path / "runs" / "loose")
+    path = folder / "manifests" / "baseline.yaml"
+    manifests = list(yaml.safe_load_all(path.read_text()))
+    (settings,) = [each for each in manifests if each["metadata"]["name"] == "ingress-nginx-controller"]
+    settings["data"] = (settings.get("data") or {}) | data
+    path.write_text(yaml.safe_dump_all(manifests))
+    assert main(["pack", str(folder), "--into", RUN]) == status
+    assert ("other manifests of baseline" in " ".join(capsys.readouterr().err.split())) == bool(status)
 
 
 def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
