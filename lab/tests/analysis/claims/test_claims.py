@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -83,22 +84,34 @@ COMMAND = "just bench kill-nds --sweep kill-quick --blocks 10"
 LONGER = Test(metric="failing_s", minus=Other(variant="kill-grace-30"), above=0)
 
 
-def test_an_interval_inside_reproduces(judge: Judge) -> None:
-    """With the effect, its interval and the run."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
-    assert (found.answer, found.runs) == ("reproduced", ("reference-kill-quick-local",))
-    assert found.effect.startswith("first to last failure 20.3 s [20.1, 20.6]")
-
-
-def test_an_interval_outside_contradicts(judge: Judge) -> None:
-    """All of it."""
-    assert judge(rule(ABOUT), gone(lambda _, block: 2 + block / 10)).answer == "contradicted"
-
-
-def test_an_interval_across_the_bound_leaves_it_open(judge: Judge) -> None:
-    """Some blocks inside, some not."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 12 + block))
-    assert found.answer == "not resolved" and found.why.startswith("the interval leaves both open; ")
+@pytest.mark.parametrize(
+    ("asked", "out_s", "more_s", "blocks", "answer", "why"),
+    [
+        (rule(ABOUT), 20, 0.1, 6, "reproduced", "rests on 6 blocks"),
+        (rule(ABOUT), 20, 0, claims.RESTS_ON, "reproduced", ""),
+        (rule(ABOUT), 2, 0.1, 6, "contradicted", ".*"),
+        (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
+        (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
+        (rule(ABOUT, Test(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
+        (
+            rule(ABOUT, given=(Test(metric="failed", above=10_000),)),
+            20,
+            0,
+            6,
+            "not resolved",
+            "the load was not what the claim is about: failed requests.*",
+        ),
+    ],
+    ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
+)
+def test_where_an_interval_lies_decides(
+    asked: Rule, out_s: float, more_s: float, blocks: int, answer: str, why: str, judge: Judge
+) -> None:
+    """All of it, of six blocks, of all tests, and of the load that was meant (`given`); the verdict has effect and run."""
+    found = judge(asked, gone(lambda _, block: out_s + block * more_s), blocks=blocks)
+    assert (found.answer, found.runs) == (answer, ("reference-kill-quick-local",))
+    assert re.fullmatch(why, found.why)
+    assert more_s != 0.1 or out_s != 20 or found.effect.startswith("first to last failure 20.3 s [20.1, 20.6]")
 
 
 def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,12 +127,6 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
     assert needed[0] == "1000" and int(needed[1]) > 2 * int(needed[2]) > 12
 
 
-def test_fewer_than_six_blocks_decide_nothing(judge: Judge) -> None:
-    """There is no interval."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20), blocks=5)
-    assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
-
-
 @pytest.mark.parametrize(
     ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "not resolved"), (2, 6, "contradicted")]
 )
@@ -130,21 +137,6 @@ def test_a_difference_must_lie_beyond_what_the_load_resolves(
     found = judge(rule(LONGER), gone(lambda variant, block: (own if variant == "kill-nds" else theirs) + block / 10))
     assert found.answer == answer
     assert answer != "reproduced" or found.effect == "first to last failure +4 s [4, 4] against kill-grace-30"
-
-
-def test_one_test_that_fails_is_enough(judge: Judge) -> None:
-    """All must hold."""
-    longer = Test(metric="failing_s", within=(100, 200))
-    assert judge(rule(ABOUT, longer), gone(lambda _, block: 20)).answer == "contradicted"
-
-
-
-def test_what_the_load_did_not_do_decides_nothing(judge: Judge) -> None:
-    """`given` must hold first."""
-    given = Test(metric="failed", above=10_000)
-    found = judge(rule(ABOUT, given=(given,)), gone(lambda _, block: 20))
-    assert found.answer == "not resolved"
-    assert found.why.startswith("the load was not what the claim is about: failed requests")
 
 
 def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
@@ -164,12 +156,6 @@ def test_runs_that_agree_are_all_named(judge: Judge) -> None:
     found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 21))
     assert (found.answer, len(found.runs)) == ("reproduced", 2)
     assert found.why == "rests on 6 blocks; the same in reference-kill-quick-local-1"
-
-
-def test_a_verdict_of_ten_blocks_says_no_number(judge: Judge) -> None:
-    """Of fewer it does, where an interval is there at all."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20), blocks=claims.RESTS_ON)
-    assert (found.answer, found.why) == ("reproduced", "")
 
 
 def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
