@@ -20,7 +20,6 @@ from lab.report.grid import Grid
 from lab.report.tables.run import tables
 from lab.report.terminal import terminal
 from lab.stats.paired import MIN_BLOCKS, level, paired
-from lab.stats.units import format_rate
 
 pytestmark = pytest.mark.committed
 CPU = "cpu_per_request"

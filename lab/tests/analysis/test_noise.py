@@ -100,7 +100,6 @@ def test_the_arms_are_one_variant_under_several_names() -> None:
     assert null_arms(make_plan().arms) == [], "a variant against its baseline is none"
 
 
-
 def test_several_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
     """√((2·3² + 6·1²) / 8) = √3, and nothing known is nothing."""
     assert pooled([(3.0, 2), (1.0, 6)]) == (pytest.approx(sqrt(3)), 8)

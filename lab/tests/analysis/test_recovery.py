@@ -73,7 +73,6 @@ def test_its_interval_holds_the_truth_and_narrows_with_the_rounds() -> None:
     assert narrow == slope(made(0.9, 0.02, 60), "cpu_per_request", "slices"), "the same comparisons, the same slope"
 
 
-
 def test_what_does_not_count_is_not_in_it() -> None:
     """Invalid comparisons, other ways, and what adds no known cost."""
     whole = made()
@@ -98,7 +97,6 @@ def test_what_does_not_count_is_not_in_it() -> None:
 def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Compared]) -> None:
     assert slope(found, "cpu_per_request", "slices") is None
     assert slope(made(), "p99", "slices") is None, "a metric that was not measured"
-
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
     assert len(loop.store.samples()) == 6 and target.ups_at.count("left") == 4
     later = again(loop)
     later.measure()
-    assert isinstance(later.observer, Silent) and later.observer.samples == [], "nothing that is whole is measured again"
+    assert isinstance(later.observer, Silent) and later.observer.samples == [], (
+        "nothing that is whole is measured again"
+    )
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -61,5 +61,3 @@ def test_an_effect_on_a_cost_is_a_time_at_the_level_of_what_it_is_compared_with(
 ) -> None:
     assert METRICS["cpu_per_request"].time(effect, level) == text
     assert METRICS["p99"].time(effect, level) == METRICS["gap_s"].time(effect, level) == ""
-
-

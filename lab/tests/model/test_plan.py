@@ -275,7 +275,6 @@ def test_the_same_seed_gives_the_same_pairs_and_a_record_gives_the_plan_again(ma
     assert type(record).model_validate_json(record.model_dump_json()).plan() == run
 
 
-
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/run.json")))
 def test_older_runs_keep_the_plan_that_they_were_measured_by(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their orders were drawn otherwise, and their reference is block 0: who resumes one goes on with the stored slots."""

@@ -83,7 +83,9 @@ def test_what_follows_the_load_is_no_second_of_it() -> None:
 )
 def test_what_cannot_be_judged_is_not(point: dict[str, Any], expected: Steadiness | None) -> None:
     assert judged(usage([0.4, 0.4, 0.02, 0.02, 0.02], [2, 2, 40, 40, 40]), **point) == expected
-    assert judged(pl.DataFrame(schema=USAGE_SCHEMA)) == Steadiness(source=None, seconds=0), "nothing was seen of the backend"
+    assert judged(pl.DataFrame(schema=USAGE_SCHEMA)) == Steadiness(source=None, seconds=0), (
+        "nothing was seen of the backend"
+    )
 
 
 def test_a_rate_that_is_given_can_become_dearer() -> None:

@@ -397,7 +397,6 @@ def test_a_metric_that_a_block_cannot_tell_decides_nothing(judge: Judge) -> None
     assert (found.answer, found.effect) == ("not resolved", "time until correct: not told in 1 of 6 blocks")
 
 
-
 def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path) -> None:
     """A failed control run takes its block away: five are left."""
 

@@ -138,7 +138,11 @@ def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, ol
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('keepalive = {route_encryption = "edge"}', 'keepalive = {route_encryption = "none"}', "are both none / keep-alive"),
+        (
+            'keepalive = {route_encryption = "edge"}',
+            'keepalive = {route_encryption = "none"}',
+            "are both none / keep-alive",
+        ),
         ('ceiling = {http_mode = "keep-alive"}', "ceiling = {}", "nothing says its http_mode"),
     ],
 )

@@ -530,7 +530,6 @@ def test_what_the_baseline_shows_of_itself_is_told_so() -> None:
     )
 
 
-
 @pytest.mark.parametrize(("metric", "point"), [("p99", "rate-1000"), ("rate", "ceiling")])
 def test_a_named_metric_is_gated_where_it_is_judged(metric: str, point: str) -> None:
     """The other load never shows it, however often it is measured: named, and no reason to refuse."""

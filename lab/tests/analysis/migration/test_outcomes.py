@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from lab.analysis.migration.outcomes import ENOUGH, outcomes
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot

@@ -406,8 +406,14 @@ def listed(name: str) -> dict[str, Any]:
             "there is no Deployment/proxi in 'baseline+lost'\n  did you mean 'Deployment/proxy'?",
         ),
         ({"idle": merged({"terminationGracePeriodSeconds": 300})}, "changes nothing: 'baseline+idle' renders the same"),
-        ({"first": listed("first"), "second": listed("second")}, "components/first/kustomization.yaml: changes nothing"),
-        ({"a": sysctl_added("net.ipv4.x", "1"), "b": sysctl_added("net.ipv4.x", "2")}, "sysctl net.ipv4.x is set twice"),
+        (
+            {"first": listed("first"), "second": listed("second")},
+            "components/first/kustomization.yaml: changes nothing",
+        ),
+        (
+            {"a": sysctl_added("net.ipv4.x", "1"), "b": sysctl_added("net.ipv4.x", "2")},
+            "sysctl net.ipv4.x is set twice",
+        ),
         ({"typo": configmap("worker-processes", "2", name="ingress-nginx-controler")}, "does not exist"),
         (
             {"new": {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]}},
@@ -451,12 +457,10 @@ def test_a_target_that_is_not_exact_is_refused(scratch: Path, knob: Write, targe
     assert "expected an exact kind and name" in refused(scratch, "baseline+wide")
 
 
-
 def test_of_two_knobs_the_one_without_effect_is_named(scratch: Path, knob: Write, overlay: Write) -> None:
     knob("idle", merged({"terminationGracePeriodSeconds": 300}))
     overlay("both", ["../baseline"], ["../../components/somaxconn-128", "../../components/idle"])
     assert "components/idle/kustomization.yaml: changes nothing" in refused(scratch, "both")
-
 
 
 def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
@@ -464,13 +468,10 @@ def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
     assert "'somaxconn-128' and 'somaxconn-32768' set the same thing, to 128 and to 32768" in text
 
 
-
 def test_a_knob_that_does_not_fit_the_base_is_refused_in_one_line(scratch: Path) -> None:
     text = refused(scratch, "nginx+keep-alive-requests-10000")
     assert text.startswith("nginx+keep-alive-requests-10000: kustomize:") and text.count("\n") == 1
     assert "ConfigMap ingress-nginx-controller does not exist" in text and "&{" not in text
-
-
 
 
 # What files may say

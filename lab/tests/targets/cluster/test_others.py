@@ -121,7 +121,6 @@ def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
     assert new.cores == pytest.approx(0.2), "what it has used, it has used since the look before"
 
 
-
 def test_namespaces_are_asked_for_once() -> None:
     """Only one that was not there before makes it ask again."""
     api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {("new", "x"): (110, 6.0)}])

@@ -275,7 +275,6 @@ def test_only_cpus_that_a_container_may_use_count() -> None:
     assert cpu_list("0-2,5") == [0, 1, 2, 5]
 
 
-
 def test_one_worker_of_many_cpus_is_full_when_its_own_is() -> None:
     """Its node is not; the controller's own thread is not counted among those that serve."""
     begin = Said(v1(0), [stat(1, "controller"), stat(7)], cpus=cpus(*[(0, 0)] * 8))

@@ -73,7 +73,9 @@ def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Lite
     assert len({folder for _, folder in group.folders.values()}) == {1: 2, 2: 1}[layout]
 
 
-def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(layout: Literal[1, 2]) -> None:
+def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
+    layout: Literal[1, 2],
+) -> None:
     """Replicas count together; OOM kills are told in words, with the limit."""
     groups = Groups()
     for pod in ("backend-0", "backend-1"):

@@ -208,8 +208,6 @@ def test_listeners_that_the_api_would_not_take_are_refused(listeners: list[dict[
         read_gateway("Gateway/proxy", _gateway(listeners=listeners))
 
 
-
-
 def test_backends_without_any_weight_are_as_none() -> None:
     rules = [{"backendRefs": [{"name": "x", "port": 1, "weight": 0}, {"name": "y", "port": 1, "weight": 0}]}]
     (rule,) = read_http_route("HTTPRoute/bench", _route(rules=rules)).rules

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
-from lab.base.errors import LabError, MeasuringError, NotMeasurableError
+from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
 from lab.targets.common import nginx

@@ -6,11 +6,10 @@ import copy
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
@@ -39,7 +38,6 @@ def test_inside(identity: str) -> None:
 
 def steering_of_machine() -> dict[str, str]:
     return {str(path): path.read_text() for path in Path("/sys/class/net").glob("*/queues/rx-*/rps_cpus")}
-
 
 
 def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
@@ -242,5 +240,3 @@ def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: Lo
     with target.up(changed("packet-steering", sabotage)) as system:  # one queue of many has it
         ok, found, _ = observed(system, kind="rps", value="own")
         assert not ok and "none" in found
-
-

@@ -15,7 +15,6 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, cgroups, refusals
-from lab.targets.local.images import table
 from lab.tests.support.factories import make_point
 
 WHY = "no group from /a up gives cpu to its children"
@@ -114,7 +113,6 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
         check("nginx", disturbance)
     assert raised.value.what == "fixed backends"
     assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
-
 
 
 def test_the_sweeps_of_the_lab_are_told_apart() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.haproxy_conf import CONF, RUN
@@ -37,6 +36,7 @@ def hosts() -> Iterator[None]:
     before = Path("/etc/hosts").read_text()
     yield
     assert Path("/etc/hosts").read_text() == before
+
 
 def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
     """A variant whose router's container is edited."""
@@ -192,5 +192,3 @@ def test_a_router_that_is_told_to_end_ends_gracefully(target: LocalTarget) -> No
         (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
         system.kubelet.end(proxy)
         assert "Stopped" in [event.kind for event in system.events]
-
-

@@ -41,7 +41,6 @@ def test_inside(identity: str) -> None:
     run_inside(__file__, identity)
 
 
-
 class Up:
     """A system, its routing, and what happened to it."""
 
@@ -63,6 +62,7 @@ class Up:
     def slice(self, port: int, ready: bool = True) -> Mapping[str, Any]:
         return changing_objects.endpoint_slice(port, (self.system.pod_address("backend"), ready))
 
+
 @contextmanager
 def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fails: bool = False) -> Iterator[Up]:
     """`env`: of the proxy's container. `fails`: the test has something fail."""
@@ -82,6 +82,8 @@ def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fai
 
 def ingress(prefix: str = "") -> Mapping[str, Any]:
     return changing_objects.ingress(HOST, prefix)
+
+
 @inside
 def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
     """503, and one reload later 200; endpoints that move are another reload; none left is 503 again."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lab.disturbances.new_route import HOST, NewRoute
@@ -45,7 +42,6 @@ def test_inside() -> None:
     run_inside(__file__, "this user", ("this user",))
 
 
-
 @inside
 def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
     variant = load_variant("okd+shards-2")
@@ -64,7 +60,6 @@ def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> No
         seen = subprocess.run([*system.client, "cat", "/etc/hosts"], capture_output=True, text=True, check=True)
         known = dict(line.split()[::-1] for line in seen.stdout.splitlines() if "apps.lab" in line)
         assert (known[first.hosts[0]], known[second.hosts[0]]) == ("10.65.0.1", "10.65.0.2")
-
 
 
 @inside
