@@ -20,7 +20,6 @@ from lab.report.grid import Grid
 from lab.report.tables.run import tables
 from lab.report.terminal import terminal
 from lab.stats.paired import MIN_BLOCKS, level, paired
-from lab.stats.units import format_rate
 
 pytestmark = pytest.mark.committed
 CPU = "cpu_per_request"
@@ -89,19 +88,6 @@ def test_no_absolute_value_of_a_table_lies_outside_the_range_or_the_clusters_of_
                 assert known[0] <= found.value <= known[-1], where
             shown += 1
     assert shown > 1000
-
-
-def test_of_an_arm_in_two_clusters_no_mean_is_printed_and_no_effect_told() -> None:
-    """fd-limit's proxy of 512 connections a worker ran at one of two rates; their mean, 8,108 req/s, is a rate that no sample had."""
-    found = dict(steady())["fd-limit"]
-    row = next(row for row in found.rows if (row.arm.name, row.point.name) == ("worker-connections-512", "beyond"))
-    absolute = row.cell.absolute("rate")
-    assert absolute is not None and [cluster.blocks for cluster in absolute.clusters] == [5, 5]
-    assert row.cell.shown("rate") is None
-    effect = next(effect for effect in row.effects if effect.metric == "rate")
-    assert (effect.decision, effect.estimate) == (Decision.BIMODAL, None)
-    text = "\n".join(line.plain for line in terminal(tables(found), WIDE))
-    assert "5,000|13,000" in text and format_rate(8_108.0) not in text
 
 
 def test_an_interval_never_spans_two_clusters() -> None:

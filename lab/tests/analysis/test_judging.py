@@ -288,8 +288,3 @@ def test_a_variant_needs_what_all_its_own_knobs_need(tmp_path: Path) -> None:
     assert load_variant("reload-15s", manifests).needs == "a Tuesday, which comes once a week"
     assert load_variant("okd+reload-interval-15s+router-threads-1", manifests).needs == ""
     assert load_variant("okd", manifests).needs == ""
-
-
-def test_every_kind_of_limit_is_one_that_a_sample_may_have() -> None:
-    for limit in ("proxy", "generator", "link", "limit", "errors", "waiting", None):
-        assert Sample.model_validate(make_sample(limited_by=limit).model_dump()).limited_by == limit

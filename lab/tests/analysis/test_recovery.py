@@ -70,11 +70,7 @@ def test_its_interval_holds_the_truth_and_narrows_with_the_rounds() -> None:
     for found in (wide, narrow):
         assert found.low < found.value < found.high and found.low <= 0.9 <= found.high
     assert narrow.high - narrow.low < 0.6 * (wide.high - wide.low)
-
-
-def test_the_same_comparisons_have_the_same_slope() -> None:
-    found = made(0.9, 0.05)
-    assert slope(found, "cpu_per_request", "slices") == slope(found, "cpu_per_request", "slices")
+    assert narrow == slope(made(0.9, 0.02, 60), "cpu_per_request", "slices"), "the same comparisons, the same slope"
 
 
 def test_what_does_not_count_is_not_in_it() -> None:
@@ -100,10 +96,7 @@ def test_what_does_not_count_is_not_in_it() -> None:
 )
 def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Compared]) -> None:
     assert slope(found, "cpu_per_request", "slices") is None
-
-
-def test_a_metric_that_was_not_measured_has_no_slope() -> None:
-    assert slope(made(), "p99", "slices") is None
+    assert slope(made(), "p99", "slices") is None, "a metric that was not measured"
 
 
 @pytest.mark.parametrize(

@@ -148,12 +148,9 @@ def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
     assert STAND_IN["backend-cpu"] in found.sentence("rate", log(2.3))
 
 
-def test_a_sustained_load_is_long_alone_and_from_its_first_second() -> None:
+def test_a_sustained_load_is_long_alone_and_from_its_first_second_and_one_by_number_stays_as_it_is() -> None:
     assert (POINT.duration_s, POINT.warmup_s, POINT.sustained) == (LENGTH_S, 0, True)
     assert POINT.why_alone
-
-
-def test_a_load_by_number_stays_as_it_is() -> None:
     point = make_point(requests=100)
     assert point.for_minutes() == point
 

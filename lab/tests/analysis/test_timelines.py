@@ -50,18 +50,13 @@ def test_answers_count_when_they_arrive() -> None:
 
 
 def test_empty_bins_are_there() -> None:
-    """A hole in the log is a row with zeros."""
+    """A hole in the log is a row with zeros; an empty log gives an empty frame with its columns."""
     log = requests(duration_s=2.0)
     found = timelines.bins(pl.concat([log.head(50), log.tail(50)]), ZERO_S)
     assert found.height == 20
     assert found.filter(pl.col("due_rps") == 0).height == 10
-
-
-def test_no_request_no_bin() -> None:
-    """An empty log gives an empty frame with its columns."""
-    found = timelines.bins(requests(duration_s=0), ZERO_S)
-    assert found.is_empty()
-    assert dict(found.schema) == timelines.BINS_SCHEMA
+    nothing = timelines.bins(requests(duration_s=0), ZERO_S)
+    assert nothing.is_empty() and dict(nothing.schema) == timelines.BINS_SCHEMA
 
 
 def test_the_band_holds_every_block() -> None:
@@ -96,12 +91,12 @@ def test_probes_are_read() -> None:
 
 
 def test_transfers_are_read() -> None:
-    """From when until when, how large, and its status."""
-    told = events((3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first 0.0113 s status 413"))
-    assert timelines.transfers(told, ZERO_S).rows() == [(1.75, 3.0, "upload", 10485760, 1.25, 0.0113, 413)]
-
-
-def test_transfers_that_failed_are_there_as_well() -> None:
-    """With a reason behind their status, and no first byte."""
-    told = events((3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0 EOF of a kind"))
-    assert timelines.transfers(told, ZERO_S).rows() == [(1.75, 3.0, "upload", 10485760, 1.25, None, 0)]
+    """From when until when, how large, and its status; of one that failed with a reason behind that, and no first byte."""
+    told = events(
+        (3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first 0.0113 s status 413"),
+        (4.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0 EOF of a kind"),
+    )
+    assert timelines.transfers(told, ZERO_S).rows() == [
+        (1.75, 3.0, "upload", 10485760, 1.25, 0.0113, 413),
+        (2.75, 4.0, "upload", 10485760, 1.25, None, 0),
+    ]

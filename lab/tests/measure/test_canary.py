@@ -195,17 +195,12 @@ def test_what_is_known_only_once_a_system_is_up_can_still_be_refused() -> None:
     assert measured(Proxy(answers=[GOOD]), at(), Picky()).valid
 
 
-def test_resumption_that_nobody_can_count_is_said() -> None:
-    """TLS that ends behind the proxy: its handshakes are not the proxy's."""
+def test_resumption_that_nobody_can_count_is_said_and_must_be_counted_where_the_proxy_could() -> None:
+    """A sweep asks all its variants for it: those without TLS, and where it ends behind the proxy, too."""
     behind = Endpoint("https://a", "a", ("a", "b"), "passthrough")
-    sample = measured(Proxy(answers=[GOOD], found=behind), at(resumption=True))
-    assert sample.valid and any("not counted" in note for note in sample.notes)
-
-
-def test_resumption_without_tls_is_said_and_with_tls_at_the_proxy_must_be_counted() -> None:
-    """A sweep asks all its variants for it, those without TLS too."""
-    plain = measured(Proxy(answers=[GOOD]), at(resumption=True))
-    assert plain.valid and any("no TLS on the way" in note for note in plain.notes)
+    for found, note in ((behind, "not counted"), (Endpoint("http://proxy", "h"), "no TLS on the way")):
+        sample = measured(Proxy(answers=[GOOD], found=found), at(resumption=True))
+        assert sample.valid and any(note in each for each in sample.notes)
     edge = measured(Proxy(answers=[GOOD], found=Endpoint("https://a", "a", ("a",), "edge")), at(resumption=True))
     assert edge.reason is Reason.RESUMPTION and "not counted" in edge.detail
 

@@ -73,28 +73,22 @@ def test_a_pair_leaves_a_sample_of_each_side() -> None:
 
 
 def test_sides_come_up_in_the_order_drawn() -> None:
-    """Which arm is where and which is first differ between blocks, half and half."""
+    """Which arm is where and which is first differ between blocks, half and half. A side is waited for when the other is up."""
     target = FakeTarget(sides=SIDES)
     loop = paired(4, target=target)
-    loop.measure()
-    layouts = [slot.layout for slot in loop.store.record.plan().slots]
-    assert target.ups_at[::2] == [layout.first_up for layout in layouts if layout]
-    assert all(set(target.ups_at[at : at + 2]) == set(SIDES) for at in range(0, 8, 2))
-    assert sorted(layout.side for layout in layouts if layout) == ["left", "left", "right", "right"]
-    own = {one.order: one.pair.side for one in loop.store.samples() if one.pair and one.arm == AGAIN}
-    assert [own[order] for order in sorted(own)] == [layout.side for layout in layouts if layout]
-
-
-def test_a_side_is_waited_for_when_the_other_is_up() -> None:
-    target = FakeTarget(sides=SIDES)
-    loop = paired(2, target=target)
     loop.measure()
     started, ready = (
         [sides[at : at + 2] for at in range(0, len(sides), 2)] for sides in (target.ups_at, target.ready_at)
     )
     assert ready == [pair[::-1] for pair in started]
     took = {(one.block, one.bring_up_s) for one in loop.store.samples()}
-    assert len(took) == 2, "of a block both sides have half of what they took together"
+    assert len(took) == 4, "of a block both sides have half of what they took together"
+    layouts = [slot.layout for slot in loop.store.record.plan().slots]
+    assert target.ups_at[::2] == [layout.first_up for layout in layouts if layout]
+    assert all(set(target.ups_at[at : at + 2]) == set(SIDES) for at in range(0, 8, 2))
+    assert sorted(layout.side for layout in layouts if layout) == ["left", "left", "right", "right"]
+    own = {one.order: one.pair.side for one in loop.store.samples() if one.pair and one.arm == AGAIN}
+    assert [own[order] for order in sorted(own)] == [layout.side for layout in layouts if layout]
 
 
 def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
@@ -104,14 +98,11 @@ def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
     alone = [one for one in loop.store.samples() if one.pair is None]
     assert sorted(one.arm for one in alone) == ["baseline", AGAIN]
     assert len(loop.store.samples()) == 6 and target.ups_at.count("left") == 4
-
-
-def test_nothing_that_is_whole_is_measured_again() -> None:
-    loop = paired(alone=1)
-    loop.measure()
     later = again(loop)
     later.measure()
-    assert isinstance(later.observer, Silent) and later.observer.samples == []
+    assert isinstance(later.observer, Silent) and later.observer.samples == [], (
+        "nothing that is whole is measured again"
+    )
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -38,6 +38,8 @@ def test_a_ceiling_belongs_to_whose_cpu_was_full() -> None:
     assert limit(proxy=0.80, core=0.90) == "generator"
     assert limit(proxy=None) is None
     assert limit(point(rate_rps=1000.0)) is None
+    assert limit(proxy=0.80, core=0.50) == "waiting", "a slow disk or a full queue leaves both CPUs idle"
+    assert limit(proxy=0.80, core=0.80) == "generator"
 
 
 @pytest.mark.parametrize(
@@ -59,12 +61,6 @@ def test_a_proxy_is_full_when_its_workers_are(
     """Two cannot fill four CPUs; bound ones fill their own, others are as full as their own time says."""
     found = fullness(shares, workers, used)
     assert found is None if full is None else found == pytest.approx(full)
-
-
-def test_where_no_cpu_was_full_something_was_waited_for() -> None:
-    """A slow disk or a full queue leaves both CPUs idle: that is no limit of the generator's."""
-    assert limit(proxy=0.80, core=0.50) == "waiting"
-    assert limit(proxy=0.80, core=0.80) == "generator"
 
 
 def test_a_throttled_container_was_the_limit() -> None:

@@ -12,17 +12,11 @@ def test_the_processor_is_recorded() -> None:
     assert found.keys() >= facts.ADDED | facts.EVERY_BOOT
 
 
-def test_another_stepping_is_another_machine() -> None:
+def test_another_stepping_is_another_machine_and_a_new_boot_and_another_clock_are_none() -> None:
+    """Nor is what an older run did not record; a fact of the target that one lacks is a difference, as ever."""
     assert facts.differing(HERE, HERE | {"cpu_stepping": "2"}) == ["cpu_stepping"]
     assert facts.differing(HERE, HERE | {"kernel": "6.2", "cpu": "Xeon"}) == ["cpu", "kernel"]
-
-
-def test_a_new_boot_and_another_clock_are_none() -> None:
     assert facts.differing(HERE, HERE | {"boot_id": "b", "cpu_mhz": "2100.0"}) == []
-
-
-def test_what_an_older_run_did_not_record_is_unknown() -> None:
-    """A fact of the target that one lacks is a difference, as ever."""
     older = {name: value for name, value in HERE.items() if not name.startswith("cpu_")}
     assert facts.differing(older, HERE) == facts.differing(HERE, older) == []
     assert facts.differing(older, HERE | {"nginx": "1.22"}) == ["nginx"]

@@ -22,8 +22,9 @@ def test_arms_are_compared_by_ratio_at_steady_loads_and_by_difference_beside_a_d
     assert set(CARRIED.values()) <= set(DIFFERENCES)
 
 
-def test_columns_stand_in_their_places() -> None:
+def test_columns_stand_in_their_places_and_what_is_not_in_the_catalogue_is_called_by_its_own_name() -> None:
     assert COLUMNS == ("rate", "p50", "p90", "p99", "p99.9", "slowest_s", "errors", "cpu_per_request")
+    assert (about("proxy/threads").title, about("proxy/threads").unit) == ("proxy/threads", "")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,3 @@ def test_an_effect_on_a_cost_is_a_time_at_the_level_of_what_it_is_compared_with(
 ) -> None:
     assert METRICS["cpu_per_request"].time(effect, level) == text
     assert METRICS["p99"].time(effect, level) == METRICS["gap_s"].time(effect, level) == ""
-
-
-def test_what_is_not_in_the_catalogue_is_called_by_its_own_name() -> None:
-    assert (about("proxy/threads").title, about("proxy/threads").unit) == ("proxy/threads", "")

@@ -101,11 +101,8 @@ def test_a_baseline_that_is_a_variant_asked_for_is_measured_twice_not_thrice(swa
     ]
 
 
-def test_a_variant_asked_for_twice_is_measured_once() -> None:
+def test_what_is_measured_anyway_is_not_measured_once_more() -> None:
     assert described([("keepalive", "baseline")] * 3) == described([("keepalive", "baseline")])
-
-
-def test_a_reference_that_is_measured_anyway_is_not_measured_once_more() -> None:
     assert described([("direct", None)]) == described([("direct", None)], None)
     assert "direct: reference of direct" not in described([("nginx", "direct")])
 
@@ -163,8 +160,9 @@ def test_blocks_follow_each_other_and_orders_count_up(run: Plan) -> None:
 
 
 @given(plans)
-def test_the_same_seed_gives_the_same_order(run: Plan) -> None:
+def test_the_same_seed_gives_the_same_order_and_a_shape_without_pairs_is_no_other_plan(run: Plan) -> None:
     assert plan(run.arms, run.points, run.blocks, run.seed) == run
+    assert plan(run.arms, run.points, run.blocks, run.seed, Shape()) == run
 
 
 def test_other_seeds_give_other_orders() -> None:
@@ -275,11 +273,6 @@ def test_the_same_seed_gives_the_same_pairs_and_a_record_gives_the_plan_again(ma
     record = made_record("r", run)
     assert record.plan() == run
     assert type(record).model_validate_json(record.model_dump_json()).plan() == run
-
-
-@given(plans)
-def test_a_shape_without_pairs_is_no_other_plan(run: Plan) -> None:
-    assert plan(run.arms, run.points, run.blocks, run.seed, Shape()) == run
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/run.json")))

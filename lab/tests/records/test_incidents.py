@@ -57,10 +57,7 @@ def test_several_pods_of_one_look_are_added_and_the_closing_look_is_not() -> Non
         {0.0: ["haproxy"], 0.05: ["haproxy"], 1.0: ["haproxy"], 1.04: ["haproxy"], 1.1: ["haproxy"], 1.2: ["haproxy"]}
     )
     assert of(usage=pods)["processes"] == 2
-
-
-def test_without_a_proxy_there_are_no_processes() -> None:
-    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend"))
+    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend")), "there is no proxy"
 
 
 def test_reloads_and_restarts_count_from_the_loads_beginning() -> None:
@@ -100,12 +97,9 @@ def test_a_killed_pod_and_its_replacement() -> None:
 
 
 def test_what_had_not_ended_with_the_load_cannot_be_told() -> None:
+    """Where no pod was to be made, as when scaled down, none is replaced."""
     found = of((5.0, "Deleted", "old", ""), (5.1, "Created", "new", ""))
     assert {found[name] for name in ("terminating_s", "pending_s", "replaced_s")} == {None}
-
-
-def test_where_no_pod_was_to_be_made_none_is_replaced() -> None:
-    """Scaled down."""
     assert "replaced_s" not in of((5.0, "Deleted", "old", ""), (6.0, "Gone", "old", ""))
 
 
@@ -142,9 +136,12 @@ def test_cut_connections_and_the_first_of_them() -> None:
 
 
 def test_transfers_by_what_came_through() -> None:
-    found = of(
+    through = (
         (6, "Transfer", "0", "upload 10000000 bytes 2.0 s first 0.01 s status 200"),
         (7, "Transfer", "1", "upload 10000000 bytes 1.0 s first 0.03 s status 200"),
+    )
+    found = of(
+        *through,
         (8, "Transfer", "2", "upload 10000000 bytes 0.1 s first 0.01 s status 413"),
         (9, "Transfer", "3", "upload 10000000 bytes 5.0 s first - status 0 timeout"),
     )
@@ -152,6 +149,8 @@ def test_transfers_by_what_came_through() -> None:
     assert happenings.transfers(told((9, "Transfer", "3", "upload 8 bytes 5.0 s first - status 0 timeout"))).rows() == [
         (BEGAN_S + 9, "3", "upload", 8, 5.0, None, 0)
     ]
+    found = of(*through)
+    assert (found["transfer_rate"], found["first_byte_s"]) == (7.5e6, 0.02)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +160,3 @@ def test_transfers_in_other_words_are_refused(words: str) -> None:
     """Not left out: each would be one less that was lost."""
     with pytest.raises(MeasuringError, match="event Transfer 7: says"):
         of((6, "Transfer", "7", words))
-
-
-def test_transfers_that_came_through_have_rates_and_first_bytes() -> None:
-    found = of(
-        (6, "Transfer", "0", "upload 10000000 bytes 2.0 s first 0.01 s status 200"),
-        (7, "Transfer", "1", "upload 10000000 bytes 1.0 s first 0.03 s status 200"),
-    )
-    assert (found["transfer_rate"], found["first_byte_s"]) == (7.5e6, 0.02)

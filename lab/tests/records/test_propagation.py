@@ -80,12 +80,9 @@ def test_a_change_nobody_saw_took_longer_than_any_other() -> None:
     assert (half["unseen"], half["correct_s"]) == (2, None)
 
 
-def test_failed_answers_show_nothing() -> None:
+def test_failed_answers_and_those_that_do_not_say_where_they_come_from_show_nothing() -> None:
     requests = log(lambda due_s: {"answer": endpoints(1), "status": 200 if due_s >= 7 else 503})
     assert propagation.outcome(requests, made(5))["correct_s"] == pytest.approx(2.002, abs=2e-3)
-
-
-def test_answers_that_do_not_say_where_they_come_from_show_nothing() -> None:
     requests = log(lambda due_s: {"answer": "backend-0" if due_s < 9 else endpoints(1)})
     found = propagation.outcome(requests, made(5))
     assert (found["correct_s"], found["old"]) == (pytest.approx(4.002, abs=2e-3), 0)
@@ -97,15 +94,13 @@ def test_changes_that_answers_cannot_show_are_counted_only() -> None:
     assert set(found.values()) == {None}
 
 
-def test_without_changes_there_is_nothing_to_tell() -> None:
-    assert propagation.outcome(log(), told()) == {}
-    assert propagation.delays(log(), told()).is_empty()
-
-
 def test_the_delays_are_told_one_by_one() -> None:
+    """Without changes there is nothing to tell."""
     found = propagation.delays(shown(lambda due_s: int(due_s >= 6)), made(5, 7))
     assert found["number"].to_list() == [1, 2]
     assert found["delay_s"].to_list() == [pytest.approx(1.002, abs=2e-3), None]
+    assert propagation.outcome(log(), told()) == {}
+    assert propagation.delays(log(), told()).is_empty()
 
 
 def test_an_answer_that_came_before_the_change_was_written_down_took_no_time() -> None:

@@ -27,12 +27,6 @@ def test_every_table_fits_its_schema(name: str) -> None:
     assert set(frame["source"].unique()) <= published.sources().keys()
 
 
-def test_there_is_a_description_of_every_file() -> None:
-    """And of no other."""
-    files = {path.stem for path in published.FOLDER.glob("*.csv")}
-    assert files == set(published.names())
-
-
 def test_every_study_has_a_publication_with_title_and_author() -> None:
     """Rows name the study, not the file that they were once read from."""
     assert published.sources().keys() == set(study_keys())
@@ -73,18 +67,16 @@ def test_what_does_not_fit_is_refused(
     assert said in str(error.value)
 
 
-def test_a_table_that_is_none_is_told_with_the_nearest(copied: Callable[[str, str, str], None]) -> None:
+def test_a_table_that_is_none_and_a_damaged_description_are_refused(copied: Callable[[str, str, str], None]) -> None:
     with pytest.raises(UsageError, match="did you mean 'qinng_workers'"):
         published.rows("qinng_worker")
-
-
-def test_a_damaged_description_is_refused(copied: Callable[[str, str, str], None]) -> None:
     copied(published.PACKAGE, '"type": "integer"', '"type": "whole"')
     with pytest.raises(UsageError, match=published.PACKAGE):
         published.rows(WORKERS)
 
 
 def test_the_description_is_a_data_package() -> None:
-    """What Frictionless' tools ask for: a name, and for every resource a path and its fields."""
+    """What Frictionless' tools ask for: a name, and for every resource a path and its fields. Of every table, and of no other."""
+    assert {path.stem for path in published.FOLDER.glob("*.csv")} == set(published.names())
     told = json.loads((published.FOLDER / published.PACKAGE).read_text())
     assert all((published.FOLDER / each["path"]).is_file() and each["schema"]["fields"] for each in told["resources"])

@@ -69,13 +69,9 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     assert run.folder.is_dir(), "the run itself stays"
 
 
-def test_it_may_have_fewer_points(top: Path, tmp_path: Path) -> None:
-    folder = on_boot(RUN, tmp_path / "runs" / "few", "few", only_ceiling)
-    folder_, notes = add_run(RunStore.open(str(folder)), RUN)
-    assert (folder_.name, notes) == ("boot-2", [])
-
-
-def test_facts_of_the_machine_that_differ_are_reported(top: Path, tmp_path: Path) -> None:
+def test_it_may_have_fewer_points_and_facts_of_the_machine_that_differ_are_reported(top: Path, tmp_path: Path) -> None:
+    folder, notes = add_run(run_on(tmp_path, "few", only_ceiling), RUN)
+    assert (folder.name, notes) == ("boot-2", [])
     _, notes = add_run(run_on(tmp_path, "b", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0")), RUN)
     assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"]
 
@@ -154,18 +150,16 @@ def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pyte
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
 
 
-def test_an_unfinished_run_is_refused(top: Path, tmp_path: Path) -> None:
-    folder = unpacked(run_on(tmp_path, "b").folder, tmp_path / "runs" / "cut")
+def test_an_unfinished_or_too_large_run_is_refused(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_on(tmp_path, "b")
+    folder = unpacked(run.folder, tmp_path / "runs" / "cut")
     shutil.rmtree(sorted((folder / "samples").iterdir())[-1])
     with pytest.raises(UsageError, match="is not finished: 1 of "):
         add_run(RunStore.open(str(folder)), RUN)
-    assert boot_folders(top / RUN) == [top / RUN]
-
-
-def test_a_run_that_is_too_large_is_refused(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(references, "MOST_BYTES", 10_000)
     with pytest.raises(UsageError, match="a further boot has 10,000"):
-        add_run(run_on(tmp_path, "b"), RUN)
+        add_run(run, RUN)
+    assert boot_folders(top / RUN) == [top / RUN]
     assert {path.name for path in (top / RUN).iterdir() if path.is_dir()} == set()
 
 

@@ -63,15 +63,12 @@ def test_sent_bytes_stand_for_requests_where_they_were_counted() -> None:
 
 
 def test_what_follows_the_load_is_no_second_of_it() -> None:
-    """hey waits for answers that do not come; a cluster's last look comes late."""
+    """hey waits for answers that do not come; a cluster's last look comes late. Pods looked at one after the other are one look."""
     waiting = usage([0.4] * 5 + [0.001] * 5)
     assert judged(waiting) == Steadiness(source="backend-cpu", seconds=5)
     assert judged(usage([0.4] * 5, last_s=0.7)) == Steadiness(source="backend-cpu", seconds=5)
     sample = make_sample(point=CLOSED, duration_s=13.0)
     assert loaded_s(sample) == 5.0
-
-
-def test_pods_that_are_looked_at_one_after_the_other_are_one_look() -> None:
     late = usage([0.4] * 5).filter(pl.col("role") == "backend").with_columns(pl.col("t_s") + 0.02, pl.col("pid") + 1)
     both = pl.concat([usage([0.4] * 5), late]).sort("t_s")
     assert judged(both) == Steadiness(source="backend-cpu", seconds=5)
@@ -86,16 +83,15 @@ def test_pods_that_are_looked_at_one_after_the_other_are_one_look() -> None:
 )
 def test_what_cannot_be_judged_is_not(point: dict[str, Any], expected: Steadiness | None) -> None:
     assert judged(usage([0.4, 0.4, 0.02, 0.02, 0.02], [2, 2, 40, 40, 40]), **point) == expected
+    assert judged(pl.DataFrame(schema=USAGE_SCHEMA)) == Steadiness(source=None, seconds=0), (
+        "nothing was seen of the backend"
+    )
 
 
 def test_a_rate_that_is_given_can_become_dearer() -> None:
     found = judged(usage([0.1] * 5, [2, 2, 8, 8, 8], sent=[1300] * 5), rate_rps=1000.0)
     assert found is not None and found.change is not None and found.change.cpu and not found.change.rate
     assert describe_change(found.change) == "100 µs CPU per request for 2 s, then 400"
-
-
-def test_nothing_seen_of_the_backend_is_said() -> None:
-    assert judged(pl.DataFrame(schema=USAGE_SCHEMA)) == Steadiness(source=None, seconds=0)
 
 
 def test_a_change_is_described_in_two_or_three_digits() -> None:

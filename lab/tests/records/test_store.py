@@ -71,7 +71,11 @@ def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def test_a_run_that_is_closed_to_us_is_told(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EACCES below the folder is wrong usage with a remedy, and that run is not listed."""
+    """EACCES below the folder is wrong usage with a remedy, and that run is not listed. So is one sample's folder."""
+    with monkeypatch.context() as patch:
+        closed(patch, run.folder / "samples" / make_sample().id)
+        with pytest.raises(UsageError, match="raw.zst: cannot be read: Permission denied"):
+            run.samples()
     closed(monkeypatch, run.folder)
     with pytest.raises(UsageError, match="(?s)run-1/run.json: cannot be read: Permission denied.*readable") as caught:
         RunStore.open("run-1")
@@ -79,27 +83,16 @@ def test_a_run_that_is_closed_to_us_is_told(run: RunStore, monkeypatch: pytest.M
     assert store.run_names() == []
 
 
-def test_a_closed_sample_is_told(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is one sample's folder."""
-    closed(monkeypatch, run.folder / "samples" / make_sample().id)
-    with pytest.raises(UsageError, match="raw.zst: cannot be read: Permission denied"):
-        run.samples()
-
-
 def test_runs_that_cannot_be_listed_are_told(run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No list is not an empty list; a folder that does not exist yet is."""
+    """No list is not an empty list; a folder that does not exist yet is. Nor is a name too long for the file system."""
+    with pytest.raises(UsageError, match="File name too long"):
+        RunStore.open("x" * 300)
     assert store.run_names() == ["run-1"]
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "none"))
     assert store.run_names() == []
     (tmp_path / "none").write_text("a file")
     with pytest.raises(UsageError, match="(?s)none: cannot be read: Not a directory.*LAB_RUNS"):
         store.run_names()
-
-
-def test_a_name_that_is_none_is_told(run: RunStore) -> None:
-    """A name too long for the file system is an error like any other."""
-    with pytest.raises(UsageError, match="File name too long"):
-        RunStore.open("x" * 300)
 
 
 def test_where_no_run_is_ones_own_a_committed_one_is_named(
@@ -170,7 +163,6 @@ def test_a_lock_takes_no_blame_for_what_is_done_under_it(run: RunStore) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: content[:-9],
         lambda content: content[: len(content) // 2],
         lambda content: b"",
         lambda content: b"PAR1" + bytes(40) + b"PAR1",
@@ -251,8 +243,10 @@ def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
     }
 
 
-def test_missing_or_damaged_events_are_told(run: RunStore) -> None:
+def test_missing_or_damaged_events_and_logs_of_requests_are_told(run: RunStore) -> None:
     sample = disturbed(run)
+    with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
+        run.requests(sample)
     path = run.folder / "samples" / sample.id / "events.parquet"
     path.write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="events.parquet: cannot be read"):
@@ -260,11 +254,6 @@ def test_missing_or_damaged_events_are_told(run: RunStore) -> None:
     path.unlink()
     with pytest.raises(UsageError, match="events.parquet is missing"):
         run.samples()
-
-
-def test_a_log_of_requests_that_is_none_is_told(run: RunStore) -> None:
-    with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
-        run.requests(disturbed(run))
 
 
 def test_usage_is_kept_to_the_microsecond(run: RunStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -83,22 +84,34 @@ COMMAND = "just bench kill-nds --sweep kill-quick --blocks 10"
 LONGER = Test(metric="failing_s", minus=Other(variant="kill-grace-30"), above=0)
 
 
-def test_an_interval_inside_reproduces(judge: Judge) -> None:
-    """With the effect, its interval and the run."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
-    assert (found.answer, found.runs) == ("reproduced", ("reference-kill-quick-local",))
-    assert found.effect.startswith("first to last failure 20.3 s [20.1, 20.6]")
-
-
-def test_an_interval_outside_contradicts(judge: Judge) -> None:
-    """All of it."""
-    assert judge(rule(ABOUT), gone(lambda _, block: 2 + block / 10)).answer == "contradicted"
-
-
-def test_an_interval_across_the_bound_leaves_it_open(judge: Judge) -> None:
-    """Some blocks inside, some not."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 12 + block))
-    assert found.answer == "not resolved" and found.why.startswith("the interval leaves both open; ")
+@pytest.mark.parametrize(
+    ("asked", "out_s", "more_s", "blocks", "answer", "why"),
+    [
+        (rule(ABOUT), 20, 0.1, 6, "reproduced", "rests on 6 blocks"),
+        (rule(ABOUT), 20, 0, claims.RESTS_ON, "reproduced", ""),
+        (rule(ABOUT), 2, 0.1, 6, "contradicted", ".*"),
+        (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
+        (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
+        (rule(ABOUT, Test(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
+        (
+            rule(ABOUT, given=(Test(metric="failed", above=10_000),)),
+            20,
+            0,
+            6,
+            "not resolved",
+            "the load was not what the claim is about: failed requests.*",
+        ),
+    ],
+    ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
+)
+def test_where_an_interval_lies_decides(
+    asked: Rule, out_s: float, more_s: float, blocks: int, answer: str, why: str, judge: Judge
+) -> None:
+    """All of it, of six blocks, of all tests, and of the load that was meant (`given`); the verdict has effect and run."""
+    found = judge(asked, gone(lambda _, block: out_s + block * more_s), blocks=blocks)
+    assert (found.answer, found.runs) == (answer, ("reference-kill-quick-local",))
+    assert re.fullmatch(why, found.why)
+    assert more_s != 0.1 or out_s != 20 or found.effect.startswith("first to last failure 20.3 s [20.1, 20.6]")
 
 
 def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,43 +127,16 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
     assert needed[0] == "1000" and int(needed[1]) > 2 * int(needed[2]) > 12
 
 
-def test_fewer_than_six_blocks_decide_nothing(judge: Judge) -> None:
-    """There is no interval."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20), blocks=5)
-    assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
-
-
-def test_a_difference_must_lie_beyond_what_the_load_resolves(judge: Judge) -> None:
-    """The variant fails for 4 s more in every block: reproduced; for less than a request's distance more: not."""
-    more = gone(lambda variant, block: (6 if variant == "kill-nds" else 2) + block / 10)
-    found = judge(rule(LONGER), more)
-    assert found.answer == "reproduced"
-    assert found.effect == "first to last failure +4 s [4, 4] against kill-grace-30"
-
-
-def test_no_difference_contradicts_nothing_by_itself(judge: Judge) -> None:
-    """Both sides the same: what the load resolves leaves a small difference open."""
-    assert judge(rule(LONGER), gone(lambda _, block: 2 + block / 10)).answer == "not resolved"
-
-
-def test_the_other_direction_contradicts(judge: Judge) -> None:
-    """The variant fails for less."""
-    less = gone(lambda variant, block: (2 if variant == "kill-nds" else 6) + block / 10)
-    assert judge(rule(LONGER), less).answer == "contradicted"
-
-
-def test_one_test_that_fails_is_enough(judge: Judge) -> None:
-    """All must hold."""
-    longer = Test(metric="failing_s", within=(100, 200))
-    assert judge(rule(ABOUT, longer), gone(lambda _, block: 20)).answer == "contradicted"
-
-
-def test_what_the_load_did_not_do_decides_nothing(judge: Judge) -> None:
-    """`given` must hold first."""
-    given = Test(metric="failed", above=10_000)
-    found = judge(rule(ABOUT, given=(given,)), gone(lambda _, block: 20))
-    assert found.answer == "not resolved"
-    assert found.why.startswith("the load was not what the claim is about: failed requests")
+@pytest.mark.parametrize(
+    ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "not resolved"), (2, 6, "contradicted")]
+)
+def test_a_difference_must_lie_beyond_what_the_load_resolves(
+    own: float, theirs: float, answer: str, judge: Judge
+) -> None:
+    """The variant fails for 4 s more, for as long, or for 4 s less; what the load resolves leaves a small difference open."""
+    found = judge(rule(LONGER), gone(lambda variant, block: (own if variant == "kill-nds" else theirs) + block / 10))
+    assert found.answer == answer
+    assert answer != "reproduced" or found.effect == "first to last failure +4 s [4, 4] against kill-grace-30"
 
 
 def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
@@ -170,12 +156,6 @@ def test_runs_that_agree_are_all_named(judge: Judge) -> None:
     found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 21))
     assert (found.answer, len(found.runs)) == ("reproduced", 2)
     assert found.why == "rests on 6 blocks; the same in reference-kill-quick-local-1"
-
-
-def test_a_verdict_of_ten_blocks_says_no_number(judge: Judge) -> None:
-    """Of fewer it does, where an interval is there at all."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20), blocks=claims.RESTS_ON)
-    assert (found.answer, found.why) == ("reproduced", "")
 
 
 def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,13 +397,6 @@ def test_a_metric_that_a_block_cannot_tell_decides_nothing(judge: Judge) -> None
     assert (found.answer, found.effect) == ("not resolved", "time until correct: not told in 1 of 6 blocks")
 
 
-def test_without_a_run_the_command_is_said(judge: Judge) -> None:
-    """And nothing is decided."""
-    found = judge(rule(ABOUT))
-    assert (found.answer, found.effect, found.runs) == ("not resolved", "", ())
-    assert found.why == f"no run of it in data/reference yet: {COMMAND}"
-
-
 def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path) -> None:
     """A failed control run takes its block away: five are left."""
 
@@ -535,22 +508,21 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
     assert other.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
 
 
-def test_a_run_without_a_record_is_named_where_a_run_is_missing(judge: Judge, tmp_path: Path) -> None:
-    """Nobody can tell what it measured."""
-    judge(rule(ABOUT), gone(lambda _, block: 20))
+def test_a_run_without_a_record_is_named_where_a_run_is_missing_and_beside_a_verdict(
+    judge: Judge, tmp_path: Path
+) -> None:
+    """Nobody can tell what it measured: it may have been of the same load, and could disagree."""
+    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
     path = tmp_path / "reference-kill-quick-local" / "run.json"
     damaged(path)
     found = judge(rule(ABOUT))
     assert has_told(found, path)
     assert f"{COMMAND}; reference-kill-quick-local is damaged: " in found.why
-
-
-def test_a_run_without_a_record_is_named_beside_a_verdict(judge: Judge, tmp_path: Path) -> None:
-    """It may have been of the same load, and could disagree."""
-    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10), gone(lambda _, block: 21 + block / 10))
-    damaged(tmp_path / "reference-kill-quick-local" / "run.json")
+    pairs = [("kill-nds", "kill-grace-30")]
+    with pytest.MonkeyPatch.context() as other:
+        run_of(tmp_path, other, "kill-quick", pairs, gone(lambda _, block: 21 + block / 10), name="whole")
     found = judge(rule(ABOUT))
-    assert (found.answer, found.runs) == ("reproduced", ("reference-kill-quick-local-1",))
+    assert (found.answer, found.runs) == ("reproduced", ("whole",))
     assert "; reference-kill-quick-local is damaged: " in found.why
 
 
@@ -604,23 +576,19 @@ def test_the_committed_runs_are_small() -> None:
     assert sum(sizes.values()) <= MOST_BYTES
 
 
-def test_a_check_may_be_like_published_cells_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bounds are computed as a claim's are."""
-    compared = "metric='rate',ratio_to={variant='okd'},like=['OK-03','OK-01']"
-    form = f"rule='r'\nsweeps=['okd']\nvariant='okd-edge'\ntests=[{{{compared}}}]\n"
-    (tmp_path / "okd.toml").write_text(f"[edge]\ntext='t'\n[[edge.rules]]\n{form}")
-    monkeypatch.setattr(claims, "CHECKS", tmp_path)
-    ((_, (made,)),) = claims.checks()
-    assert made.tests[0].within == claims.rules()["OK-03"][0].tests[0].within
-
-
-def test_a_cell_is_like_another_machines_by_its_ratio() -> None:
-    """Bounds about the published ratio, computed from claims.csv when the rules are read."""
+def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds about the published ratio, computed from claims.csv when the rules are read; a check's are computed as a claim's."""
     (cell,) = claims.rules()["OK-03"]
     published = {claim.id: float(claim.published) for claim in claims.claims() if claim.id in ("OK-01", "OK-03")}
     ratio = published["OK-03"] / published["OK-01"]
     assert cell.tests[0].within == pytest.approx((ratio / claims.NEAR, ratio * claims.NEAR))
     assert cell.tests[0].met(ratio)
+    compared = "metric='rate',ratio_to={variant='okd'},like=['OK-03','OK-01']"
+    form = f"rule='r'\nsweeps=['okd']\nvariant='okd-edge'\ntests=[{{{compared}}}]\n"
+    (tmp_path / "okd.toml").write_text(f"[edge]\ntext='t'\n[[edge.rules]]\n{form}")
+    monkeypatch.setattr(claims, "CHECKS", tmp_path)
+    ((_, (made,)),) = claims.checks()
+    assert made.tests[0].within == cell.tests[0].within
 
 
 def test_averages_and_busiest_seconds_are_told_of_a_steady_load() -> None:
@@ -660,6 +628,9 @@ def test_every_claim_is_in_the_ledger() -> None:
     assert {verdict.claim.kind for verdict in verdicts} == set(claims.KINDS)
     assert ledger.counts(verdicts).startswith(f"{len(verdicts)} claims: ")
     assert sum(int(part.split()[0]) for part in ledger.counts(verdicts).partition(": ")[2].split(", ")) == len(verdicts)
+    for verdict in verdicts:
+        assert verdict.why or verdict.runs, "every verdict without a run says why"
+        assert verdict.answer not in ("reproduced", "contradicted") or (verdict.runs and verdict.effect)
 
 
 RULES = [
@@ -830,15 +801,6 @@ def test_413_of_every_body_that_is_too_large(tmp_path: Path, monkeypatch: pytest
         assert "large bodies refused with 413" in found.effect
 
 
-def test_every_verdict_without_a_run_says_why() -> None:
-    """Not measurable, background and not resolved alike."""
-    for verdict in ledger.ledger():
-        assert verdict.why or verdict.runs
-        if verdict.answer in ("reproduced", "contradicted"):
-            assert verdict.runs
-            assert verdict.effect
-
-
 def test_markdown_and_json_have_what_the_table_has() -> None:
     """Each with the counts, and no line of Markdown's table broken."""
     verdicts = ledger.ledger()
@@ -862,47 +824,25 @@ def test_every_run_of_the_ledger_is_linked() -> None:
     assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
 
 
+RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\n"
+LIKE = "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03','OK-01']}]"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[ND-99]\nbackground = 'x'", "no such claim\n  did you mean"),
         ("[ND-11]\nbackgroud = 'x'", "unknown key: did you mean 'background'"),
         ("[ND-11]\nbackground = 'x'\nnot_measurable = 'y'", "one of tests, not_measurable and background"),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kil']\nvariant='kill-nds'\ntests=[{metric='gap_s',above=1}]",
-            "there is no 'kil'",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kilnds'\ntests=[{metric='gap_s',above=1}]",
-            "there is no 'kilnds'",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\ntests=[{metric='gaps',above=1}]",
-            "unknown metric 'gaps'",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\ntests=[{metric='gap_s'}]",
-            "each needs above, below, within or like",
-        ),
+        (RULE.replace("'kill'", "'kil'") + "tests=[{metric='gap_s',above=1}]", "there is no 'kil'"),
+        (RULE.replace("kill-nds", "kilnds") + "tests=[{metric='gap_s',above=1}]", "there is no 'kilnds'"),
+        (RULE + "tests=[{metric='gaps',above=1}]", "unknown metric 'gaps'"),
+        (RULE + "tests=[{metric='gap_s'}]", "each needs above, below, within or like"),
         ("[ND-11]\ntests=[{metric='gap_s',above=1}]", "tests need all three"),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\ntests=[{metric='gap_s',like=['OK-03','OK-01']}]",
-            "ratio_to says to what",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\n"
-            "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03','OK-99']}]",
-            "there is no claim 'OK-99'",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\n"
-            "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03','OK-17']}]",
-            "OK-17 published no number",
-        ),
-        (
-            "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\ntarget='knd'\ntests=[{metric='gap_s',above=1}]",
-            "there is no 'knd'\n  did you mean 'kind'?",
-        ),
+        (RULE + "tests=[{metric='gap_s',like=['OK-03','OK-01']}]", "ratio_to says to what"),
+        (RULE + LIKE.replace("OK-01", "OK-99"), "there is no claim 'OK-99'"),
+        (RULE + LIKE.replace("OK-01", "OK-17"), "OK-17 published no number"),
+        (RULE + "target='knd'\ntests=[{metric='gap_s',above=1}]", "there is no 'knd'\n  did you mean 'kind'?"),
         ("[ND-11", "not TOML"),
     ],
 )

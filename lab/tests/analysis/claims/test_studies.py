@@ -135,20 +135,23 @@ def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, ol
     assert told in refused(study_file, old, new)
 
 
-def test_two_measurements_in_one_cell_are_refused(study_file: Path) -> None:
-    text = study_file.read_text()
-    study_file.write_text(
-        text.replace('keepalive = {route_encryption = "edge"}', 'keepalive = {route_encryption = "none"}')
-    )
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'keepalive = {route_encryption = "edge"}',
+            'keepalive = {route_encryption = "none"}',
+            "are both none / keep-alive",
+        ),
+        ('ceiling = {http_mode = "keep-alive"}', "ceiling = {}", "nothing says its http_mode"),
+    ],
+)
+def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
+    study_file: Path, old: str, new: str, told: str
+) -> None:
+    study_file.write_text(study_file.read_text().replace(old, new))
     (table,) = load_study("mine").file.tables
-    with pytest.raises(UsageError, match="are both none / keep-alive"):
-        cells(table, [make_point("ceiling", rate_rps=None)])
-
-
-def test_a_key_that_nothing_says_is_refused(study_file: Path) -> None:
-    study_file.write_text(study_file.read_text().replace('ceiling = {http_mode = "keep-alive"}', "ceiling = {}"))
-    (table,) = load_study("mine").file.tables
-    with pytest.raises(UsageError, match="nothing says its http_mode"):
+    with pytest.raises(UsageError, match=told):
         cells(table, [make_point("ceiling", rate_rps=None)])
 
 
@@ -263,13 +266,9 @@ def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) 
     assert "¹" in line or "²" in line
     assert "generator-limited: the proxy could do more" in text
     assert "generator-limited" not in shown(study, filled(study))
-
-
-def test_a_limited_baseline_does_not_mark_the_cells_compared_with_it(study_file: Path) -> None:
-    study = load_study("mine")
     (table,) = study_tables.shaped(study, filled(study, changed=["baseline"]))
     assert any("generator-limited" in note for note in table.cells["none", "keep-alive"].notes)
-    assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes)
+    assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes), "compared with it"
 
 
 def test_a_cell_that_is_not_measurable_says_why(study_file: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from lab.analysis.migration.outcomes import ENOUGH, outcomes
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
@@ -20,26 +22,14 @@ def said(change: Callable[[Slot, Sample], Sample | None]) -> list[str]:
     return list(outcomes([summarise_run(store.record, store.samples(), store.histogram)]))
 
 
-def test_a_run_whose_samples_count_says_nothing() -> None:
-    assert said(lambda _slot, sample: sample) == []
-
-
-def test_fewer_than_four_samples_are_told_with_the_reasons() -> None:
+@pytest.mark.parametrize("count", [ENOUGH - 1, ENOUGH, 6])
+def test_fewer_than_four_samples_are_told_with_the_reasons(count: int) -> None:
     def lose(slot: Slot, sample: Sample) -> Sample:
-        lost = slot.arm.role == "variant" and slot.block > ENOUGH - 1
+        lost = slot.arm.role == "variant" and slot.block > count
         return made_invalid(sample, Reason.DROPPED) if lost else sample
 
-    (sentence,) = said(lose)
-    assert sentence == (
-        "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
-    )
-
-
-def test_four_are_enough() -> None:
-    def lose(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.DROPPED) if slot.block > ENOUGH else sample
-
-    assert said(lose) == []
+    few = "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
+    assert said(lose) == ([few] if count < ENOUGH else [])
 
 
 def test_ports_that_run_out_after_the_sample_are_told() -> None:

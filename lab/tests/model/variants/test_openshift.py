@@ -141,10 +141,6 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
     }
 
 
-def test_no_file_is_no_form(tmp_path: Path) -> None:
-    assert openshift.read(tmp_path, "x/kustomization.yaml") == () and openshift.snippet(()) == ""
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -171,7 +167,8 @@ def test_what_the_operator_would_not_take_is_refused(tmp_path: Path, document: o
     assert told.value.place == "manifests/components/x/openshift.yaml" and told.value.exit_status == 2
 
 
-def test_a_file_that_is_no_yaml_or_empty_is_refused(tmp_path: Path) -> None:
+def test_no_file_is_no_form_and_one_that_is_no_yaml_or_empty_is_refused(tmp_path: Path) -> None:
+    assert openshift.read(tmp_path, "x/kustomization.yaml") == () and openshift.snippet(()) == ""
     (tmp_path / "openshift.yaml").write_text("{")
     with pytest.raises(UsageError, match="openshift.yaml: not YAML"):
         openshift.read(tmp_path, "x/kustomization.yaml")

@@ -385,17 +385,58 @@ def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path
 # Silent no-ops, none of which kustomize minds
 
 
-def test_a_patch_of_a_container_that_does_not_exist_is_refused(scratch: Path, knob: Write) -> None:
-    knob("wrong", merged({"containers": [{"name": "controller", "resources": {"limits": {"cpu": "1"}}}]}))
-    text = refused(scratch, "baseline+wrong")
-    assert "container 'controller' has no image" in text
+def sysctl_notes(name: str) -> dict[str, Any]:
+    return notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}")
 
 
-def test_a_target_that_matches_nothing_is_refused(scratch: Path, knob: Write) -> None:
-    knob("lost", sysctl_added("net.ipv4.a", "1", target="proxi"))
-    text = refused(scratch, "baseline+lost")
-    assert "manifests/components/lost/kustomization.yaml" in text
-    assert "there is no Deployment/proxi in 'baseline+lost'" in text and "did you mean 'Deployment/proxy'?" in text
+def listed(name: str) -> dict[str, Any]:
+    """A list of one, which replaces the whole list."""
+    return merged({"securityContext": {"sysctls": [{"name": f"net.ipv4.{name}", "value": "1"}]}})
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (
+            {"wrong": merged({"containers": [{"name": "controller", "resources": {"limits": {"cpu": "1"}}}]})},
+            "container 'controller' has no image",
+        ),
+        (
+            {"lost": sysctl_added("net.ipv4.a", "1", target="proxi")},
+            "there is no Deployment/proxi in 'baseline+lost'\n  did you mean 'Deployment/proxy'?",
+        ),
+        ({"idle": merged({"terminationGracePeriodSeconds": 300})}, "changes nothing: 'baseline+idle' renders the same"),
+        (
+            {"first": listed("first"), "second": listed("second")},
+            "components/first/kustomization.yaml: changes nothing",
+        ),
+        (
+            {"a": sysctl_added("net.ipv4.x", "1"), "b": sysctl_added("net.ipv4.x", "2")},
+            "sysctl net.ipv4.x is set twice",
+        ),
+        ({"typo": configmap("worker-processes", "2", name="ingress-nginx-controler")}, "does not exist"),
+        (
+            {"new": {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]}},
+            "expected `behavior: merge`",
+        ),
+        ({"init": merged({"initContainers": [{"name": "more", "image": "nginx"}]})}, "image 'nginx' names no registry"),
+        (
+            {
+                "up": merged({"terminationGracePeriodSeconds": 10}),
+                "down": merged({"terminationGracePeriodSeconds": 300}),
+            },
+            "changes nothing",
+        ),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+def test_knobs_that_would_not_do_what_they_say_are_refused(
+    scratch: Path, knob: Write, added: dict[str, dict[str, Any]], said: str
+) -> None:
+    """A strategic merge replaces a list as a whole: of two knobs only the last would be left."""
+    for name, content in added.items():
+        knob(name, content, sysctl_notes(name))
+    assert said in refused(scratch, "+".join(["baseline", *added]))
 
 
 @pytest.mark.parametrize(
@@ -416,34 +457,10 @@ def test_a_target_that_is_not_exact_is_refused(scratch: Path, knob: Write, targe
     assert "expected an exact kind and name" in refused(scratch, "baseline+wide")
 
 
-def test_a_knob_that_sets_what_is_so_already_is_refused(scratch: Path, knob: Write) -> None:
-    knob("idle", merged({"terminationGracePeriodSeconds": 300}))
-    text = refused(scratch, "baseline+idle")
-    assert "manifests/components/idle/kustomization.yaml: changes nothing: 'baseline+idle' renders the same" in text
-
-
 def test_of_two_knobs_the_one_without_effect_is_named(scratch: Path, knob: Write, overlay: Write) -> None:
     knob("idle", merged({"terminationGracePeriodSeconds": 300}))
     overlay("both", ["../baseline"], ["../../components/somaxconn-128", "../../components/idle"])
     assert "components/idle/kustomization.yaml: changes nothing" in refused(scratch, "both")
-
-
-def test_a_list_replaced_by_a_later_knob_is_refused(scratch: Path, knob: Write) -> None:
-    """A strategic merge replaces `sysctls` as a whole: of two knobs only the last would be left."""
-    for name in ("first", "second"):
-        sysctls = [{"name": f"net.ipv4.{name}", "value": "1"}]
-        knob(
-            name,
-            merged({"securityContext": {"sysctls": sysctls}}),
-            notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}"),
-        )
-    assert "components/first/kustomization.yaml: changes nothing" in refused(scratch, "baseline+first+second")
-
-
-def test_a_sysctl_added_twice_is_refused(scratch: Path, knob: Write) -> None:
-    for name, value in (("a", "1"), ("b", "2")):
-        knob(name, sysctl_added("net.ipv4.x", value), notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}"))
-    assert "sysctl net.ipv4.x is set twice" in refused(scratch, "baseline+a+b")
 
 
 def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
@@ -451,28 +468,10 @@ def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
     assert "'somaxconn-128' and 'somaxconn-32768' set the same thing, to 128 and to 32768" in text
 
 
-def test_a_configmap_that_nobody_reads_is_refused(scratch: Path, knob: Write) -> None:
-    knob("typo", configmap("worker-processes", "2", name="ingress-nginx-controler"))
-    assert "kustomize:" in (text := refused(scratch, "baseline+typo")) and "does not exist" in text
-    knob("new", {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]})
-    assert "expected `behavior: merge`" in refused(scratch, "baseline+new")
-
-
 def test_a_knob_that_does_not_fit_the_base_is_refused_in_one_line(scratch: Path) -> None:
     text = refused(scratch, "nginx+keep-alive-requests-10000")
     assert text.startswith("nginx+keep-alive-requests-10000: kustomize:") and text.count("\n") == 1
     assert "ConfigMap ingress-nginx-controller does not exist" in text and "&{" not in text
-
-
-def test_an_image_that_no_registry_has_is_refused(scratch: Path, knob: Write) -> None:
-    knob("init", merged({"initContainers": [{"name": "more", "image": "nginx"}]}))
-    assert "image 'nginx' names no registry" in refused(scratch, "baseline+init")
-
-
-def test_two_knobs_that_undo_one_another_are_refused(scratch: Path, knob: Write) -> None:
-    knob("up", merged({"terminationGracePeriodSeconds": 10}))
-    knob("down", merged({"terminationGracePeriodSeconds": 300}), notes(readback="- {kind: sysctl, name: b, value: 1}"))
-    assert "changes nothing" in refused(scratch, "baseline+up+down")
 
 
 # What files may say

@@ -22,6 +22,7 @@ from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalSystem, cgroups, proxies
 from lab.targets.local.namespaces import prepare
 from lab.targets.readback import read_back
+from lab.tests.support.changing_objects import ingress
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed
 from lab.tests.support.waiting import until
@@ -32,28 +33,7 @@ if "LAB_TEST_INSIDE" not in os.environ:
 SETTINGS = "ingress-nginx-controller"
 
 
-MORE: dict[str, Any] = {
-    "apiVersion": "networking.k8s.io/v1",
-    "kind": "Ingress",
-    "metadata": {"name": "more", "namespace": "ingress-lab"},
-    "spec": {
-        "ingressClassName": "ingress-lab",
-        "rules": [
-            {
-                "host": "more.lab.test",
-                "http": {
-                    "paths": [
-                        {
-                            "path": "/",
-                            "pathType": "Prefix",
-                            "backend": {"service": {"name": "backend", "port": {"name": "http"}}},
-                        }
-                    ]
-                },
-            }
-        ],
-    },
-}
+MORE = ingress("more.lab.test", service="backend")
 
 
 @pytest.fixture(scope="session")

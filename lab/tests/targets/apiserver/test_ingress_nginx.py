@@ -39,16 +39,10 @@ def test_a_key_that_is_no_number_is_told_once_in_the_controllers_words() -> None
     assert ingress_nginx.complaints(DECODING) == []
 
 
-def test_a_configuration_that_nginx_refuses_is_told_by_nginxs_own_line() -> None:
+def test_what_ends_it_or_nginx_refuses_is_told_by_its_own_line_and_a_quiet_log_says_nothing() -> None:
     assert ingress_nginx.complaints(REFUSED)[-1].startswith('[emerg] unknown directive "bogus"')
     assert ingress_nginx.ignored(REFUSED) == []
-
-
-def test_a_controller_that_panics_says_so() -> None:
     assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
-
-
-def test_a_quiet_log_says_nothing() -> None:
     assert ingress_nginx.complaints([]) == ingress_nginx.ignored([""]) == []
 
 

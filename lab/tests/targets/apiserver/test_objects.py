@@ -34,12 +34,6 @@ def test_namespaces_come_first_and_workloads_last() -> None:
     assert kinds[0] == "Namespace" and kinds[-2:] == ["Deployment", "Deployment"]
 
 
-def test_a_route_is_defined_where_there_is_one_and_nowhere_else() -> None:
-    assert objects.definitions(load_variant("baseline").manifests) == []
-    (definition,) = objects.definitions(load_variant("okd").manifests)
-    assert definition["spec"]["names"]["kind"] == "Route"
-
-
 def test_a_secret_that_asks_for_a_certificate_gets_one_and_the_manifest_stays() -> None:
     asks: dict[str, Any] = {
         "apiVersion": "v1",

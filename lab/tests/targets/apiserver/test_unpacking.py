@@ -76,10 +76,6 @@ def saved(path: Path) -> Path:
     return path
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
-    assert unpacking.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
-
-
 def test_an_archive_is_unpacked_once_with_its_layers_over_each_other(tmp_path: Path) -> None:
     file = saved(tmp_path / "image.tar")
     folder = unpacking.unpacked(str(file), tmp_path / "kept")
@@ -88,7 +84,8 @@ def test_an_archive_is_unpacked_once_with_its_layers_over_each_other(tmp_path: P
     assert (unpacking.unpacked(str(file), tmp_path / "kept") / "mark").exists()
 
 
-def test_a_plain_tar_of_a_root_will_do(tmp_path: Path) -> None:
+def test_a_folder_is_taken_as_it_is_and_a_plain_tar_of_a_root_will_do(tmp_path: Path) -> None:
+    assert unpacking.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
     (tmp_path / "root.tar").write_bytes(tar({"nginx-ingress-controller": "program"}))
     folder = unpacking.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert (folder / "nginx-ingress-controller").read_text() == "program"

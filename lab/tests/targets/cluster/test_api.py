@@ -184,12 +184,9 @@ def test_a_kind_that_the_cluster_does_not_know_says_how_to_get_it(api: Api) -> N
         api.apply(route)
 
 
-def test_a_blip_is_ridden_out(api: Api, stub: Stub) -> None:
+def test_a_blip_is_ridden_out_and_a_server_that_stays_away_is_lost_within_the_deadline(api: Api, stub: Stub) -> None:
     stub.answers["/version"] = [(503, "etcd"), (429, "later"), (200, {"gitVersion": "v1.34.4"})]
     assert api.version() == "v1.34.4"
-
-
-def test_a_server_that_stays_away_is_lost_within_the_deadline(api: Api, stub: Stub) -> None:
     stub.answers["/version"] = [(503, "etcd")]
     with pytest.raises(LostError, match="does not do it now: 127.0.0.1:.*status 503: etcd"):
         api.version()

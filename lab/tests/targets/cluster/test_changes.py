@@ -150,14 +150,8 @@ def test_the_first_pod_is_the_oldest_that_is_ready(made: Made) -> None:
         made.changes.first("proxy")
 
 
-def test_a_pod_is_deleted_with_its_own_grace(made: Made) -> None:
-    made.api.put(pod("a"))
-    assert made.changes.end_pod("proxy", "delete")
-    assert made.api.asked == ["delete Pod ingress-lab/a"]
-
-
-def test_a_budget_that_refuses_an_eviction_is_told(made: Made) -> None:
-    """In its own words, as an event; the next try may succeed."""
+def test_a_pod_is_deleted_with_its_own_grace_or_evicted_where_no_budget_refuses(made: Made) -> None:
+    """A refusal is told in its own words, as an event; the next try may succeed."""
     made.api.put(pod("a"))
     made.api.refusal = "The disruption budget proxy needs 1 healthy pods and has 1 currently"
     assert not made.changes.end_pod("proxy", "evict")
@@ -165,6 +159,8 @@ def test_a_budget_that_refuses_an_eviction_is_told(made: Made) -> None:
     made.api.refusal = None
     assert made.changes.end_pod("proxy", "evict")
     assert len(made.said) == 1
+    assert made.changes.end_pod("proxy", "delete")
+    assert made.api.asked[2:] == ["delete Pod ingress-lab/a"]
 
 
 def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
@@ -182,14 +178,19 @@ def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
 
 
 def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(made: Made) -> None:
-    """A limit cannot be taken away: what the node has is none. A pod that is ending is left alone."""
-    made.api.put(pod("a"))
-    made.api.put(pod("b", deletionTimestamp="2026-01-01T00:01:00Z"))
+    """A limit cannot be taken away: what the node has is none. Undone for every pod, also for one that starved until it was unready or
+    crashed; one that is ending is left alone.
+    """
+    ending = pod("ending", deletionTimestamp="2026-01-01T00:01:00Z")
+    for obj in (pod("a"), pod("unready", ready=False), crashed(pod("crashed", ready=False)), ending):
+        made.api.put(obj)
     made.changes.squeeze("proxy", "20m")
     assert resources(made, "a") == {"limits": {"cpu": "20m"}, "requests": {"cpu": "20m"}}
     made.changes.squeeze("proxy", None)
-    assert resources(made, "a") == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
-    assert [asked for asked in made.api.asked if "resize" in asked] == ["change(resize) Pod ingress-lab/a"] * 2
+    for name in ("a", "unready", "crashed"):
+        assert resources(made, name) == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
+        assert made.api.asked.count(f"change(resize) Pod ingress-lab/{name}") == 2
+    assert "ending" not in " ".join(made.api.asked)
 
 
 def test_what_a_controller_adds_to_its_deployment_is_what_a_squeeze_goes_back_to(made: Made) -> None:
@@ -214,16 +215,6 @@ def test_what_a_controller_adds_to_its_deployment_is_what_a_squeeze_goes_back_to
 
 def resources(made: Made, name: str) -> dict[str, Any]:
     return made.api.objects["Pod", NS, name]["spec"]["containers"][0]["resources"]
-
-
-def test_a_pod_that_starved_until_it_was_unready_or_crashed_gets_its_cpu_back(made: Made) -> None:
-    """That is what being starved does: it is undone for every pod, and waited for only where somebody can tell."""
-    made.api.put(pod("a", ready=False))
-    made.api.put(crashed(pod("b", ready=False)))
-    made.changes.squeeze("proxy", "20m")
-    made.changes.squeeze("proxy", None)
-    for name in ("a", "b"):
-        assert resources(made, name) == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
 
 
 def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,20 +387,19 @@ def shell(*answers: str) -> Any:
 
 
 def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error."""
+    """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error; never without fractions."""
     here = iter([1000.0, 1000.04, 1001.0, 1001.01])
+    with pytest.raises(MeasuringError, match="does not tell its clock"):
+        clock_offset(shell("4600.%N\n"))
     monkeypatch.setattr("lab.targets.cluster.client.time.time", lambda: next(here))
     found = clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)
     assert found.offset_s == pytest.approx(3600.095)
     assert found.error_s == pytest.approx(0.005)
 
 
-def test_a_date_without_fractions_is_refused() -> None:
-    with pytest.raises(MeasuringError, match="does not tell its clock"):
-        clock_offset(shell("4600.%N\n"))
-
-
-def test_gauges_are_what_the_proxy_tells() -> None:
+def test_gauges_are_what_the_proxy_tells_and_a_steady_one_is_not_asked_for_its_log() -> None:
+    mute: Any = None
+    assert gauges(mute, pod("a"), shell("17386\n"), loads=False) == {"proxy/config_bytes": 17386.0}
     api: Any = FakeApi()
     api.logs["proxy"] = (
         '2026-11-21T22:03:00.100Z I1121 "Configuration changes detected, backend reload required"\n'
@@ -421,8 +411,3 @@ def test_gauges_are_what_the_proxy_tells() -> None:
     }
     api.logs.clear()
     assert gauges(api, pod("a"), shell("0\n"), loads=True) == {}
-
-
-def test_a_steady_proxy_is_not_asked_for_its_log() -> None:
-    mute: Any = None
-    assert gauges(mute, pod("a"), shell("17386\n"), loads=False) == {"proxy/config_bytes": 17386.0}

@@ -69,6 +69,7 @@ def test_a_load_balancer_is_entered_by_a_node_port_of_a_node_with_a_ready_pod() 
         " (NAT of a Service of type LoadBalancer, no balancer in front, the client's address kept)"
     )
     assert "masquerade" in way(shown(objects, externalTrafficPolicy="Cluster"), objects, "proxy").words
+    assert way(shown(objects), objects, "proxy", "quic").port == 30000, "the first"
 
 
 def test_every_ready_pod_is_a_place_of_its_own() -> None:
@@ -83,23 +84,12 @@ def test_every_ready_pod_is_a_place_of_its_own() -> None:
         each_pod(api, [obj for obj in objects if obj["kind"] != "Service"], "proxy")
 
 
-def test_the_node_port_is_the_one_of_the_port_that_was_asked_for() -> None:
-    objects = manifests("okd")
-    assert way(shown(objects), objects, "proxy").port == 30000
-    assert way(shown(objects), objects, "proxy", "https").port == 30001
-    assert way(shown(objects), objects, "proxy", "quic").port == 30000  # the first
-
-
-def test_a_cluster_ip_is_the_way_to_any_other_service() -> None:
+def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_to_the_pod() -> None:
     objects = manifests("okd")
     backend = way(shown(objects), objects, "backend")
     assert backend.host.startswith("10.96.0.") and backend.port == 8080
     assert backend.words == "through the Service's cluster IP (kube-proxy's NAT on the client's node)"
     assert way(shown(objects), objects, "backend", "https").port == 8443
-
-
-def test_a_headless_service_leads_to_the_pod_itself() -> None:
-    objects = manifests("direct")
     found = way(shown(objects, clusterIP="None"), objects, "backend")
     assert (found.host, found.port, found.words) == ("10.244.0.7", 8080, "to the pod itself (a headless Service)")
 
@@ -138,12 +128,9 @@ def test_a_role_that_no_service_selects_is_refused(edit: Callable[[list[Object]]
         way(Shown(), objects, "proxy")
 
 
-def test_a_role_that_the_variant_lacks_is_refused() -> None:
+def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
     with pytest.raises(UsageError, match="role proxy: this variant has no such pod"):
         way(Shown(), manifests("direct"), "proxy")
-
-
-def test_what_the_cluster_does_not_show_is_told() -> None:
     objects = manifests("okd")
     with pytest.raises(MeasuringError, match="Service/proxy: is not there"):
         way(Shown(), objects, "proxy")

@@ -44,10 +44,12 @@ def thing(kind: str, name: str, namespace: str = "", **metadata: Any) -> dict[st
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **place, **metadata}}
 
 
-def test_nothing_of_the_last_variant_survives_the_next_one() -> None:
+def test_nothing_of_the_last_variant_survives_the_next_one_and_it_goes_before_the_new_comes() -> None:
+    """A new proxy never sees the last variant's routes."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     assert "IngressClass ingress-lab" in kinds(fake) and "ClusterRole ingress-lab-nginx" in kinds(fake)
+    fake.asked.clear()
     inventory.apply(prepared("direct"))
     assert kinds(fake) == [
         "ConfigMap backend",
@@ -57,14 +59,6 @@ def test_nothing_of_the_last_variant_survives_the_next_one() -> None:
         f"Namespace {CLIENT_NAMESPACE}",
         "Service backend",
     ]
-
-
-def test_the_old_goes_before_the_new_comes() -> None:
-    """A new proxy never sees the last variant's routes."""
-    fake, inventory = made()
-    inventory.apply(prepared("baseline"))
-    fake.asked.clear()
-    inventory.apply(prepared("direct"))
     deleted = [number for number, line in enumerate(fake.asked) if line.startswith("delete")]
     assert max(deleted) < fake.asked.index("apply Deployment ingress-lab/backend")
     assert fake.asked[:2] == ["delete Deployment ingress-lab/backend", "delete Deployment ingress-lab/proxy"]
@@ -120,21 +114,11 @@ def test_there_may_be_nothing_to_take_over() -> None:
     assert fake.asked == []
 
 
-def test_a_namespace_of_somebody_else_is_refused_and_nothing_is_written() -> None:
+@pytest.mark.parametrize(("kind", "name"), [("Namespace", "ingress-lab"), ("ClusterRole", "ingress-lab-nginx")])
+def test_what_is_somebody_elses_is_refused_and_nothing_is_written(kind: str, name: str) -> None:
     fake, inventory = made()
-    managed = [{"manager": "helm"}]
-    fake.put(thing("Namespace", "ingress-lab", managedFields=managed, creationTimestamp="2026-01-02T03:04:05Z"))
-    with pytest.raises(
-        UsageError, match=r"Namespace ingress-lab: is not the lab's: there since 2026-01-02.*made by helm"
-    ):
-        inventory.apply(prepared("baseline"))
-    assert fake.asked == []
-
-
-def test_a_cluster_scoped_object_of_somebody_else_is_refused_and_nothing_is_written() -> None:
-    fake, inventory = made()
-    fake.put(thing("ClusterRole", "ingress-lab-nginx"))
-    with pytest.raises(UsageError, match="ClusterRole ingress-lab-nginx: is not the lab's"):
+    fake.put(thing(kind, name, managedFields=[{"manager": "helm"}], creationTimestamp="2026-01-02T03:04:05Z"))
+    with pytest.raises(UsageError, match=rf"{kind} {name}: is not the lab's: there since 2026-01-02.*made by helm"):
         inventory.apply(prepared("baseline"))
     assert fake.asked == []
 

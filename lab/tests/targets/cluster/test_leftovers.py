@@ -74,3 +74,22 @@ def test_a_pod_that_is_gone_is_an_error() -> None:
 def test_the_script_itself_is_understood() -> None:
     found = system(proxy=Answering("a")).leftovers()
     assert found.port_range["proxy"] > 1_000 and found.memory_bytes["proxy"] > 0 and not found.unseen
+
+
+@pytest.mark.parametrize("changing", [True, False])
+def test_a_pod_that_is_deleted_meanwhile_is_asked_once_more_where_pods_come_and_go(changing: bool) -> None:
+    made: Any = system()
+    made._changing = object() if changing else None
+    asked: list[int] = []
+
+    def ask() -> int:
+        asked.append(1)
+        if len(asked) == 1:
+            raise LostError("pod a", "no longer runs", "")
+        return 7
+
+    if changing:
+        assert made._again(ask) == 7
+    else:
+        with pytest.raises(LostError):
+            made._again(ask)

@@ -84,8 +84,6 @@ def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Obj
             "ImagePullBackOff: Back-off pulling image",
             "LAB_IMAGES",
         ),
-        (waiting("ErrImagePull", "not\nfound"), "ErrImagePull: not found", "LAB_IMAGES"),
-        (waiting("InvalidImageName"), "InvalidImageName", "LAB_IMAGES"),
         (waiting("CreateContainerConfigError", 'configmap "x" not found'), 'configmap "x" not found', "manifests"),
         (
             waiting("CrashLoopBackOff", "back-off", restartCount=2, lastState=exited(137, "OOMKilled")),
@@ -100,11 +98,14 @@ def test_what_does_not_come_right_by_itself_fails_at_once(state: Object, said: s
     assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
 
 
-def test_a_container_may_crash_twice() -> None:
+def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_count() -> None:
     """It may only have been faster than what it needs."""
     for restarts, final in ((0, False), (1, False), (2, True)):
         fault = rollout.pod_fault(pod(waiting("CrashLoopBackOff", restartCount=restarts)))
         assert fault is not None and fault.final is final
+    ending = pod(waiting("ImagePullBackOff"))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert rollout.pod_fault(ending) is None
 
 
 def test_a_forbidden_sysctl_fails_at_once_and_says_what_allows_it() -> None:
@@ -160,12 +161,6 @@ def test_a_restarted_container_that_has_said_nothing_yet_is_quoted_from_before()
 def test_the_init_container_that_holds_up_the_rest_is_named() -> None:
     error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
     assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
-
-
-def test_a_pod_that_is_being_deleted_does_not_count() -> None:
-    ending = pod(waiting("ImagePullBackOff"))
-    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert rollout.pod_fault(ending) is None
 
 
 def test_an_object_that_somebody_removes_meanwhile_fails_at_once() -> None:

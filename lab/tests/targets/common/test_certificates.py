@@ -72,8 +72,3 @@ def test_a_request_is_read_from_annotations() -> None:
 def test_a_request_that_cannot_be_met_says_so(annotations: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=f"Secret/a: metadata.annotations: {message}"):
         requested("Secret/a", annotations)
-
-
-def test_what_is_no_certificate_is_an_error() -> None:
-    with pytest.raises(ValueError, match="asn1"):
-        described(b"nonsense")

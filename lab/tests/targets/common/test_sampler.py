@@ -52,8 +52,7 @@ def others_while(act: Callable[[], object]) -> float:
     before = sampler.other_processes_s()
     act()
     after = sampler.other_processes_s()
-    assert before is not None
-    assert after is not None
+    assert before is not None and after is not None
     return after - before
 
 
@@ -94,15 +93,11 @@ def test_other_people_count_even_when_they_have_ended(monkeypatch: pytest.Monkey
             process.wait()
 
 
-def test_a_process_that_has_gone_is_none() -> None:
-    """Looking at a process that has ended is no error."""
+def test_times_of_this_process_and_of_one_that_has_gone() -> None:
+    """Title, threads and memory of this very process; looking at one that has ended is no error."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert process_times(ended.pid) is None
-
-
-def test_times_of_this_process() -> None:
-    """Title, threads and memory of this very process."""
     mine = process_times(os.getpid())
     assert mine is not None
     assert mine.threads >= 1

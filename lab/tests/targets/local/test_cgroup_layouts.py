@@ -73,20 +73,24 @@ def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Lite
     assert len({folder for _, folder in group.folders.values()}) == {1: 2, 2: 1}[layout]
 
 
-def test_what_was_throttled_and_ended_is_counted_alike(layout: Literal[1, 2]) -> None:
+def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
+    layout: Literal[1, 2],
+) -> None:
+    """Replicas count together; OOM kills are told in words, with the limit."""
     groups = Groups()
-    group = made(groups)
-    for name, text in COUNTED[layout].items():
-        for _, folder in group.folders.values():
-            (folder / name).write_text(text)
+    for pod in ("backend-0", "backend-1"):
+        group = groups.make("backend", pod, "Deployment/backend", LIMITS)
+        for name, text in COUNTED[layout].items():
+            for _, folder in group.folders.values():
+                (folder / name).write_text(text.replace("oom_kill 1", f"oom_kill {pod[-1]}"))
+    groups.make("proxy", "proxy-0", "Deployment/proxy", {})
     assert groups.counters() == {
-        "backend/cpu_periods": 10,
-        "backend/cpu_throttled_periods": 4,
-        "backend/cpu_throttled_us": 900,
-        "backend/memory_limit_hits": 3,
+        "backend/cpu_periods": 20,
+        "backend/cpu_throttled_periods": 8,
+        "backend/cpu_throttled_us": 1800,
+        "backend/memory_limit_hits": 6,
     }
-    (death,) = groups.deaths()
-    assert "limit of 64Mi" in death[1]
+    assert groups.deaths() == [("backend-1", "out of memory: the kernel ended processes of it at the limit of 64Mi")]
 
 
 def test_a_plain_user_without_delegation_is_told_before_anything_starts(

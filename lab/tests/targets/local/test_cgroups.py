@@ -95,24 +95,6 @@ def test_a_right_that_is_missing_is_said_with_what_gives_it(tree: Path, monkeypa
     assert "Permission denied: cpu.max: start the lab by `systemd-run --user --scope -p Delegate=yes`" in fault
 
 
-def test_counters_are_summed_over_the_containers_of_a_role(tree: Path) -> None:
-    """Replicas count together; OOM kills are told in words, with the limit."""
-    groups = Groups()
-    for pod in ("backend-0", "backend-1"):
-        group = groups.make("backend", pod, "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
-        folder = group.folders["cpu"][1]
-        (folder / "cpu.stat").write_text("nr_periods 10\nnr_throttled 4\nthrottled_usec 900\n")
-        (folder / "memory.events").write_text(f"max 3\noom_kill {pod[-1]}\n")
-    groups.make("proxy", "proxy-0", "Deployment/proxy", {})
-    assert groups.counters() == {
-        "backend/cpu_periods": 20,
-        "backend/cpu_throttled_periods": 8,
-        "backend/cpu_throttled_us": 1800,
-        "backend/memory_limit_hits": 6,
-    }
-    assert groups.deaths() == [("backend-1", "out of memory: the kernel ended processes of it at the limit of 64Mi")]
-
-
 def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
     """Not a live lab's, not one of a process with the same number in another /proc, not somebody else's."""
     device = cgroups.label().split("-")[1]

@@ -35,6 +35,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> None:
+    """Without such a volume nothing is made."""
+    Disk().remove()
+    assert not place.exists()
     one, other = Disk(), Disk()
     mine, theirs = one.folder("proxy-0", "log"), other.folder("proxy-0", "log")
     assert mine != theirs and mine.is_relative_to(place) and mine.stat().st_mode & 0o777 == 0o777
@@ -43,11 +46,6 @@ def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> No
     assert not mine.exists() and theirs.exists()
     other.remove()
     assert list(place.iterdir()) == []
-
-
-def test_without_such_a_volume_nothing_is_made(place: Path) -> None:
-    Disk().remove()
-    assert not place.exists()
 
 
 def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> None:
@@ -77,16 +75,14 @@ def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -
     disks.remove()
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
-def test_a_place_in_memory_is_refused(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "filesystem", lambda path: kind)
-    with pytest.raises(
-        UsageError, match=f"is no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
-    ):
-        disk.check()
-
-
-def test_a_place_without_space_or_right_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("tmpfs", "ramfs"):
+        monkeypatch.setattr(disk, "filesystem", lambda path, kind=kind: kind)
+        with pytest.raises(
+            UsageError, match=f"no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
+        ):
+            disk.check()
+    monkeypatch.setattr(disk, "filesystem", lambda path: "ext4")
     monkeypatch.setattr(disk, "NEEDED_BYTES", 2**60)
     with pytest.raises(UsageError, match="GiB are free"):
         disk.check()

@@ -95,18 +95,12 @@ def test_a_listeners_host_and_a_routes_meet(hostname: str, given: list[str], fou
     assert list(port.hosts) == found
 
 
-def test_a_section_names_the_listener() -> None:
+def test_a_section_names_the_listener_and_its_own_namespace_may_be_named() -> None:
     route = read_http_route("HTTPRoute/bench", _route(parentRefs=[{"name": "proxy", "sectionName": "https"}]))
-    assert [list(port.hosts) for port in served([read_gateway("Gateway/proxy", _gateway())], [route])] == [
-        [],
-        ["bench.lab.test"],
-    ]
-
-
-def _refused(change: dict[str, Any]) -> UsageError:
-    with pytest.raises(UsageError) as error:
-        read_http_route("HTTPRoute/bench", _route(**change))
-    return error.value
+    ports = served([read_gateway("Gateway/proxy", _gateway())], [route])
+    assert [list(port.hosts) for port in ports] == [[], ["bench.lab.test"]]
+    named = [{"name": "proxy", "namespace": _route()["metadata"].get("namespace", "default")}]
+    assert read_http_route("HTTPRoute/bench", _route(parentRefs=named)).parents == (("proxy", ""),)
 
 
 PREFIX = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
@@ -195,8 +189,9 @@ def filtered(kind: str, **said: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_not_read_is_refused_at_its_place(change: dict[str, Any], place: str, fault: str) -> None:
-    error = _refused(change)
-    assert error.place.endswith(place) and fault in error.fault, error
+    with pytest.raises(UsageError) as error:
+        read_http_route("HTTPRoute/bench", _route(**change))
+    assert error.value.place.endswith(place) and fault in error.value.fault, error.value
 
 
 @pytest.mark.parametrize(
@@ -211,12 +206,6 @@ def test_what_is_not_read_is_refused_at_its_place(change: dict[str, Any], place:
 def test_listeners_that_the_api_would_not_take_are_refused(listeners: list[dict[str, Any]], fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         read_gateway("Gateway/proxy", _gateway(listeners=listeners))
-
-
-def test_its_own_namespace_may_be_named() -> None:
-    own = _route()["metadata"].get("namespace", "default")
-    named = [{"name": "proxy", "namespace": own}]
-    assert read_http_route("HTTPRoute/bench", _route(parentRefs=named)).parents == (("proxy", ""),)
 
 
 def test_backends_without_any_weight_are_as_none() -> None:

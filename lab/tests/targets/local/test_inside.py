@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
-from lab.base.errors import LabError, MeasuringError, NotMeasurableError
+from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
 from lab.targets.common import nginx
@@ -174,33 +173,12 @@ def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, 
         assert f"list: {min(target.cpus()['generator'])}" in text and "10.64.0.2/32" in text
 
 
-def test_replicas_all_serve_and_one_that_is_missing_is_not_hidden(target: LocalTarget) -> None:
-    variant = changed("baseline", lambda item: item["spec"].update(replicas=3), of="backend")
-    with target.up(variant) as system:
-        entry = system.endpoint(make_point())
-        served = {system.fetch(entry, "/1kB.bin", 2.0).headers["x-lab-backend"] for _ in range(9)}
-        assert served == {"backend-0", "backend-1", "backend-2"}
-        assert len(system.processes("backend")) == 6
-
-
 def test_a_process_of_nginx_that_ends_by_itself_is_none_that_must_stay(target: LocalTarget) -> None:
     """The loader of its cache, a minute after each start: a sample meanwhile has lost nothing."""
     with target.up(load_variant("proxy-cache")) as system:
         pids = [pid for runner in system.kubelet.runners("proxy") for pid in runner.process.processes()]
         loaders = [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_text().startswith(nginx.LOADER)]
         assert loaders and sorted(system.processes("proxy")) == sorted({*pids}.difference(loaders))
-
-
-def test_a_crashed_proxy_is_restarted_and_written_down(target: LocalTarget) -> None:
-    with target.up(load_variant("baseline")) as system:
-        os.kill(system.processes("proxy")[0], 9)
-        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
-        kinds = [(event.kind, event.detail) for event in system.events if event.object == "proxy-0"]
-        assert (
-            kinds[0][0] == "Started" and ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
-        )
-        times = [event.at_s for event in system.events]
-        assert times == sorted(times)
 
 
 def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
@@ -377,14 +355,6 @@ def test_another_curve_than_its_family_has_is_found_by_a_handshake(target: Local
         assert "proxy tls group: asked for X25519, found P-256 (expected 'X25519', found 'P-256')" in bad
 
 
-def test_a_configuration_written_after_the_start_is_not_believed(target: LocalTarget) -> None:
-    with target.up(load_variant("baseline")) as system:
-        later = "sed -i 's/keepalive_requests 1000;/keepalive_requests 77;/; ' /tmp/nginx/nginx.conf; touch -d '+1 hour' /tmp/nginx/nginx.conf"
-        assert system.exec("proxy", ["sh", "-c", later]).returncode == 0
-        (reading,) = read_back(system, [Check(kind="nginx", name="keepalive_requests", context="http", value="77")])
-        assert not reading.ok and "after the workers had started" in reading.detail
-
-
 def snippet(text: str) -> Callable[[dict[str, Any]], None]:
     return lambda config: config.setdefault("data", {}).update({"http-snippet": text})
 
@@ -432,29 +402,6 @@ def test_an_interrupted_bring_up_ends_at_once(target: LocalTarget, monkeypatch: 
     with pytest.raises(KeyboardInterrupt), target.up(changed("direct", first_init(["sleep", "60"]), of="backend")):
         pass
     assert time.monotonic() - began < 30.0
-
-
-def test_a_limit_that_is_not_applied_is_named_with_the_reason(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["containers"][0]["resources"]["limits"] = {"cpu": "200m", "ephemeral-storage": "1Gi"}
-
-    with target.up(changed("direct", edit, of="backend")) as system:
-        storage, *rest = system.unapplied()
-        assert storage.startswith("limit not applied: Deployment/backend")
-        assert storage.endswith("ephemeral-storage 1Gi: the local target limits cpu and memory only")
-        limits_hold, reason = cgroups.trial()
-        assert [fault.partition("cpu 200m: ")[2] for fault in rest] == ([] if limits_hold else [ANY])
-        assert limits_hold or reason.split(":")[0] in rest[0]
-
-
-def test_errors_name_place_fault_and_remedy(target: LocalTarget) -> None:
-    with target.up(load_variant("direct")) as system:
-        with pytest.raises(LabError, match="asks for 'edge', the variant's routes have none"):
-            system.endpoint(make_point(tls="edge"))
-        with pytest.raises(LabError, match="role proxy: this variant has no such pod"):
-            system.exec("proxy", ["true"])
-        with pytest.raises(OSError, match="timed out|unreachable|refused"):
-            system.fetch(system.endpoint(make_point()).__class__("http://10.64.0.77:1", "x"), "/", 0.2)
 
 
 def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:

@@ -15,7 +15,6 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, cgroups, refusals
-from lab.targets.local.images import table
 from lab.tests.support.factories import make_point
 
 WHY = "no group from /a up gives cpu to its children"
@@ -114,16 +113,6 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
         check("nginx", disturbance)
     assert raised.value.what == "fixed backends"
     assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
-
-
-def test_an_image_is_fixed_when_nothing_handles_its_changes() -> None:
-    """And those whose configuration can change are not."""
-    nginx, router, controller = (
-        table.find(name) for name in ("nginx", "origin-haproxy-router", "ingress-nginx/controller")
-    )
-    assert nginx is not None and router is not None and controller is not None
-    assert nginx.control is None
-    assert router.control is not None and controller.control is not None
 
 
 def test_the_sweeps_of_the_lab_are_told_apart() -> None:

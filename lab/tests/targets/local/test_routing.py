@@ -22,24 +22,13 @@ from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget, network
 from lab.targets.local.routing import Routes
-from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+from lab.tests.support import changing_objects
+from lab.tests.support.changing_objects import ROUTED as HOST
+from lab.tests.support.changing_objects import SERVICE, route
+from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
 
-__all__ = ["target"]  # a fixture
-
-HOST = "changing.apps.lab.test"
-META: dict[str, Any] = {
-    "name": "changing",
-    "namespace": "ingress-lab",
-    "labels": {"app.kubernetes.io/part-of": "ingress-lab"},
-}
-SERVICE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": META,
-    "spec": {"ports": [{"name": "http", "port": 80}]},
-}
-
+__all__ = ["clean", "target"]  # fixtures
 
 FOLLOWED = ("okd-routes-10", "baseline")
 
@@ -50,14 +39,6 @@ FOLLOWED = ("okd-routes-10", "baseline")
 def test_inside(identity: str) -> None:
     """All tests below, in the namespaces that `enter` would make."""
     run_inside(__file__, identity)
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Every test leaves no process."""
-    yield
-    if INSIDE:
-        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
 
 
 class Up:
@@ -79,15 +60,7 @@ class Up:
         return [event for event in in_time if event.kind == kind]
 
     def slice(self, port: int, ready: bool = True) -> Mapping[str, Any]:
-        address = self.system.pod_address("backend")
-        return {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**META, "labels": {"kubernetes.io/service-name": "changing"}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [address], "conditions": {"ready": ready}}],
-            "ports": [{"name": "http", "port": port}],
-        }
+        return changing_objects.endpoint_slice(port, (self.system.pod_address("backend"), ready))
 
 
 @contextmanager
@@ -107,34 +80,8 @@ def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fai
             system.routing.check()
 
 
-def route(prefix: str = "", host: str = HOST) -> Mapping[str, Any]:
-    spec: dict[str, Any] = {
-        "host": host,
-        "to": {"kind": "Service", "name": "changing", "weight": 100},
-        "port": {"targetPort": "http"},
-        "wildcardPolicy": "None",
-    }
-    if prefix:
-        action = {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": prefix}}}
-        spec["httpHeaders"] = {"actions": {"request": [action], "response": []}}
-    return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": META, "spec": spec}
-
-
-def ingress(prefix: str = "", service: str = "changing") -> Mapping[str, Any]:
-    rewrite = {
-        "nginx.ingress.kubernetes.io/rewrite-target": "$uri",
-        "nginx.ingress.kubernetes.io/x-forwarded-prefix": prefix,
-    }
-    backend = {"service": {"name": service, "port": {"name": "http"}}}
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "metadata": {**META, "annotations": rewrite if prefix else {}},
-        "spec": {
-            "ingressClassName": "ingress-lab",
-            "rules": [{"host": HOST, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}],
-        },
-    }
+def ingress(prefix: str = "") -> Mapping[str, Any]:
+    return changing_objects.ingress(HOST, prefix)
 
 
 @inside

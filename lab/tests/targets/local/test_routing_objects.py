@@ -17,75 +17,11 @@ from lab.targets.local.haproxy_conf import CONF
 from lab.targets.local.images import Context, haproxy_router, ingress_nginx
 from lab.targets.local.nginx_conf import render
 from lab.targets.local.objects import Member, Objects, applied
+from lab.tests.support.changing_objects import META, SERVICE, endpoint_slice, ingress, route
 
-META: dict[str, Any] = {
-    "name": "changing",
-    "namespace": "ingress-lab",
-    "labels": {"app.kubernetes.io/part-of": "ingress-lab"},
-}
-SERVICE: dict[str, Any] = {
-    "kind": "Service",
-    "metadata": META,
-    "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
-}
-SLICE: dict[str, Any] = {
-    "apiVersion": "discovery.k8s.io/v1",
-    "kind": "EndpointSlice",
-    "metadata": {"name": "changing-1", "labels": {"kubernetes.io/service-name": "changing"}},
-    "addressType": "IPv4",
-    "endpoints": [
-        {"addresses": ["10.64.0.9"], "conditions": {"ready": True}},
-        {"addresses": ["10.64.0.8"], "conditions": {"ready": False}},
-        {"addresses": ["10.64.0.7"]},
-    ],
-    "ports": [{"name": "http", "port": 9007, "protocol": "TCP"}],
-}
-ROUTE: dict[str, Any] = {
-    "kind": "Route",
-    "metadata": META,
-    "spec": {
-        "host": "changing.apps.lab.test",
-        "to": {"kind": "Service", "name": "changing"},
-        "port": {"targetPort": "http"},
-        "wildcardPolicy": "None",
-        "httpHeaders": {
-            "actions": {
-                "request": [
-                    {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": "/it's 7"}}},
-                    {"name": "X-Old", "action": {"type": "Delete"}},
-                ],
-                "response": [],
-            }
-        },
-    },
-}
-INGRESS: dict[str, Any] = {
-    "kind": "Ingress",
-    "metadata": {
-        **META,
-        "annotations": {
-            "nginx.ingress.kubernetes.io/rewrite-target": "$uri",
-            "nginx.ingress.kubernetes.io/x-forwarded-prefix": "/7",
-        },
-    },
-    "spec": {
-        "ingressClassName": "ingress-lab",
-        "rules": [
-            {
-                "host": "changing.lab.test",
-                "http": {
-                    "paths": [
-                        {
-                            "path": "/",
-                            "pathType": "Prefix",
-                            "backend": {"service": {"name": "changing", "port": {"name": "http"}}},
-                        }
-                    ]
-                },
-            }
-        ],
-    },
-}
+SLICE = endpoint_slice(9007, ("10.64.0.9", True), ("10.64.0.8", False), ("10.64.0.7", None))
+ROUTE = route("/it's 7", deleted="X-Old")
+INGRESS = ingress("changing.lab.test", "/7")
 
 
 def wanted(variant: str, *changes: Mapping[str, Any]) -> Objects:

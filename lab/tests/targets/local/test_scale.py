@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lab.disturbances.new_route import HOST, NewRoute
@@ -20,10 +17,10 @@ from lab.records.tables import events_frame
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import INSIDE, inside, run_inside, target
+from lab.tests.support.inside import INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
 
-__all__ = ["target"]  # a fixture
+__all__ = ["clean", "target"]  # fixtures
 
 MIB = 1024 * 1024
 POST = """
@@ -45,14 +42,6 @@ def test_inside() -> None:
     run_inside(__file__, "this user", ("this user",))
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Every test leaves no process."""
-    yield
-    if INSIDE:
-        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
-
-
 @inside
 def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
     variant = load_variant("okd+shards-2")
@@ -71,14 +60,6 @@ def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> No
         seen = subprocess.run([*system.client, "cat", "/etc/hosts"], capture_output=True, text=True, check=True)
         known = dict(line.split()[::-1] for line in seen.stdout.splitlines() if "apps.lab" in line)
         assert (known[first.hosts[0]], known[second.hosts[0]]) == ("10.65.0.1", "10.65.0.2")
-
-
-@inside
-def test_one_router_is_read_back_as_one(target: LocalTarget) -> None:
-    checks = load_variant("okd+shards-2").readback
-    with target.up(load_variant("okd")) as system:
-        found = {reading.check.kind: (reading.observed, reading.ok) for reading in read_back(system, checks)}
-        assert found == {"shards": ("1", False), "pods": ("1", False)}
 
 
 @inside
