@@ -28,6 +28,7 @@ from lab.report.markdown import markdown
 from lab.report.tables.comparison import page
 from lab.report.terminal import show
 from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "comparisons"
@@ -42,9 +43,7 @@ KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "de
 
 
 def printed(found: Comparison, width: int | None = None) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=width or 80), page(found), width)
-    return out.getvalue()
+    return print_page(page(found), width)
 
 
 def stolen(slot: Slot, sample: Sample) -> Sample:
@@ -70,28 +69,20 @@ def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
 
 
 @pytest.mark.parametrize(
-    "name", ["one.txt", "one-100.txt", "one-80.txt", "one.md", "two-100.txt", "two.md", "disturbed-100.txt"]
-)
-def test_comparisons_look_as_agreed(name: str) -> None:
-    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
-    got = {
-        "one.txt": lambda: printed(one()),
-        "one-100.txt": lambda: printed(one(), 100),
-        "one-80.txt": lambda: printed(one(), 80),
-        "one.md": lambda: markdown(page(one())),
-        "two-100.txt": lambda: printed(two(), 100),
-        "two.md": lambda: markdown(page(two())),
-        "disturbed-100.txt": lambda: printed(
-            compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100
+    ("name", "got"),
+    [
+        ("one.txt", lambda: printed(one())),
+        ("one-100.txt", lambda: printed(one(), 100)),
+        ("one.md", lambda: markdown(page(one()))),
+        ("two-100.txt", lambda: printed(two(), 100)),
+        (
+            "disturbed-100.txt",
+            lambda: printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100),
         ),
-    }[name]()
-    path = GOLDEN / name
-    if os.environ.get("LAB_GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(got)
-    want = path.read_text()
-    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
-    assert want == got, "\n".join(diff)
+    ],
+)
+def test_comparisons_look_as_agreed(name: str, got: Callable[[], str]) -> None:
+    assert_golden(GOLDEN / name, got())
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -255,15 +246,19 @@ def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("record", "command"),
+    ("record", "measured", "command"),
     [
-        ({}, "just bench --resume run-1"),
-        ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
-        ({"knee": SEARCH}, "just knee --resume run-1"),
+        ({}, 0, "just bench --resume run-1"),
+        ({}, 4, "just bench --resume run-1"),
+        ({"target": "remote"}, 0, "just bench --resume run-1 --context NAME"),
+        ({"knee": SEARCH}, 0, "just knee --resume run-1"),
     ],
 )
-def test_a_run_without_samples_ends_in_how_to_go_on(record: dict[str, Any], command: str) -> None:
-    advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
+def test_a_run_without_all_its_samples_ends_in_how_to_go_on(
+    record: dict[str, Any], measured: int, command: str
+) -> None:
+    store = made(change=lambda slot, sample: sample if slot.block <= measured else None, **record)
+    advice = advice_of(compare_runs(store, None))
     assert advice.kind == "nothing" and advice.text.endswith(command)
 
 

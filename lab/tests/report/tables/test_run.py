@@ -35,101 +35,62 @@ from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made, made_record
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "tables"
 PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
-
+Change = Callable[[Slot, Sample], Sample | None]
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))
 
-
 def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
     return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
-
 
 def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000") -> Effect:
     return next(effect for effect in row_of(summary, arm, point).effects if effect.metric == metric)
 
-
 def printed(summary: Summary, width: int | None = None) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=width or 80), page(summary), width)
-    return out.getvalue()
-
+    return print_page(page(summary), width)
 
 def stolen_block(slot: Slot, sample: Sample) -> Sample:
     if (slot.arm.name, slot.block, slot.point.name) == ("keepalive", 3, "rate-1000"):
         return made_invalid(sample, Reason.STEAL, errors={"timeout": 3})
     return sample
 
-
 def typical() -> Summary:
     return summary_of(make_plan(BOTH, blocks=7), effects={"keepalive": 0.8}, change=stolen_block)
 
-
-@pytest.mark.parametrize("name", ["wide.txt", "columns-120.txt", "columns-80.txt", "table.md", "baseline-alone.txt"])
-def test_tables_look_as_agreed(name: str) -> None:
-    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
-    got = {
-        "wide.txt": lambda: printed(typical()),
-        "columns-120.txt": lambda: printed(typical(), 120),
-        "columns-80.txt": lambda: printed(typical(), 80),
-        "table.md": lambda: markdown(page(typical())),
-        "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
-    }[name]()
-    path = GOLDEN / name
-    if os.environ.get("LAB_GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(got)
-    want = path.read_text()
-    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
-    assert want == got, "\n".join(diff)
-
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("wide.txt", lambda: printed(typical())),
+        ("columns-80.txt", lambda: printed(typical(), 80)),
+        ("table.md", lambda: markdown(page(typical()))),
+        ("baseline-alone.txt", lambda: printed(summary_of(make_plan([("baseline", None)])))),
+    ],
+)
+def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
+    assert_golden(GOLDEN / name, got())
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
 def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
 
-
-def test_a_claim_ends_in_what_to_apply() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run, {"keepalive": 0.8})
-    snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY), snippets)
+def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
+    """By the run's own plan, primary metrics and snippets."""
+    run = made(effects={"keepalive": 0.8})
+    summary = summarise_run(run.record, run.samples(), run.histogram)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.claimed, effect.primary, effect.better) == (True, True, True)
+    assert (effect.claimed, effect.primary, effect.better, summary.complete) == (True, True, True, True)
     (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "apply"
+    assert (verdict.kind, verdict.snippet) == ("apply", "data:\n  keep-alive-requests: '10000'\n")
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
     assert verdict.text.endswith(": apply:")
-    assert "keep-alive-requests" in printed(summary)
-
-
-def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run, {"keepalive": 0.8})
-    variants = {
-        name: VariantRecord(
-            name=name, title=name, baseline=None, knobs=(), own_knobs=(), primary_metric="p99" if name == "keepalive" else None,
-            hypothesis_sweep=None, manifests_sha256="", snippet=f"snippet of {name}",
-        )
-        for name in ("keepalive", "baseline", "direct")
-    }  # fmt: skip
-    record = RunRecord(
-        id="r", created_at="", command=(), target="local", sweep="quick", seed=run.seed, blocks=run.blocks, arms=run.arms,
-        points=run.points, slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in run.slots),
-        variants=variants, generators={}, facts={}, git_commit=None,
-    )  # fmt: skip
-    summary = summarise_run(record, samples, lambda sample: histograms.get(sample.id))
-    assert [(verdict.kind, verdict.snippet) for verdict in verdicts.verdicts(summary)] == [
-        ("apply", "snippet of keepalive")
-    ]
-    assert summary.complete
-
+    assert "keep-alive-requests" in print_page(page(summary))
 
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
 def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
@@ -139,7 +100,6 @@ def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complet
         return made_invalid(sample, Reason.OTHER_PROCESSES) if slot.arm.role == role else sample
 
     assert summary_of(make_plan(), change=lost).complete is complete
-
 
 def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     """However fast it was where it worked; blocks that the machine took are nothing against it."""
@@ -157,12 +117,10 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
     assert lost(Reason.STEAL).kind == "apply"
 
-
 def test_a_claimed_worsening_is_not_to_be_applied() -> None:
     (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
     assert verdict.kind == "worse"
     assert verdict.text.endswith("do not apply it")
-
 
 def test_of_another_system_there_is_nothing_to_apply() -> None:
     """It is compared all the same, better or worse."""
@@ -172,7 +130,6 @@ def test_of_another_system_there_is_nothing_to_apply() -> None:
         assert (verdict.kind, verdict.snippet) == ("differs", "")
         choice = "choose keepalive" if effect < 1 else "stay with baseline"
         assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
-
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
 def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
@@ -186,7 +143,6 @@ def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: fl
     assert (verdict.kind, verdict.snippet) == ("instrument", "")
     assert verdict.text.endswith(": only to measure by, nothing to apply: what Lua costs")
 
-
 @pytest.mark.parametrize(
     ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
 )
@@ -199,19 +155,19 @@ def test_what_no_knob_tells_from_its_baseline_is_another_system(
     variants = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
     assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
 
-
-def test_nothing_found_names_the_bound() -> None:
+def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
+    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL
     assert verdicts.effect_text(effect).startswith("? p99 ")
     (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "unresolved"
-    assert effect.estimate is not None
-    assert effect.estimate.interval is not None
+    assert effect.estimate is not None and effect.estimate.interval is not None
     bound = max(abs(end) for end in effect.estimate.interval)
+    assert verdict.kind == "unresolved"
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
-
+    (named,) = verdicts.verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
+    assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
 
 def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
@@ -232,7 +188,6 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     (other,) = verdicts.verdicts(replace(summary, systems=frozenset({"keepalive"})))
     assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
 
-
 @pytest.mark.parametrize("blocks", [1, 5])
 def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     summary = summary_of(make_plan(blocks=blocks), effects={"keepalive": 0.5})
@@ -247,7 +202,6 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     row = next(row for row in RESULT.plain(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
-
 def test_without_enough_a_a_blocks_nothing_guards() -> None:
     """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
 
@@ -260,7 +214,6 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     assert verdicts.verdicts(summary)[0].kind == "apply"
     assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
 
-
 def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and_claims_nothing() -> None:
     effect = effect_of(small(), "keepalive", "p99")
     assert effect.estimate is not None
@@ -268,13 +221,11 @@ def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and
     assert verdicts.effect_text(unled).startswith("p99 – (as a pair −1.1 % [")
     assert verdicts.effect_text(replace(unled, beside=None)) == "p99 –"
 
-
 def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
     """An effect of 1 % with hardly any noise."""
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": factor}, noise)
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY, worth=worth))
-
 
 def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
     """Both facts are told: that it is sure, and that it is small."""
@@ -290,11 +241,9 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     (none,) = verdicts.verdicts(small(1.0))
     assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
 
-
 def test_what_is_worth_knowing_is_what_was_asked() -> None:
     (verdict,) = verdicts.verdicts(small(worth=0.005))
     assert verdict.kind == "apply"
-
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
@@ -312,21 +261,12 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
     assert verdicts.more_text(few, 1) == ""
 
-
 def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
     """An effect whose interval is small enough, of a kind of which a pair may not say *same*."""
     summary = summary_of(make_plan(BOTH), noise=0.002, effects={})
     row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
     effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
     assert verdicts.more_text(effect, 1) == ""
-
-
-def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:
-    """By metric; of several loads the one that leaves most open."""
-    line = verdicts.noise_line(summary_of(make_plan([("baseline", None)])))
-    assert line.startswith("the baseline against itself here: rate ") and line.endswith("(6 blocks)")
-    assert "CPU per request" in line
-
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     def lost(slot: Slot, sample: Sample) -> Sample | None:
@@ -341,7 +281,6 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
     assert "1 block not measured" in row.notes
     assert not summary.complete
-
 
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
@@ -361,7 +300,6 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
     assert "rate" not in verdicts.noise_line(summary).replace("generator", "")
 
-
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
     summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.5, "backlog": 0.5})
     assert effect_of(summary, "backlog", "rate").decision is Decision.NOT_JUDGED
@@ -370,7 +308,6 @@ def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> 
     closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
     alone = summary_of(closed, effects={"keepalive": 0.5})
     assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
-
 
 def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
     summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.8})
@@ -381,7 +318,6 @@ def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
     assert effect_of(summary, "keepalive", "cpu_per_request").marked
     assert effect_of(summary, "backlog", "cpu_per_request").decision is Decision.CANNOT_TELL
     assert not any(effect.claimed for effect in found if not effect.primary)
-
 
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
@@ -400,20 +336,6 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
 
-
-def test_percentiles_are_those_of_the_merged_histogram() -> None:
-    run = make_plan(blocks=6)
-    samples, histograms = make_run(run, noise=0.3)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
-    merged = Histogram.empty()
-    for sample in samples:
-        if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
-            merged = merged.merge(histograms[sample.id])
-    row = row_of(summary, "keepalive")
-    assert row.cell.shown("p99") == merged.quantile_s(0.99)
-    assert row.cell.shown("slowest_s") == merged.maximum_s
-
-
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     first = make_sample(id="a", attempt=1, reason=Reason.STEAL)
     second = make_sample(id="b", attempt=2)
@@ -424,7 +346,6 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     assert counted_samples([third, second, first, old])[key] is second
     assert counted_samples([later, second])[key] is later
     assert counted_samples([first, old]) == {}
-
 
 def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     def failing(slot: Slot, sample: Sample) -> Sample:
@@ -439,7 +360,6 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     assert (row.cell.errors, row.cell.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
     assert "5 (+42)" in printed(summary)
     assert "1 invalid: non-2xx" in row.notes
-
 
 def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -> None:
     def same(slot: Slot, sample: Sample) -> Sample:
@@ -462,14 +382,12 @@ def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -
     ]
     assert not any(note.startswith("TLS") for note in summary_of(make_plan()).notes)
 
-
 def test_invalid_samples_are_counted_by_reason() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}
         return made_invalid(sample, reasons[slot.block]) if slot.block in reasons else sample
 
     assert "3 invalid: proxy-died 1, steal 2" in row_of(summary_of(make_plan(), change=change), "keepalive").notes
-
 
 def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     def dead(slot: Slot, sample: Sample) -> Sample:
@@ -491,13 +409,11 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
     assert "0/6" in printed(summary)
 
-
 def test_a_run_that_has_not_begun_prints() -> None:
     summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(RESULT.plain(summary), allow_nan=False))["target"] is None
-
 
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
     """CPU below the clock's resolution reads zero."""
@@ -509,7 +425,6 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
 
-
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     assert verdicts.verdicts(summary)[0].text == (
@@ -517,13 +432,11 @@ def test_errors_as_primary_metric_are_counted_not_compared() -> None:
         " measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
     )
 
-
 def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
     assert effect_of(summary, "keepalive", "p99").marked
-
 
 @pytest.mark.parametrize(
     ("fields", "fault"),
@@ -543,14 +456,12 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     with pytest.raises(MeasuringError, match=fault):
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
-
 def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
     run = make_plan()
     samples, histograms = make_run(run)
     update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
     samples.append(samples[-1].model_copy(update=update))
     summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
-
 
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
     def bare(slot: Slot, sample: Sample) -> Sample:
@@ -563,7 +474,6 @@ def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
     assert effect.decision is Decision.NOT_JUDGED
     assert "not comparable" in effect.note
 
-
 def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
     run = make_plan([("v2", "v1"), ("v1", "root"), ("w", "root")])
     summary = summary_of(run, {"v1": "p99", "v2": "p99", "w": "p99"})
@@ -572,7 +482,6 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
     assert [row.point.name for row in summary.rows] == ["ceiling"] * 7 + ["rate-1000"] * 7
     assert effect_of(summary, "v2", "p99").against == "v1"
     assert effect_of(summary, "v1", "p99").against == "root"
-
 
 def test_json_is_plain_complete_and_in_base_units() -> None:
     data = json.loads(json.dumps(RESULT.plain(typical()), allow_nan=False))
@@ -589,38 +498,31 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
         == effect["guard_ratio"]
     )
 
-
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("written", "value", "text"),
     [
-        (None, "–"),
-        (0.00021, "210 µs"),
-        (0.0036149, "3.61 ms"),
-        (0.0123, "12.3 ms"),
-        (1.2, "1.20 s"),
-        (0.99999, "1.00 s"),
+        (units.format_seconds, None, "–"),
+        (units.format_seconds, 0.00021, "210 µs"),
+        (units.format_seconds, 0.0036149, "3.61 ms"),
+        (units.format_seconds, 0.0123, "12.3 ms"),
+        (units.format_seconds, 0.99999, "1.00 s"),
+        (units.format_rate, None, "–"),
+        (units.format_rate, 999.84, "999.8"),
+        (units.format_rate, 1000.0, "1,000"),
+        (units.format_rate, 23456.7, "23,457"),
+        (units.format_duration, 44.6, "45 s"),
+        (units.format_duration, 310, "5 min 10 s"),
+        (units.format_duration, 7500, "2 h 5 min"),
     ],
 )
-def test_latencies_have_three_digits_and_a_unit(value: float | None, text: str) -> None:
-    assert units.format_seconds(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(None, "–"), (999.84, "999.8"), (1000.0, "1,000"), (23456.7, "23,457")])
-def test_rates_have_separators(value: float | None, text: str) -> None:
-    assert units.format_rate(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(44.6, "45 s"), (310, "5 min 10 s"), (7500, "2 h 5 min")])
-def test_durations_are_for_people(value: float, text: str) -> None:
-    assert units.format_duration(value) == text
-
+def test_numbers_are_for_people(written: Callable[[Any], str], value: float | None, text: str) -> None:
+    assert written(value) == text
 
 def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
     assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
-
 
 @settings(max_examples=20)
 @given(st.permutations(range(39)), st.integers(0, 3))
@@ -633,45 +535,25 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     )
     assert RESULT.plain(one) == RESULT.plain(two)
 
+def first_three(slot: Slot, sample: Sample) -> Sample | None:
+    return sample if slot.block <= 3 else None
 
-@pytest.mark.slow
-def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
-    """40 runs of nothing but noise: at most two claims, from samples to verdict."""
-    kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
-    assert kinds.count("apply") + kinds.count("worse") <= 2
-
-
-def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
-    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
-    summary = summary_of(make_plan(BOTH), PRIMARY)
-    named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
-    elsewhere = replace(summary, target="kind", elsewhere=named)
-    texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
-    assert texts
-    assert all(text.endswith("--sweep digitalocean --target kind") for text in texts)
-
+def without_the_second(slot: Slot, sample: Sample) -> Sample:
+    return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
 
 @pytest.mark.parametrize(
-    ("planned", "kept", "advice"),
+    ("planned", "change", "advice"),
     [
-        (6, lambda slot: slot.block <= 3, "not all of it was measured, go on with: just bench --resume run-1"),
-        (5, lambda slot: slot.block <= 3, "measure with --blocks 6 or more"),
-        (5, lambda _slot: True, "measure with --blocks 6 or more"),
+        (6, first_three, "not all of it was measured, go on with: just bench --resume run-1"),
+        (5, first_three, "measure with --blocks 6 or more"),
+        (5, lambda _slot, sample: sample, "measure with --blocks 6 or more"),
+        (6, without_the_second, "measure with --blocks 7 or more"),
     ],
 )
-def test_too_few_blocks_end_in_what_gives_more(planned: int, kept: Callable[[Slot], bool], advice: str) -> None:
-    """Where an interruption left some out, that is to go on, unless even all of them would be too few."""
-    run = made(planned=make_plan(blocks=planned), change=lambda slot, sample: sample if kept(slot) else None)
+def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, advice: str) -> None:
+    """Where an interruption left some out, that is to go on, unless even all of them would be too few. Of a run that lost a block
+    as many again would not do: re-measuring was tried already.
+    """
+    run = made(planned=make_plan(blocks=planned), change=change)
     (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
     assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")
-
-
-def test_a_run_that_lost_a_block_is_not_told_to_measure_as_many_again() -> None:
-    """It would lose as many; re-measuring was tried already."""
-
-    def stolen(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
-
-    run = made(change=stolen)
-    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
-    assert verdict.kind == "no-interval" and verdict.text.endswith("; measure with --blocks 7 or more")
