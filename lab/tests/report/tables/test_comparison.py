@@ -142,10 +142,7 @@ def test_what_is_worse_is_not() -> None:
 
 @pytest.mark.parametrize("factor", [0.8, 1.3])
 def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
-    store = made(effects={"keepalive": factor})
-    variants = store.record.variants
-    instrument = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
-    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": instrument}})
+    store = changed(made(effects={"keepalive": factor}), only_to_measure_by="what Lua costs")
     advice = advice_of(compare_runs(store, None))
     assert (advice.kind, advice.snippet) == ("instrument", "")
     assert advice.text.endswith(": only to measure by, nothing to apply: what Lua costs")
@@ -192,10 +189,7 @@ def test_what_is_not_resolved_ends_in_a_bound() -> None:
 
 
 def test_a_hypothesis_about_another_load_is_told() -> None:
-    store = made()
-    variants = store.record.variants
-    elsewhere = variants["keepalive"].model_copy(update={"hypothesis_sweep": "port-churn"})
-    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": elsewhere}})
+    store = changed(made(), hypothesis_sweep="port-churn")
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
     assert advice_of(compare_runs(store, None)).text.endswith("--sweep port-churn --target kind")

@@ -117,31 +117,29 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
     assert lost(Reason.STEAL).kind == "apply"
 
-def test_a_claimed_worsening_is_not_to_be_applied() -> None:
-    (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
-    assert verdict.kind == "worse"
-    assert verdict.text.endswith("do not apply it")
+@pytest.mark.parametrize(
+    ("factor", "systems", "purpose", "kind", "ending"),
+    [
+        (1.3, [], "", "worse", ": do not apply it"),
+        (0.7, ["keepalive"], "", "differs", ": another system, no setting to apply: choose keepalive"),
+        (1.3, ["keepalive"], "", "differs", ": another system, no setting to apply: stay with baseline"),
+        (0.7, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
+        (1.3, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
+    ],
+)
+def test_what_is_no_gain_of_a_setting_is_not_applied(
+    factor: float, systems: list[str], purpose: str, kind: str, ending: str
+) -> None:
+    """What another system or an instrument shows is told all the same, better or worse."""
+    run = made(effects={"keepalive": factor})
+    variants = dict(run.record.variants)
+    variants["keepalive"] = variants["keepalive"].model_copy(update={"only_to_measure_by": purpose})
+    record = run.record.model_copy(update={"variants": variants})
+    summary = summarise_run(record, run.samples(), run.histogram)
+    (verdict,) = verdicts.verdicts(replace(summary, systems=frozenset(systems)))
+    assert (verdict.kind, verdict.snippet) == (kind, "")
+    assert verdict.text.endswith(ending)
 
-def test_of_another_system_there_is_nothing_to_apply() -> None:
-    """It is compared all the same, better or worse."""
-    for effect in (0.7, 1.3):
-        summary = replace(summary_of(make_plan(), effects={"keepalive": effect}), systems=frozenset({"keepalive"}))
-        (verdict,) = verdicts.verdicts(summary)
-        assert (verdict.kind, verdict.snippet) == ("differs", "")
-        choice = "choose keepalive" if effect < 1 else "stay with baseline"
-        assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
-
-@pytest.mark.parametrize("factor", [0.7, 1.3])
-def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
-    """As its run recorded it, and even were there what applies it."""
-    samples, histograms = make_run(make_plan(), {"keepalive": factor})
-    record = made_record("r", make_plan())
-    variants = dict(record.variants)
-    variants["keepalive"] = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
-    record = record.model_copy(update={"variants": variants})
-    (verdict,) = verdicts.verdicts(summarise_run(record, samples, lambda sample: histograms.get(sample.id)))
-    assert (verdict.kind, verdict.snippet) == ("instrument", "")
-    assert verdict.text.endswith(": only to measure by, nothing to apply: what Lua costs")
 
 @pytest.mark.parametrize(
     ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
