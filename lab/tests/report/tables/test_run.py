@@ -239,10 +239,6 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     (none,) = verdicts.verdicts(small(1.0))
     assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
 
-def test_what_is_worth_knowing_is_what_was_asked() -> None:
-    (verdict,) = verdicts.verdicts(small(worth=0.005))
-    assert verdict.kind == "apply"
-
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
     summary = summary_of(make_plan(BOTH), noise=0.03)
@@ -306,16 +302,6 @@ def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> 
     closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
     alone = summary_of(closed, effects={"keepalive": 0.5})
     assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
-
-def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
-    summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.8})
-    found = [effect for row in summary.rows if row.arm.role == "variant" for effect in row.effects]
-    family = [e for e in found if not e.primary and e.decision.judged]
-    raw = [e.estimate.p_value for e in family if e.estimate and e.estimate.p_value is not None]
-    assert [e.holm_p for e in family] == pytest.approx(stats.holm(raw))
-    assert effect_of(summary, "keepalive", "cpu_per_request").marked
-    assert effect_of(summary, "backlog", "cpu_per_request").decision is Decision.CANNOT_TELL
-    assert not any(effect.claimed for effect in found if not effect.primary)
 
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
