@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just ablate` and `just bench --configmap`: plans, a tiny real ablation with its resumption, and every kind of bad input.
+# `just ablate` and `just bench --configmap`: plans, and a tiny real ablation with its resumption.
 
 bats_require_minimum_version 1.11.0
 
@@ -97,9 +97,9 @@ TOML
 
 # bats test_tags=slow
 @test "bench --configmap reads a pipe once, tells all that is left out, and plans the whole file beside the keys" {
-  local way lines=('keep-alive-requests: 5000' 'use-gzip: "false"' 'worker-processes: "4096"' 'keepalive-timeout: "9"' 'http-snippet: |')
+  local way keys=('keep-alive-requests: 5000' 'keep-alive: "9"' 'use-gzip: "false"' 'worker-processes: "4096"' 'keepalive-timeout: "9"' 'http-snippet: |')
   {
-    printf '%s\n' "${lines[@]}"
+    printf '%s\n' "${keys[@]}"
     printf '  # a long comment\n%.0s' {1..15000}
   } >"$mine"
   for way in - /dev/stdin; do

@@ -42,7 +42,7 @@ assert [pod for path in run.parent.glob("deployed/*.json") for pod in json.loads
 samples = [json.loads(path.read_text()) for path in run.parent.glob("samples/*/sample.json")]
 machine = {"steal", "other-processes", "generator-saturated", "rate-not-achieved", "dropped"}  # a shared runner's
 assert {each["reason"] for each in samples} <= {None, *machine}, samples
-opened = {each["arm"]: each["counters"].get("proxy/ActiveOpens", 0) / each["requests"] for each in samples if not each["pair"]}
+opened = {each["arm"]: each["counters"].get("proxy/ActiveOpens", 0) / (each["requests"] or 1) for each in samples if not each["pair"]}
 assert opened["traefik-ingress-nginx"] > 0.2 and opened["keepalive"] < 0.1, opened  # it opens a connection for most requests
 PYTHON
   assert_success

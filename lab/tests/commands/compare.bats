@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just compare`: a committed run by itself, two runs made of it, every form of output, and what is refused.
+# `just compare`: a committed run by itself, two runs made of it, and a damaged one.
 
 bats_require_minimum_version 1.11.0
 

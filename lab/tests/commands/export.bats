@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just export`: the committed run in every format, k6's own outputs of a short real run.
+# `just export`: the committed run as CSV and for Prometheus; its other forms are in test_tables.py.
 
 bats_require_minimum_version 1.11.0
 

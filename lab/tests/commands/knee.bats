@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just knee` and sweeps placed at it: a short real search on the local target, its resumption, and every kind of bad input.
+# `just knee`: a short real search on the local target, its resumption, and the sweep that is placed at what it found.
 
 bats_require_minimum_version 1.11.0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just study`: its plans, and a short real run with its tables.
+# `just study`: a short real run with its tables.
 
 bats_require_minimum_version 1.11.0
 
