@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just bench`: a short real run on the local target, and every kind of bad input.
+# `just bench`: a short real run on the local target, and what may go wrong in one.
 
 bats_require_minimum_version 1.11.0
 

@@ -25,7 +25,10 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         (
             "list",
             250,
-            [r"backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised.*", r"direct .*reference of every run.*"],
+            [
+                r"backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised.*",
+                r"direct .*reference of every run.*",
+            ],
         ),
         ("list", 60, [r".*upstream-keepalive-requests-1000.*"]),
         (

@@ -17,22 +17,20 @@ from rich.console import Console
 from lab.analysis import rerun
 from lab.analysis.knee.report import KneeReport, report_of
 from lab.analysis.knee.trials import limiter_of, tried
-from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
-from lab.experiments.bench.request import Resolve
 from lab.experiments.knee.search import AdaptiveSearch
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result
 from lab.model.plan import Arm
-from lab.model.run import KneeSearch, RunRecord, VariantRecord, now
+from lab.model.run import KneeSearch, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import KNEE, RunStore
-from lab.records.sweep_files import load_sweep
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
 from lab.report.terminal import show
@@ -661,7 +659,6 @@ def test_other_sweeps_want_no_knee() -> None:
         placed(steady, "1000", HERE)
 
 
-
 @pytest.mark.parametrize(
     ("table", "says"),
     [
@@ -706,7 +703,6 @@ def test_a_run_at_a_knee_is_repeated_at_its_own() -> None:
 def test_a_variant_against_itself_is_placed_at_its_own_knee() -> None:
     with pytest.raises(UsageError, match="the knee of 'keepalive'"):
         bench.prepare(bench.Request(("keepalive",), "at-knee", nulls=1), with_generators("k6", "wrk2"), ())
-
 
 
 def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,4 +299,3 @@ def test_what_it_can_do_it_does_not(name: str, load: Load) -> None:
 
 def test_names_in_a_handshake_need_a_handshake() -> None:
     assert "https://" in (common_refusal(replace(SECURE, url="http://a/")) or "")
-

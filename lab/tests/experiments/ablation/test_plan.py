@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from lab.analysis.claims.studies import load_study, study_keys
 from lab.analysis.effects import Asked
@@ -42,7 +40,6 @@ from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
-from lab.report.terminal import show
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run

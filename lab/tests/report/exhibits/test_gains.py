@@ -12,16 +12,13 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from lab.analysis import claims
 from lab.analysis.cells import counted_alone
-from lab.analysis.claims import Claim, Rule
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.base.errors import UsageError
 from lab.model.plan import Slot
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.records.store import RunStore
-from lab.records.sweep_files import load_sweep
 from lab.report.exhibits import exhibits, reproduction
 from lab.report.html import markdown
 from lab.stats.histogram import Histogram
@@ -160,7 +157,6 @@ def test_what_cannot_be_measured_here_is_named() -> None:
         texts(figure)
         == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
     )
-
 
 
 def test_placement_stands_beside_what_was_read_back() -> None:

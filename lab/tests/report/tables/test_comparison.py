@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
-import os
 from collections.abc import Callable, Mapping
 from math import exp
 from pathlib import Path

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import io
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,25 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.verdicts import verdicts
-from lab.base.errors import MeasuringError
 from lab.commands import schema
 from lab.disturbances.outage import Outage
 from lab.model.names import WORTH
 from lab.model.plan import Plan, Slot
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
-from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.golden import assert_golden, print_page
@@ -144,7 +138,6 @@ FAILED_CONTROL = at("pre-stop-sleep", 2, "control", verdict="invalid", reason=Re
 )
 def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
-
 
 
 def test_medians_and_effects_are_of_the_blocks() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import io
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from lab.analysis import verdicts
 from lab.analysis.cells import counted_samples
@@ -25,12 +21,10 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
-from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
-from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
@@ -43,26 +37,33 @@ PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 Change = Callable[[Slot, Sample], Sample | None]
 
+
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))
 
+
 def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
     return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
+
 
 def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000") -> Effect:
     return next(effect for effect in row_of(summary, arm, point).effects if effect.metric == metric)
 
+
 def printed(summary: Summary, width: int | None = None) -> str:
     return print_page(page(summary), width)
+
 
 def stolen_block(slot: Slot, sample: Sample) -> Sample:
     if (slot.arm.name, slot.block, slot.point.name) == ("keepalive", 3, "rate-1000"):
         return made_invalid(sample, Reason.STEAL, errors={"timeout": 3})
     return sample
 
+
 def typical() -> Summary:
     return summary_of(make_plan(BOTH, blocks=7), effects={"keepalive": 0.8}, change=stolen_block)
+
 
 @pytest.mark.parametrize(
     ("name", "got"),
@@ -76,9 +77,11 @@ def typical() -> Summary:
 def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
 
+
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
 def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
+
 
 def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
     """By the run's own plan, primary metrics and snippets."""
@@ -92,6 +95,7 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
     assert verdict.text.endswith(": apply:")
     assert "keep-alive-requests" in print_page(page(summary))
 
+
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
 def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
     """No verdict rests on the direct reference, though all its samples are invalid; every one on arms and their baselines."""
@@ -100,6 +104,7 @@ def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complet
         return made_invalid(sample, Reason.OTHER_PROCESSES) if slot.arm.role == role else sample
 
     assert summary_of(make_plan(), change=lost).complete is complete
+
 
 def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     """However fast it was where it worked; blocks that the machine took are nothing against it."""
@@ -116,6 +121,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     blocks = "6 of 10 blocks at ceiling, proxy-died 4"
     assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
     assert lost(Reason.STEAL).kind == "apply"
+
 
 @pytest.mark.parametrize(
     ("factor", "systems", "purpose", "kind", "ending"),
@@ -153,6 +159,7 @@ def test_what_no_knob_tells_from_its_baseline_is_another_system(
     variants = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
     assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
 
+
 def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
     """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan())
@@ -166,6 +173,7 @@ def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
     (named,) = verdicts.verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
     assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
+
 
 def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
@@ -186,6 +194,7 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     (other,) = verdicts.verdicts(replace(summary, systems=frozenset({"keepalive"})))
     assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
 
+
 @pytest.mark.parametrize("blocks", [1, 5])
 def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     summary = summary_of(make_plan(blocks=blocks), effects={"keepalive": 0.5})
@@ -200,6 +209,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     row = next(row for row in RESULT.plain(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
+
 def test_without_enough_a_a_blocks_nothing_guards() -> None:
     """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
 
@@ -212,6 +222,7 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     assert verdicts.verdicts(summary)[0].kind == "apply"
     assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
 
+
 def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and_claims_nothing() -> None:
     effect = effect_of(small(), "keepalive", "p99")
     assert effect.estimate is not None
@@ -219,11 +230,13 @@ def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and
     assert verdicts.effect_text(unled).startswith("p99 – (as a pair −1.1 % [")
     assert verdicts.effect_text(replace(unled, beside=None)) == "p99 –"
 
+
 def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
     """An effect of 1 % with hardly any noise."""
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": factor}, noise)
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY, worth=worth))
+
 
 def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
     """Both facts are told: that it is sure, and that it is small."""
@@ -238,6 +251,7 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     assert verdict.text.endswith("smaller than the 2.0 % that are worth knowing)")
     (none,) = verdicts.verdicts(small(1.0))
     assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
+
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
@@ -255,12 +269,14 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
     assert verdicts.more_text(few, 1) == ""
 
+
 def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
     """An effect whose interval is small enough, of a kind of which a pair may not say *same*."""
     summary = summary_of(make_plan(BOTH), noise=0.002, effects={})
     row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
     effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
     assert verdicts.more_text(effect, 1) == ""
+
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     def lost(slot: Slot, sample: Sample) -> Sample | None:
@@ -275,6 +291,7 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
     assert "1 block not measured" in row.notes
     assert not summary.complete
+
 
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
@@ -294,6 +311,7 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
     assert "rate" not in verdicts.noise_line(summary).replace("generator", "")
 
+
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
     summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.5, "backlog": 0.5})
     assert effect_of(summary, "backlog", "rate").decision is Decision.NOT_JUDGED
@@ -302,6 +320,7 @@ def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> 
     closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
     alone = summary_of(closed, effects={"keepalive": 0.5})
     assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
+
 
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
@@ -320,6 +339,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
 
+
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     first = make_sample(id="a", attempt=1, reason=Reason.STEAL)
     second = make_sample(id="b", attempt=2)
@@ -330,6 +350,7 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     assert counted_samples([third, second, first, old])[key] is second
     assert counted_samples([later, second])[key] is later
     assert counted_samples([first, old]) == {}
+
 
 def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     def failing(slot: Slot, sample: Sample) -> Sample:
@@ -344,6 +365,7 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     assert (row.cell.errors, row.cell.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
     assert "5 (+42)" in printed(summary)
     assert "1 invalid: non-2xx" in row.notes
+
 
 def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -> None:
     def same(slot: Slot, sample: Sample) -> Sample:
@@ -366,12 +388,14 @@ def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -
     ]
     assert not any(note.startswith("TLS") for note in summary_of(make_plan()).notes)
 
+
 def test_invalid_samples_are_counted_by_reason() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}
         return made_invalid(sample, reasons[slot.block]) if slot.block in reasons else sample
 
     assert "3 invalid: proxy-died 1, steal 2" in row_of(summary_of(make_plan(), change=change), "keepalive").notes
+
 
 def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     def dead(slot: Slot, sample: Sample) -> Sample:
@@ -393,11 +417,13 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
     assert "0/6" in printed(summary)
 
+
 def test_a_run_that_has_not_begun_prints() -> None:
     summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(RESULT.plain(summary), allow_nan=False))["target"] is None
+
 
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
     """CPU below the clock's resolution reads zero."""
@@ -409,6 +435,7 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
 
+
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     assert verdicts.verdicts(summary)[0].text == (
@@ -416,11 +443,13 @@ def test_errors_as_primary_metric_are_counted_not_compared() -> None:
         " measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
     )
 
+
 def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
     assert effect_of(summary, "keepalive", "p99").marked
+
 
 @pytest.mark.parametrize(
     ("fields", "fault"),
@@ -440,12 +469,14 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     with pytest.raises(MeasuringError, match=fault):
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
+
 def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
     run = make_plan()
     samples, histograms = make_run(run)
     update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
     samples.append(samples[-1].model_copy(update=update))
     summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
+
 
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
     def bare(slot: Slot, sample: Sample) -> Sample:
@@ -458,6 +489,7 @@ def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
     assert effect.decision is Decision.NOT_JUDGED
     assert "not comparable" in effect.note
 
+
 def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
     run = make_plan([("v2", "v1"), ("v1", "root"), ("w", "root")])
     summary = summary_of(run, {"v1": "p99", "v2": "p99", "w": "p99"})
@@ -466,6 +498,7 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
     assert [row.point.name for row in summary.rows] == ["ceiling"] * 7 + ["rate-1000"] * 7
     assert effect_of(summary, "v2", "p99").against == "v1"
     assert effect_of(summary, "v1", "p99").against == "root"
+
 
 def test_json_is_plain_complete_and_in_base_units() -> None:
     data = json.loads(json.dumps(RESULT.plain(typical()), allow_nan=False))
@@ -481,6 +514,7 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
         < 1
         == effect["guard_ratio"]
     )
+
 
 @pytest.mark.parametrize(
     ("written", "value", "text"),
@@ -502,11 +536,13 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
 def test_numbers_are_for_people(written: Callable[[Any], str], value: float | None, text: str) -> None:
     assert written(value) == text
 
+
 def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
     assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
+
 
 @settings(max_examples=20)
 @given(st.permutations(range(39)), st.integers(0, 3))
@@ -519,11 +555,14 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     )
     assert RESULT.plain(one) == RESULT.plain(two)
 
+
 def first_three(slot: Slot, sample: Sample) -> Sample | None:
     return sample if slot.block <= 3 else None
 
+
 def without_the_second(slot: Slot, sample: Sample) -> Sample:
     return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
+
 
 @pytest.mark.parametrize(
     ("planned", "change", "advice"),
