@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just aa` and `bench --resolve`: a short real run of a variant against itself, what is planned by it, and bad input.
+# `just aa` and `bench --resolve`: a short real run of a variant against itself, and what is planned by it.
 
 bats_require_minimum_version 1.11.0
 
@@ -58,28 +58,3 @@ PYTHON
   assert_equal "${#lines[@]}" 1 # a plan leaves nothing
 }
 
-@test "without an earlier run bench --resolve guesses nothing" {
-  refused "just aa --sweep $sweep" bench log-off --sweep "$sweep" --resolve 5%
-}
-@test "of another baseline too" { refused "just aa okd --sweep $sweep" bench okd --sweep "$sweep" --resolve 5%,rate; }
-# bats test_tags=slow
-@test "aa with what k6 keeps, as --resolve with it asks for" {
-  refused "just aa --sweep quick --k6-out csv" bench log-off --sweep quick --k6-out csv --resolve 5%
-  lab aa --k6-out csv --plan
-  assert_success
-}
-# bats test_tags=slow
-@test "aa at a knee that was named, as --resolve there asks for it" {
-  refused "just aa --sweep at-knee --knee 2000" bench keepalive --sweep at-knee --knee 2000 --resolve 5%
-  lab aa --sweep at-knee --knee 2000 --plan
-  assert_success
-  [[ $stderr == *"1,600 req/s"* ]] || fail "$stderr"
-}
-@test "aa --plan measures nothing" {
-  lab aa keepalive --sweep "$sweep" --nulls 3 --plan
-  assert_success
-  [[ $stderr == *"keepalive, keepalive-again, keepalive-null-1, keepalive-null-2, keepalive-null-3; in "*": direct"* ]] || fail "$stderr"
-  [[ $stderr == *"in 10 blocks"* ]] || fail "$stderr"
-  run find "$LAB_RUNS" -type f
-  assert_output ""
-}

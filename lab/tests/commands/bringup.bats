@@ -71,9 +71,3 @@ holds'
   assert_output --partial 'NOT CAUGHT'
   assert_output --partial 'holds whatever it asks for'
 }
-
-@test "sabotage names an unknown variant before anything starts" {
-  run python -m lab sabotage keepalvie
-  assert_failure 2
-  assert_output --partial "did you mean 'keepalive'?"
-}

@@ -71,17 +71,3 @@ TOML
   run diff "$BATS_TEST_TMPDIR/stored.json" "$BATS_TEST_TMPDIR/raw.json"
   assert_success
 }
-
-# bats test_tags=slow
-@test "a variant that a disturbance cannot be done to is refused before anything starts" {
-  run timeout 60 python -m lab bench kill-replicas-2 --sweep outage
-  assert_failure 2
-  assert_output --partial "one proxy pod stands still, and the variant has 2"
-  run timeout 60 python -m lab bench reload-60s --sweep new-route
-  assert_failure 2
-  assert_output --partial "within_s is 75 or more"
-  run timeout 60 python -m lab bench okd-replicas-2 --sweep reload-quick
-  assert_failure 2
-  assert_output --partial "one of 2 backend pods"
-  assert [ ! -e "$LAB_RUNS" ]
-}

@@ -100,15 +100,6 @@ measured() { # ARMS: finished, and every one of these has a sample
   refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
 }
 
-changes_s() { # seconds from the end of one variant's last sample to the next one's first, the median first
-  recorded started_at arm | sort | python -c '
-import statistics, sys
-from datetime import datetime
-rows = [line.split() for line in sys.stdin]
-gaps = [(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0])).total_seconds() - 1 for a, b in zip(rows, rows[1:]) if a[1] != b[1]]
-print(round(statistics.median(gaps), 1), *gaps, sep="\n")'
-}
-
 @test "up again keeps the cluster, and makes nothing twice" {
   local before began=$SECONDS
   before=$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")
@@ -129,18 +120,7 @@ print(round(statistics.median(gaps), 1), *gaps, sep="\n")'
   assert_output "node/$LAB_KIND_NAME-control-plane"
 }
 
-@test "bench keepalive measures the real controller, reads its knobs back and leaves nothing" {
-  lab bench keepalive --target kind --sweep "$sweep"
-  measured "baseline baseline-again direct keepalive"
-  run changes_s
-  echo "# seconds between one variant and the next (15 are meant to be enough), median first: ${output//$'\n'/ }" >&3
-  run grep -rhoE 'keepalive_requests|somaxconn' "$LAB_RUNS"/*/readback
-  assert_line keepalive_requests
-  run left_over
-  assert_output namespace/ingress-lab-client
-}
-
-@test "a pair is up side by side, measured by turns and together on workers of two generations, and leaves nothing" {
+@test "a pair of the real controller is up side by side, measured by turns and together on two generations, read back, and leaves nothing" {
   printf '%s\n' 'title = "Pairs"' 'question = "Are both up?"' 'blocks = 1' 'itself = true' '[[points]]' 'name = "turns"' 'generator = "wrk"' \
     'connections = 16' 'duration_s = 2' 'generations = 2' 'attempts = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' 'connections = 10' 'rate_rps = 100' \
     'duration_s = 2' 'repeats = 2' 'attempts = 1' >"$sweep"
@@ -156,17 +136,16 @@ renewed = {tuple(one["pair"]["renewed"]["began"]) for one in pairs if one["pair"
 print(sorted({one["pair"]["side"] for one in pairs}), sorted({one["pair"]["scheme"] for one in pairs}), len(renewed) > 1)
 PYTHON
   assert_output "['left', 'right'] ['slices', 'together'] True"
+  run grep -rhoE 'keepalive_requests|somaxconn' "$LAB_RUNS"/*/readback
+  assert_line keepalive_requests
   run left_over
   assert_output namespace/ingress-lab-client
 }
 
-@test "a sabotaged knob is noticed by the read-back" {
+@test "knobs of the pod, its address, its disk, the kernel, the controller's snippets and the node read back, and a sabotaged one does not" {
   lab sabotage backlog pod-address --target kind
   assert_success
   [[ $stderr == *"caught"* ]] || fail "$stderr"
-}
-
-@test "knobs of the pod, its address, its disk, the kernel, the controller's snippets and the node read back on the real controller" {
   lab sabotage --intact --target kind pod-workers-1 log-slow-disk digitalocean digitalocean-node proxy-cache qinng-tuned nginx
   assert_success
   [[ $output == *"7 holds"* ]] || fail "$output"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just knee` and sweeps placed at it: a short real search on the local target, its resumption, and every kind of bad input.
+# `just knee`: a short real search on the local target, its resumption, and the sweep that is placed at what it found.
 
 bats_require_minimum_version 1.11.0
 
@@ -12,32 +12,6 @@ setup() {
 # told EXPRESSION: the value of a Python expression over `found`, the JSON in $output.
 told() {
   python -c 'import json, sys; found = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$output" "$1"
-}
-
-# bats test_tags=slow
-@test "knee --plan says what is tried, what passes and how long it takes, and leaves nothing" {
-  lab knee baseline --plan --generator k6 --duration 3 --p99 20ms --start 200 --precision 10% --json
-  assert_success
-  assert_equal "$(told 'found["runs"][0]["knee"]["p99_s"], found["runs"][0]["loads"][0]["generator"]["name"]')" "(0.02, 'k6')"
-  [[ $stderr == *"k6, 100 connections, 200 req/s, 3 s, 1kB.bin"* ]] || fail "$stderr"
-  [[ $stderr == *"p99 at most 20.0 ms"*"below 80 % of its CPU"* ]] || fail "$stderr"
-  [[ $stderr == *"x2 from 200 req/s"*"within 10 %"* ]] || fail "$stderr"
-  [[ $stderr =~ duration\ +about\ [0-9]+ ]] || fail "$stderr"
-  lab knee gzip-9 --plan --generator k6 --page 64kB.txt --accept-encoding gzip --close
-  assert_success
-  [[ $stderr == *"64kB.txt"*"new connection per request"*"accepts gzip"* ]] || fail "$stderr"
-  nothing_recorded
-}
-
-# bats test_tags=slow
-@test "bench --sweep at-knee takes a rate, and is listed without one" {
-  lab bench keepalive --sweep at-knee --plan --knee 2000
-  assert_success
-  [[ $stderr == *"2,000 req/s, as named"* && $stderr == *knee-50*"1,000 req/s"* && $stderr == *knee-80*"1,600 req/s"* ]] || fail "$stderr"
-  nothing_recorded
-  lab list
-  assert_success
-  assert_output --partial at-knee
 }
 
 # bats test_tags=measures

@@ -25,10 +25,6 @@ setup() {
   assert_line "nginx-f5"
 }
 
-@test "to measure and to plan are two things" {
-  refused "--plan measures nothing" migrate --configmap "$mine" --plan --measure
-}
-
 @test "manifests are written to take away, and build by themselves" {
   out=$BATS_TEST_TMPDIR/out
   lab migrate --configmap "$mine" --to envoy --plan --out "$out"

@@ -32,33 +32,20 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   root=$bare bash -euc 'source "$root/scripts/tools/env.bash"'"; $1"
 }
 
-@test "--help prints the header and nothing else" {
+@test "--help prints the header and nothing else, and what is unknown is refused with what to do" {
   run --separate-stderr "$root/scripts/shell" --help
   assert_success
   assert_line --index 0 "The lab's tools on any machine: runs CMD with them, in the directory you are in."
   refute_output --partial 'set -euo'
-}
-
-@test "an unknown option is refused with the way to the help" {
   run "$root/scripts/shell" --frobnicate true
   assert_failure 2
   assert_output --partial "--frobnicate: unknown option; see scripts/shell --help"
-}
-
-@test "--with anything but oha is refused" {
   run "$root/scripts/shell" --with wrk3 true
   assert_failure 2
   assert_output --partial "--with wrk3: unknown; only oha is built on request"
 }
 
-@test "a command that does not exist is refused" {
-  needs_tools
-  run "$root/scripts/shell" no-such-command
-  assert_failure 2
-  assert_output "scripts/shell: no-such-command: no such command here"
-}
-
-@test "the command gets its arguments as they were, in the directory it was called from" {
+@test "the command gets its arguments as they were, in the directory it was called from, and one that does not exist is refused" {
   needs_tools
   cd "$BATS_TEST_TMPDIR"
   run "$root/scripts/shell" bash -c 'pwd; printf "<%s>\n" "$@"; exit 7' _ 'a b' '' '*' --help
@@ -68,6 +55,9 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
 <>
 <*>
 <--help>"
+  run "$root/scripts/shell" no-such-command
+  assert_failure 2
+  assert_output "scripts/shell: no-such-command: no such command here"
 }
 
 @test "the second start sets nothing up again" {
@@ -211,7 +201,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_failure
 }
 
-@test "checkouts whose .cache is one share its tools while they pin the same" {
+@test "checkouts whose .cache is one share its tools while they pin the same, and one of other pins takes nothing away" {
   bare_checkout
   mkdir "$bare/.cache"
   local other=$BATS_TEST_TMPDIR/other
@@ -221,14 +211,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_success
   assert_output "$bare/.cache/venv"
   assert_equal "$stderr" ""
-}
-
-@test "a checkout that pins other tools than the one whose .cache it has is refused, and takes nothing away" {
-  bare_checkout
-  mkdir "$bare/.cache"
-  local other=$BATS_TEST_TMPDIR/other
-  cp -r "$bare" "$other" && rm -r "$other/.cache" && ln -s "$bare/.cache" "$other/.cache"
-  in_env 'fingerprint >"$cache/ready"'
   echo >>"$other/uv.lock"
   run "$other/scripts/shell" true
   assert_failure 2

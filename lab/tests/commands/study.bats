@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just study`: its plans, and a short real run with its tables.
+# `just study`: a short real run with its tables.
 
 bats_require_minimum_version 1.11.0
 
@@ -48,36 +48,6 @@ variants.direct = {setup = "direct_pod_ip"}
 TOML
 }
 
-@test "study refuses a study file with an unknown key" {
-  scratch
-  echo 'qestion = "?"' >x.toml
-  cat lab/analysis/claims/studies/mine.toml >>x.toml
-  mv x.toml lab/analysis/claims/studies/mine.toml
-  refused "lab/analysis/claims/studies/mine.toml: qestion: unknown key: did you mean 'question'?" study mine
-}
-
-@test "study okd --quick --plan prints twelve arms and what it takes: half an hour at most" {
-  lab study okd --quick --plan --json
-  assert_success
-  run jq -r '.runs[].blocks, (.beside[0].command | startswith("just bench")), .duration_s / 60 < 31' <<<"$output"
-  assert_output $'6\ntrue\ntrue'
-  lab study okd --quick --plan
-  assert_success
-  [[ $stderr == *"12 arms at 2 points, about "* ]] || fail "$stderr"
-  [[ $stderr == *"; in "*": direct"* ]] || fail "$stderr"
-  [[ $stderr =~ "6 blocks" ]] || fail "$stderr"
-  minutes=$(sed -n 's/.*12 arms at 2 points, about \([0-9]*\) min.*/\1/p' <<<"$stderr")
-  ((minutes <= 30)) || fail "$stderr"
-  [[ -z $(find "$LAB_RUNS" -name run.json) ]]
-}
-
-# bats test_tags=slow
-@test "study --plan names what is not measurable here with the reason" {
-  lab study qinng --quick --plan
-  assert_success
-  [[ $stderr == *"qinng: not measurable here: cores: asks for 32 workers"* || $(nproc) -gt 33 ]] || fail "$stderr"
-}
-
 # bats test_tags=measures
 @test "study measures and prints its table in the published shape, again from the records, and as JSON" {
   scratch
@@ -101,12 +71,4 @@ TOML
   lab table "$id" --json
   run python -c 'import json, sys; print(json.loads(sys.argv[1])["study"]["key"])' "$output"
   assert_output mine
-}
-
-@test "list names every study" {
-  lab list
-  assert_success
-  for path in lab/analysis/claims/studies/*.toml; do
-    assert_line --regexp "^ *$(basename "$path" .toml)( |$)"
-  done
 }

@@ -18,7 +18,11 @@ from lab.targets.local.target import LocalTarget
 
 ROOT = Path(__file__).parents[3]
 GIVEN = tomllib.loads(Path(__file__).with_name("bad_input.toml").read_text("utf-8"))
-INPUTS: list[dict[str, str]] = GIVEN["input"]
+INPUTS: list[dict[str, str]] = [
+    {**given, "argv": argv}
+    for given in GIVEN["input"]
+    for argv in ([given["argv"]] if isinstance(given["argv"], str) else given["argv"])
+]
 LEAST = 60
 
 

@@ -1,4 +1,4 @@
-"""`bench --against`: what is planned, and that planning leaves nothing."""
+"""Plans of the verbs that measure: what is planned by their options, and that planning leaves nothing."""
 
 from __future__ import annotations
 
@@ -38,17 +38,48 @@ def arms(said: str) -> str:
     ("words", "found"),
     [
         ("nginx --against baseline", "nginx, baseline, baseline-again; in 3 blocks: direct"),
-        ("baseline --against nginx", "baseline, nginx, nginx-again; in 3 blocks: direct"),
         ("keepalive gzip --against nginx", "keepalive, gzip, nginx, nginx-again; in 3 blocks: direct"),
         ("baseline --against direct", "baseline, direct, direct-again"),
         (
             "keepalive --against gzip+somaxconn-128",
             "keepalive, gzip+somaxconn-128, gzip+somaxconn-128-again; in 3 blocks: direct",
         ),
-        ("keepalive", "keepalive, baseline, baseline-again; in 3 blocks: direct"),
     ],
 )
 def test_against_is_the_baseline_of_all_that_is_named(
     words: str, found: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert arms(planned(runs, capsys, "bench", *words.split())) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("aa --k6-out csv", ["baseline, baseline-again, baseline-null-1; in "]),
+        ("aa --sweep at-knee --knee 2000", ["2,000 req/s, as named", "1,000 req/s", "1,600 req/s"]),
+        (
+            "aa keepalive --nulls 3",
+            ["keepalive, keepalive-again, keepalive-null-1, keepalive-null-2, keepalive-null-3; in ", "in 10 blocks"],
+        ),
+        ("study okd --quick", ["12 arms at 2 points, about ", " min", "6 blocks", "direct"]),
+        (
+            "knee baseline --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%",
+            [
+                "k6, 100 connections, 200 req/s, 3 s, 1kB.bin",
+                "p99 at most 20.0 ms",
+                "below 80 % of its CPU",
+                "x2 from 200 req/s",
+                "within 10 %",
+            ],
+        ),
+        (
+            "knee gzip-9 --generator k6 --page 64kB.txt --accept-encoding gzip --close",
+            ["64kB.txt", "new connection per request", "accepts gzip"],
+        ),
+    ],
+)
+def test_options_are_what_is_planned(
+    words: str, told: list[str], runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = planned(runs, capsys, *words.split())
+    assert [part for part in told if part not in said] == [], said

@@ -43,34 +43,20 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   assert_output 0
 }
 
-@test "no Docker engine is a message, and nothing is started" {
+@test "no Docker engine, none that this user may use, no docker and too little disk are messages, and nothing is started" {
   stub docker 'echo "{\"ServerErrors\": [\"Cannot connect to the Docker daemon at tcp://127.0.0.1:9. Is the docker daemon running?\"]}"'
   refused "Docker: Cannot connect to the Docker daemon at tcp://127.0.0.1:9"
   run python -m lab down kind
   assert_failure 2
   assert_line --partial "systemctl start docker"
-}
-
-@test "the real docker without an engine is the same message" {
-  rm "$stubs/docker"
-  command -v docker || skip "no docker here"
-  DOCKER_HOST=tcp://127.0.0.1:9 refused "Docker: Cannot connect to the Docker daemon at tcp://127.0.0.1:9"
-}
-
-@test "no docker on PATH is a message" {
+  stub docker 'echo "{\"ServerErrors\": [\"permission denied while trying to connect to the Docker daemon socket\"]}"'
+  refused "usermod -aG docker"
+  stub docker "$DOCKER"
+  DATA=/proc refused "/proc: 0.0 GB free where Docker keeps its data, a cluster takes up to 6"
   rm "$stubs/docker"
   PATH=$stubs run "$(command -v python)" -m lab up kind
   assert_failure 2
   assert_line --partial "Docker: docker: not on PATH"
-}
-
-@test "an engine that this user may not use says how to be let in" {
-  stub docker 'echo "{\"ServerErrors\": [\"permission denied while trying to connect to the Docker daemon socket\"]}"'
-  refused "usermod -aG docker"
-}
-
-@test "too little disk where Docker keeps its data is said before anything starts" {
-  DATA=/proc refused "/proc: 0.0 GB free where Docker keeps its data, a cluster takes up to 6"
 }
 
 @test "kind and kubectl are checked first" {
@@ -95,7 +81,7 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   assert [ -e "$state/nodes" ]
 }
 
-@test "a cluster that cannot be created leaves nothing, and says why in kind's words" {
+@test "a cluster that cannot be created leaves nothing, and says why in kind's words and what to do" {
   printf '%s\n' "Creating cluster" "ERROR: failed to create cluster: could not find a log line" "Stack: kubeadm: no space left" >"$state/says"
   run python -m lab up kind
   assert_failure 2
@@ -107,9 +93,6 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   run cat "$state/config"
   assert_output --partial "kubeProxyMode: iptables"
   assert_output --partial "image: docker.io/kindest/node:v1.34"
-}
-
-@test "a node image that no registry has says how to choose another" {
   echo 'ERROR: failed to create cluster: failed to pull image "docker.io/kindest/node:v1.34.0": command failed' >"$state/says"
   run python -m lab up kind
   assert_failure 2

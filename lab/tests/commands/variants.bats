@@ -28,36 +28,14 @@ fails() {
 }
 
 # bats test_tags=slow
-@test "list names every variant, knob and sweep there is a file for" {
+@test "list names every variant, knob, sweep and study there is a file for" {
   run --separate-stderr just list
   assert_success
   local path name
-  for path in manifests/overlays/*/ manifests/components/*/ lab/sweeps/*.toml okd-quick reload-endpoints-quick; do
+  for path in manifests/overlays/*/ manifests/components/*/ lab/sweeps/*.toml lab/analysis/claims/studies/*.toml okd-quick reload-endpoints-quick; do
     name=$(basename "$path" .toml)
     assert_line --regexp "^ *$name( |$)"
   done
-}
-
-@test "list shows a variant's baseline, knobs and study on its line" {
-  COLUMNS=250 run just list
-  assert_line --regexp '^backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised'
-  assert_line --regexp '^direct .*reference of every run'
-}
-
-@test "list keeps names whole when the terminal is narrow" {
-  COLUMNS=60 run just list
-  assert_success
-  assert_output --partial upstream-keepalive-requests-1000
-}
-
-@test "list --json is JSON that holds the same" {
-  just list --json >"$BATS_TEST_TMPDIR/list.json"
-  run python -c '
-import json, sys
-told = json.load(open(sys.argv[1]))
-print(*(item["name"] for item in told["variants"]), *(item["name"] for item in told["knobs"]))' "$BATS_TEST_TMPDIR/list.json"
-  assert_output --partial keepalive
-  assert_output --partial somaxconn-32768
 }
 
 @test "list writes nothing" {
@@ -67,42 +45,6 @@ print(*(item["name"] for item in told["variants"]), *(item["name"] for item in t
   just show keepalive >/dev/null
   run find . -newer now -not -path '*__pycache__*' -not -name .
   assert_output ""
-}
-
-@test "show tells a variant's knobs, what they claim, how they are read back, and the diff" {
-  run --separate-stderr just show keepalive
-  assert_success
-  assert_line --regexp '^keepalive: '
-  assert_line --regexp '^  baseline +baseline$'
-  assert_line --regexp '^knob keep-alive-requests-10000: '
-  assert_line --regexp '^  hypothesis +.*CPU seconds per request'
-  assert_line --regexp '^  sweep +quick$'
-  assert_line --regexp '^  primary metric +cpu_per_request$'
-  assert_line '  proxy: nginx -T: keepalive_requests in http/upstream = 1000'
-  assert_line "+  keep-alive-requests: '10000'"
-  assert_line "+  upstream-keepalive-requests: '1000'"
-}
-
-@test "show prints a diff that patch could read: no colours in a pipe, no wrapped lines" {
-  COLUMNS=40 run --separate-stderr just show backlog
-  assert_success
-  assert_line '-            - net.core.somaxconn=128'
-  assert_line '+            - net.core.somaxconn=32768'
-  refute_output --partial $'\e['
-}
-
-@test "show of a root lists its objects" {
-  run just show direct
-  assert_success
-  assert_line '  Deployment backend'
-  refute_line --regexp '^  [A-Z][A-Za-z]+ proxy'
-}
-
-@test "show takes a variant without a folder" {
-  run just show backlog-128+keep-alive-requests-10000
-  assert_success
-  assert_line --regexp '^  inherits +somaxconn-128$'
-  assert_line --regexp '^knob keep-alive-requests-10000: '
 }
 
 # bats test_tags=slow

@@ -254,14 +254,9 @@ def test_a_drain_gives_up_and_that_is_an_outcome(baseline: Manifests, tmp_path: 
     assert context.at_s == 17.0
 
 
-def test_a_drain_evicts_as_many_as_there_are(tmp_path: Path) -> None:
-    context, system = context_of(load_variant("kill-replicas-2").manifests, tmp_path)
-    performed(of(kind="kill", how="evict", pods="all"), context)
-    assert system.log == [(5.0, "evict proxy")] * 2
-
-
-def test_all_pods_are_those_of_every_deployment(shards: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(shards, tmp_path)
+@pytest.mark.parametrize("variant", ["kill-replicas-2", "okd+shards-2"])
+def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, tmp_path: Path) -> None:
+    context, system = context_of(load_variant(variant).manifests, tmp_path)
     performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
 
@@ -347,23 +342,16 @@ def test_what_happens_to_the_backends_happens_once(
     assert system.log == done
 
 
-def test_a_pod_that_is_removed_had_its_part_in_answering_before(baseline: Manifests, tmp_path: Path) -> None:
-    """In control runs it is there, too: they differ by its removal only."""
-    context, system = context_of(baseline, tmp_path)
-    disturbance = of(kind="backends", what="remove")
-    disturbance.prepare(context)
-    assert [what for _, what in system.log] == ["scale backend 2"]
-    performed(disturbance, context)
-    assert system.log[1:] == [(5.0, "scale backend 1")]
-
-
-def test_a_pod_can_be_removed_where_there_is_no_proxy(tmp_path: Path) -> None:
-    """Nothing reloads there."""
-    context, system = context_of(load_variant("direct").manifests, tmp_path)
+@pytest.mark.parametrize("variant", ["baseline", "direct"])
+def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tmp_path: Path) -> None:
+    """In control runs it is there, too: they differ by its removal only. Where there is no proxy nothing reloads."""
+    context, system = context_of(load_variant(variant).manifests, tmp_path)
     disturbance = of(kind="backends", what="remove")
     disturbance.vet(context.manifests)
     disturbance.prepare(context)
     assert [what for _, what in system.log] == ["scale backend 2"]
+    performed(disturbance, context)
+    assert system.log[1:] == [(5.0, "scale backend 1")]
 
 
 # -- churn --------------------------------------------------------------------------------------------------

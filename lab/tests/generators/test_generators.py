@@ -120,14 +120,6 @@ def test_an_open_loop_of_so_many_requests_is_scheduled_by_its_rate() -> None:
     assert scheduled_s(LOAD) is None
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "/refused" in name or "/late" in name])
-def test_a_run_in_which_nothing_was_answered_is_no_result(name: str) -> None:
-    """Refused connections and timeouts throughout never become a latency of zero."""
-    made_by, stdout, stderr, exit_status, load = case(name)
-    with pytest.raises(OutputError):
-        made_by.parse(stdout, stderr, exit_status, load)
-
-
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 0.7, 0.9, 0.98])
 def test_truncated_output_is_refused(name: str, share: float) -> None:

@@ -299,9 +299,3 @@ def test_what_it_can_do_it_does_not(name: str, load: Load) -> None:
 
 def test_names_in_a_handshake_need_a_handshake() -> None:
     assert "https://" in (common_refusal(replace(SECURE, url="http://a/")) or "")
-
-
-def test_hosts_of_a_recorded_load_come_back_as_they_were() -> None:
-    """The golden cases hold what the scripts were made from."""
-    *_, load = case("wrk/sni")
-    assert load.sni_per_host is True

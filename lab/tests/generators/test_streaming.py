@@ -298,20 +298,6 @@ def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -
     assert streamed.begun.tolist() == np.bincount(np.floor(since).astype(int)).tolist()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FORMATS)
-def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
-    """What Python holds at most is the same for ten times the rows (polars' own is in the next test)."""
-    peaks: list[int] = []
-    for rows in (20_000, 200_000):
-        made = write_rows(kind, tmp_path / "rows", rows)
-        tracemalloc.start()
-        streamed_rows(made, 2**17)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.3 * peaks[0]
-
-
 PEAK = """
 import re, sys
 from pathlib import Path

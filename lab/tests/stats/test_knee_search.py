@@ -89,20 +89,6 @@ def test_it_ends_whatever_happens(answers: bytes) -> None:
         assert Trial(step.fails_rps, "fail") in trials
 
 
-@settings(max_examples=60)
-@given(verdicts=st.lists(st.sampled_from(["pass", "fail", "unclear"]), max_size=40))
-def test_a_step_follows_from_the_trials_alone(verdicts: list[Verdict]) -> None:
-    """Replaying a search's trials one by one gives the steps that made them: a resumed run goes on where it was."""
-    told = iter(verdicts)
-    trials: list[Trial] = []
-    for verdict in told:
-        step = next_step(FIVE, trials)
-        if not isinstance(step, Try):
-            break
-        assert step == next_step(FIVE, list(trials))
-        trials.append(Trial(step.rate_rps, verdict))
-
-
 def flaky(threshold: float, p: float, seed: int) -> Callable[[int], Verdict]:
     """As `holds`, but each trial goes the other way with probability p."""
     chance = random.Random(seed)

@@ -148,34 +148,25 @@ def count_changes(samples: int, drifting: bool) -> int:
 
 
 CATCHES = {"carry-over": "order", "bimodal": "bimodal", "missing": "missing"}
+SHARES = [pytest.param(10, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
+"""A tenth of the runs, or all of them."""
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("kind", CATCHES)
-def test_a_tenth_of_the_simulated_runs_is_caught_as_often(kind: str) -> None:
-    assert count(RUNS // 10, kind)[CATCHES[kind]] >= CAUGHT // 10
+def test_of_300_simulated_runs_of_a_kind_at_least_270_are_caught(kind: str, share: int) -> None:
+    assert count(RUNS // share, kind)[CATCHES[kind]] >= CAUGHT // share
 
 
-@pytest.mark.slow
-def test_a_tenth_of_the_ordinary_runs_is_hardly_ever_flagged() -> None:
-    assert count(ORDINARY // 10, "ordinary")["any"] <= ceil(FLAGGED / 10) + 1
+@pytest.mark.parametrize("share", SHARES)
+def test_of_1000_ordinary_runs_at_most_10_are_flagged_by_anything(share: int) -> None:
+    found = count(ORDINARY // share, "ordinary")
+    assert found["any"] <= ceil(FLAGGED / share) + (share > 1), found
 
 
 @pytest.mark.slow
 def test_drift_within_a_sample_is_caught() -> None:
     assert count_changes(RUNS, drifting=True) >= CAUGHT
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", CATCHES)
-def test_of_300_simulated_runs_of_a_kind_at_least_270_are_caught(kind: str) -> None:
-    assert count(RUNS, kind)[CATCHES[kind]] >= CAUGHT
-
-
-@pytest.mark.long
-def test_of_1000_ordinary_runs_at_most_10_are_flagged_by_anything() -> None:
-    found = count(ORDINARY, "ordinary")
-    assert found["any"] <= FLAGGED, found
 
 
 @pytest.mark.long

@@ -47,13 +47,6 @@ def test_the_textbooks_numbers_come_out() -> None:
         assert enough is not None and short is not None and np.log1p(enough) <= share * 0.01 < np.log1p(short)
 
 
-def test_more_blocks_resolve_less_and_fewer_than_six_nothing() -> None:
-    found = [power.resolvable(0.04, blocks) for blocks in (5, 6, 12, 24)]
-    assert found[0] is None
-    assert found[1:] == sorted((value for value in found[1:] if value is not None), reverse=True)
-    assert power.resolvable(0.0, 6) == 0.0
-
-
 @pytest.mark.parametrize("bad", [(-0.1, 0.05, 0.9), (0.1, 0.0, 0.9), (0.1, 0.05, 1.0), (float("nan"), 0.05, 0.9)])
 def test_what_is_no_scatter_level_or_power_resolves_nothing(bad: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="resolvable: expected"):
@@ -75,6 +68,7 @@ def test_never_fewer_than_six_blocks_and_none_beyond_a_thousand() -> None:
     assert power.blocks_for(0.0, 6, 0.02) == power.blocks_for(1e-6, 6, 0.02) == stats.MIN_BLOCKS
     assert power.blocks_for(3.0, 6, 0.02) is None
     assert power.resolvable_now(0.03, 10, 5) is None
+    assert power.resolvable(0.04, 5) is None and power.resolvable(0.0, 6) == 0.0
 
 
 def test_smaller_effects_noisier_pilots_and_shorter_ones_need_more_blocks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from lab.analysis.claims.studies import load_study, study_keys
 from lab.analysis.effects import Asked
@@ -42,11 +40,11 @@ from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
-from lab.report.terminal import show
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_page
 
 
 def knob(name: str, sweep: str = "quick", sets: str | None = None, value: str = "1") -> Knob:
@@ -229,11 +227,6 @@ def test_a_studys_knobs_come_once_each() -> None:
     assert len({each.knob.name for each in found}) == len(found) == 4
 
 
-def test_a_root_has_no_knobs_to_ablate() -> None:
-    with pytest.raises(UsageError, match="no knobs: baseline"):
-        knobs_of(["baseline"], MANIFESTS)
-
-
 def test_the_accept_queue_is_compared_with_the_short_one_not_with_the_shipped_one() -> None:
     found = knobs_of(["backlog"], MANIFESTS)
     steps = {step.knob: step for step in plan_steps(found, overlays_of(MANIFESTS), allowed, measurable, none_refused)}
@@ -311,28 +304,18 @@ def lines_of(effects: Mapping[str, float], blocks: int = 8, noise: float = 0.02)
     return list(ablation_table.ranked(record(*steps), {"quick": summary}))
 
 
-def test_knobs_are_ranked_by_effect_the_claimed_ones_first() -> None:
-    lines = lines_of({"root+b": 0.7, "root+c": 1.2})
+def test_knobs_are_ranked_by_effect_the_claimed_ones_first_and_only_what_helped_is_to_be_applied() -> None:
+    lines = lines_of({"root+b": 0.7, "root+c": 1.2, "root-upto-b": 0.5})
     assert [(line.step.knob, line.verdict) for line in lines] == [
         ("b", "apply"),
         ("c", "do not apply"),
         ("a", "cannot tell"),
     ]
-
-
-def test_the_cumulative_effect_stands_beside_the_knobs_own() -> None:
-    (b,) = (line for line in lines_of({"root+b": 0.7, "root-upto-b": 0.5}) if line.step.knob == "b")
-    assert b.cumulative is not None
-    assert b.cumulative.estimate is not None
-    assert b.cumulative.estimate.ratio == pytest.approx(0.5, rel=0.05)
-
-
-def test_only_what_helped_is_to_be_applied() -> None:
-    out = io.StringIO()
-    lines = lines_of({"root+b": 0.7, "root+c": 1.2})
-    show(Console(file=out, width=60), ablation_table.page(record(), lines))
-    assert "set: root+b" in out.getvalue()
-    assert "set: root+c" not in out.getvalue()
+    cumulative = lines[0].cumulative
+    assert cumulative is not None and cumulative.estimate is not None
+    assert cumulative.estimate.ratio == pytest.approx(0.5, rel=0.05), "the cumulative effect beside the knob's own"
+    text = print_page(ablation_table.page(record(), lines), 60)
+    assert "set: root+b" in text and "set: root+c" not in text
 
 
 def handicapped(
@@ -348,9 +331,7 @@ def handicapped(
     snippets = {name: f"set: {name}" for name in primary}
     summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary), snippets)
     lines = list(ablation_table.ranked(record(*steps), {"quick": summary}))
-    out = io.StringIO()
-    show(Console(file=out, width=200), ablation_table.page(record(*steps), lines))
-    return lines, out.getvalue()
+    return lines, print_page(ablation_table.page(record(*steps), lines), 200)
 
 
 def test_what_only_beat_a_handicap_is_not_to_be_applied() -> None:
@@ -372,20 +353,15 @@ def test_where_the_first_cumulative_variant_is_the_knob_on_the_root_it_says_so()
 
 
 def test_without_an_effect_it_says_do_not_bother() -> None:
-    out = io.StringIO()
-    show(Console(file=out, width=60), ablation_table.page(record(), lines_of({})))
-    assert "don't bother" in out.getvalue().splitlines()[-1]
-    assert "cannot tell" in out.getvalue()
+    text = print_page(ablation_table.page(record(), lines_of({})), 60)
+    assert "don't bother" in text.splitlines()[-1] and "cannot tell" in text
 
 
 def test_an_effect_that_is_not_worth_knowing_is_not_to_be_bothered_with() -> None:
     """However sure it is."""
     lines = lines_of({"root+b": 0.99}, noise=0.001)
     assert {line.step.knob: line.verdict for line in lines} == dict.fromkeys("abc", "don't bother: the same")
-
-
-def test_below_six_blocks_nothing_is_claimed() -> None:
-    assert {line.verdict for line in lines_of({"root+b": 0.5}, blocks=2)} == {"no interval"}
+    assert {line.verdict for line in lines_of({"root+b": 0.5}, blocks=2)} == {"no interval"}, "below six blocks"
 
 
 def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from lab.analysis.cells import counted_alone
 from lab.analysis.claims.evidence import Evidence, Missing, Shelf
-from lab.model.plan import Place, Shape
+from lab.model.plan import Place, Shape, Slot
+from lab.model.samples import Sample
 from lab.report.exhibits import exhibits, ladder
 from lab.tests.report.exhibits.test_gains import numbers
 from lab.tests.support.factories import make_plan, make_point
@@ -39,6 +40,17 @@ def run_of(
     store = made(f"run-{next(NUMBERS)}", effects=costs, planned=planned, noise=0.001, **record)
     samples = tuple(store.samples())
     return Evidence("made", store, samples, counted_alone(samples))
+
+
+def dearer(by: Callable[[Slot], float]) -> Callable[[Slot, Sample], Sample]:
+    """Return a change by which the proxy of a solo sample uses that many times the CPU."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        proxy = sample.usage["proxy"]
+        cpu_s = proxy.cpu_s * (1.0 if slot.other else by(slot))
+        return sample.model_copy(update={"usage": {**sample.usage, "proxy": proxy.model_copy(update={"cpu_s": cpu_s})}})
+
+    return change
 
 
 def data(figure: go.Figure) -> Any:
@@ -72,15 +84,7 @@ def test_a_step_beside_the_chain_hangs_from_its_own_baseline_and_may_go_up() -> 
 
 def test_the_level_is_of_what_was_alone_and_the_step_of_the_pair() -> None:
     """A pair on a dearer machine moves no level, and arms alone that differ by something else move no step."""
-
-    def change(slot: Any, sample: Any) -> Any:
-        if slot.other or slot.arm.variant != "no-metrics":
-            return sample
-        proxy = sample.usage["proxy"]
-        return sample.model_copy(
-            update={"usage": {**sample.usage, "proxy": proxy.model_copy(update={"cpu_s": 3 * proxy.cpu_s})}}
-        )
-
+    change = dearer(lambda slot: 3.0 if slot.arm.variant == "no-metrics" else 1.0)
     rows, _ = ladder.rungs(run_of(change=change), "real", STEPS, "ceiling")
     assert [1e6 * row.end for row in rows] == pytest.approx([50, 40, 30, 20, 20], rel=0.005)
     assert rows[2].text.startswith(("−30.0 µs [", "−29.9 µs [", "−30.1 µs [")), (

@@ -9,12 +9,13 @@ import polars as pl
 import pytest
 
 from lab.analysis.claims.evidence import Evidence, Missing, Shelf
+from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import UNCLAIMED, USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.report.exhibits import exhibits
 from lab.report.exhibits.remainder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
-from lab.tests.report.exhibits.test_ladder import data, run_of
+from lab.tests.report.exhibits.test_ladder import data, dearer, run_of
 
 THERE = {"baseline": 4.0, "no-metrics": 3.2, "no-log": 2.4, "nginx": 2.0}
 """Times 25 µs: 100, 80, 60, 50; beside the other run's 50, 40, 30, 20."""
@@ -76,17 +77,9 @@ def width(run: Evidence, there: Elsewhere) -> float:
     return 1e6 * (row.high - row.low)
 
 
-def noisy(by: float, variant: str = "baseline") -> Callable[[Any, Sample], Sample]:
+def noisy(by: float, variant: str = "baseline") -> Callable[[Slot, Sample], Sample]:
     """The arm alone costs up to so much more or less, by its block."""
-
-    def change(slot: Any, sample: Sample) -> Sample:
-        if slot.other or slot.arm.variant != variant:
-            return sample
-        proxy = sample.usage["proxy"]
-        cpu_s = proxy.cpu_s * (1 + by * (slot.block - 3.5) / 2.5)
-        return sample.model_copy(update={"usage": {**sample.usage, "proxy": proxy.model_copy(update={"cpu_s": cpu_s})}})
-
-    return change
+    return dearer(lambda slot: 1 + by * (slot.block - 3.5) / 2.5 if slot.arm.variant == variant else 1.0)
 
 
 @pytest.mark.usefixtures("used")
@@ -134,15 +127,7 @@ def test_the_interval_has_both_levels_and_every_step_in_it() -> None:
 @pytest.mark.usefixtures("used")
 def test_a_level_is_carried_by_its_pairs_from_what_was_alone() -> None:
     """An arm alone that is off by something else moves none that pairs lead to; a variant without a pair is by itself."""
-
-    def change(slot: Any, sample: Sample) -> Sample:
-        if slot.other or slot.arm.variant == "baseline":
-            return sample
-        proxy = sample.usage["proxy"]
-        return sample.model_copy(
-            update={"usage": {**sample.usage, "proxy": proxy.model_copy(update={"cpu_s": 3 * proxy.cpu_s})}}
-        )
-
+    change = dearer(lambda slot: 1.0 if slot.arm.variant == "baseline" else 3.0)
     found = level(kind(change=change), "no-log", "ceiling")
     assert found is not None and 1e6 * found.value == pytest.approx(60, rel=0.01)
     root = level(kind(), "baseline", "ceiling")

@@ -298,14 +298,8 @@ def test_output_replaces_a_file_only_when_all_is_there(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "parquet"], "name a file by --output"),
         (["--format", "openmetrics", "--what", "usage"], "openmetrics has no usage"),
-        (["--what", "raw"], "raw is of one sample"),
         (["--what", "k6", "--format", "csv", "--sample", "0001-a"], "in no format of the lab's"),
-        (["--sample", "0001-b"], "did you mean '0001-a'?"),
-        (["--what", "k6", "--sample", "0001-a"], "has none of k6's own output"),
-        (["--format", "xml"], "invalid choice"),
-        (["--what", "all"], "invalid choice"),
     ],
 )
 def test_wrong_usage_is_told(run: RunStore, capfd: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:

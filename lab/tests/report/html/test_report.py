@@ -282,17 +282,6 @@ def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site,
     assert not re.search(r"@import|url\(|fetch\(", built[1])
 
 
-def test_it_is_made_for_phones_for_both_schemes_and_for_paper(built: tuple[site.Site, str]) -> None:
-    for part_of_it in (
-        'name="viewport"',
-        "prefers-color-scheme: dark",
-        "@media print",
-        "beforeprint",
-        "overflow-x: auto",
-    ):
-        assert part_of_it in built[1]
-
-
 def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
     text = built[1]
     assert all(f'id="claim/{claim.id}"' in text for claim in claims())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
-import os
 from collections.abc import Callable, Mapping
 from math import exp
 from pathlib import Path
@@ -28,6 +26,7 @@ from lab.report.markdown import markdown
 from lab.report.tables.comparison import page
 from lab.report.terminal import show
 from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "comparisons"
@@ -42,9 +41,7 @@ KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "de
 
 
 def printed(found: Comparison, width: int | None = None) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=width or 80), page(found), width)
-    return out.getvalue()
+    return print_page(page(found), width)
 
 
 def stolen(slot: Slot, sample: Sample) -> Sample:
@@ -70,28 +67,20 @@ def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
 
 
 @pytest.mark.parametrize(
-    "name", ["one.txt", "one-100.txt", "one-80.txt", "one.md", "two-100.txt", "two.md", "disturbed-100.txt"]
-)
-def test_comparisons_look_as_agreed(name: str) -> None:
-    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
-    got = {
-        "one.txt": lambda: printed(one()),
-        "one-100.txt": lambda: printed(one(), 100),
-        "one-80.txt": lambda: printed(one(), 80),
-        "one.md": lambda: markdown(page(one())),
-        "two-100.txt": lambda: printed(two(), 100),
-        "two.md": lambda: markdown(page(two())),
-        "disturbed-100.txt": lambda: printed(
-            compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100
+    ("name", "got"),
+    [
+        ("one.txt", lambda: printed(one())),
+        ("one-100.txt", lambda: printed(one(), 100)),
+        ("one.md", lambda: markdown(page(one()))),
+        ("two-100.txt", lambda: printed(two(), 100)),
+        (
+            "disturbed-100.txt",
+            lambda: printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100),
         ),
-    }[name]()
-    path = GOLDEN / name
-    if os.environ.get("LAB_GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(got)
-    want = path.read_text()
-    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
-    assert want == got, "\n".join(diff)
+    ],
+)
+def test_comparisons_look_as_agreed(name: str, got: Callable[[], str]) -> None:
+    assert_golden(GOLDEN / name, got())
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -151,10 +140,7 @@ def test_what_is_worse_is_not() -> None:
 
 @pytest.mark.parametrize("factor", [0.8, 1.3])
 def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
-    store = made(effects={"keepalive": factor})
-    variants = store.record.variants
-    instrument = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
-    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": instrument}})
+    store = changed(made(effects={"keepalive": factor}), only_to_measure_by="what Lua costs")
     advice = advice_of(compare_runs(store, None))
     assert (advice.kind, advice.snippet) == ("instrument", "")
     assert advice.text.endswith(": only to measure by, nothing to apply: what Lua costs")
@@ -201,10 +187,7 @@ def test_what_is_not_resolved_ends_in_a_bound() -> None:
 
 
 def test_a_hypothesis_about_another_load_is_told() -> None:
-    store = made()
-    variants = store.record.variants
-    elsewhere = variants["keepalive"].model_copy(update={"hypothesis_sweep": "port-churn"})
-    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": elsewhere}})
+    store = changed(made(), hypothesis_sweep="port-churn")
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
     assert advice_of(compare_runs(store, None)).text.endswith("--sweep port-churn --target kind")
@@ -255,15 +238,19 @@ def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("record", "command"),
+    ("record", "measured", "command"),
     [
-        ({}, "just bench --resume run-1"),
-        ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
-        ({"knee": SEARCH}, "just knee --resume run-1"),
+        ({}, 0, "just bench --resume run-1"),
+        ({}, 4, "just bench --resume run-1"),
+        ({"target": "remote"}, 0, "just bench --resume run-1 --context NAME"),
+        ({"knee": SEARCH}, 0, "just knee --resume run-1"),
     ],
 )
-def test_a_run_without_samples_ends_in_how_to_go_on(record: dict[str, Any], command: str) -> None:
-    advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
+def test_a_run_without_all_its_samples_ends_in_how_to_go_on(
+    record: dict[str, Any], measured: int, command: str
+) -> None:
+    store = made(change=lambda slot, sample: sample if slot.block <= measured else None, **record)
+    advice = advice_of(compare_runs(store, None))
     assert advice.kind == "nothing" and advice.text.endswith(command)
 
 

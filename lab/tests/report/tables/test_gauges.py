@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 
 import pytest
-from rich.console import Console
 
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
@@ -16,9 +14,9 @@ from lab.model.usage import Usage
 from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
-from lab.report.terminal import show
 from lab.stats.units import format_bytes
 from lab.tests.support.factories import make_plan, make_run
+from lab.tests.support.golden import print_page
 
 MANY, FEW = ("okd-routes-1000", "okd")
 
@@ -60,9 +58,7 @@ BOTH = {
 
 
 def printed(summary: Summary) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=100), gauge_tables.page(summary))
-    return out.getvalue()
+    return print_page(gauge_tables.page(summary), 100)
 
 
 def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import io
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from lab.analysis import verdicts
 from lab.analysis.cells import counted_samples
@@ -25,21 +21,21 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
-from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
-from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made, made_record
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "tables"
 PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
+Change = Callable[[Slot, Sample], Sample | None]
 
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
@@ -56,9 +52,7 @@ def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000")
 
 
 def printed(summary: Summary, width: int | None = None) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=width or 80), page(summary), width)
-    return out.getvalue()
+    return print_page(page(summary), width)
 
 
 def stolen_block(slot: Slot, sample: Sample) -> Sample:
@@ -71,23 +65,17 @@ def typical() -> Summary:
     return summary_of(make_plan(BOTH, blocks=7), effects={"keepalive": 0.8}, change=stolen_block)
 
 
-@pytest.mark.parametrize("name", ["wide.txt", "columns-120.txt", "columns-80.txt", "table.md", "baseline-alone.txt"])
-def test_tables_look_as_agreed(name: str) -> None:
-    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
-    got = {
-        "wide.txt": lambda: printed(typical()),
-        "columns-120.txt": lambda: printed(typical(), 120),
-        "columns-80.txt": lambda: printed(typical(), 80),
-        "table.md": lambda: markdown(page(typical())),
-        "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
-    }[name]()
-    path = GOLDEN / name
-    if os.environ.get("LAB_GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(got)
-    want = path.read_text()
-    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
-    assert want == got, "\n".join(diff)
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("wide.txt", lambda: printed(typical())),
+        ("columns-80.txt", lambda: printed(typical(), 80)),
+        ("table.md", lambda: markdown(page(typical()))),
+        ("baseline-alone.txt", lambda: printed(summary_of(make_plan([("baseline", None)])))),
+    ],
+)
+def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
+    assert_golden(GOLDEN / name, got())
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
@@ -95,40 +83,17 @@ def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
 
 
-def test_a_claim_ends_in_what_to_apply() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run, {"keepalive": 0.8})
-    snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY), snippets)
+def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
+    """By the run's own plan, primary metrics and snippets."""
+    run = made(effects={"keepalive": 0.8})
+    summary = summarise_run(run.record, run.samples(), run.histogram)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.claimed, effect.primary, effect.better) == (True, True, True)
+    assert (effect.claimed, effect.primary, effect.better, summary.complete) == (True, True, True, True)
     (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "apply"
+    assert (verdict.kind, verdict.snippet) == ("apply", "data:\n  keep-alive-requests: '10000'\n")
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
     assert verdict.text.endswith(": apply:")
-    assert "keep-alive-requests" in printed(summary)
-
-
-def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run, {"keepalive": 0.8})
-    variants = {
-        name: VariantRecord(
-            name=name, title=name, baseline=None, knobs=(), own_knobs=(), primary_metric="p99" if name == "keepalive" else None,
-            hypothesis_sweep=None, manifests_sha256="", snippet=f"snippet of {name}",
-        )
-        for name in ("keepalive", "baseline", "direct")
-    }  # fmt: skip
-    record = RunRecord(
-        id="r", created_at="", command=(), target="local", sweep="quick", seed=run.seed, blocks=run.blocks, arms=run.arms,
-        points=run.points, slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in run.slots),
-        variants=variants, generators={}, facts={}, git_commit=None,
-    )  # fmt: skip
-    summary = summarise_run(record, samples, lambda sample: histograms.get(sample.id))
-    assert [(verdict.kind, verdict.snippet) for verdict in verdicts.verdicts(summary)] == [
-        ("apply", "snippet of keepalive")
-    ]
-    assert summary.complete
+    assert "keep-alive-requests" in print_page(page(summary))
 
 
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
@@ -158,33 +123,28 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     assert lost(Reason.STEAL).kind == "apply"
 
 
-def test_a_claimed_worsening_is_not_to_be_applied() -> None:
-    (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
-    assert verdict.kind == "worse"
-    assert verdict.text.endswith("do not apply it")
-
-
-def test_of_another_system_there_is_nothing_to_apply() -> None:
-    """It is compared all the same, better or worse."""
-    for effect in (0.7, 1.3):
-        summary = replace(summary_of(make_plan(), effects={"keepalive": effect}), systems=frozenset({"keepalive"}))
-        (verdict,) = verdicts.verdicts(summary)
-        assert (verdict.kind, verdict.snippet) == ("differs", "")
-        choice = "choose keepalive" if effect < 1 else "stay with baseline"
-        assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
-
-
-@pytest.mark.parametrize("factor", [0.7, 1.3])
-def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
-    """As its run recorded it, and even were there what applies it."""
-    samples, histograms = make_run(make_plan(), {"keepalive": factor})
-    record = made_record("r", make_plan())
-    variants = dict(record.variants)
-    variants["keepalive"] = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
-    record = record.model_copy(update={"variants": variants})
-    (verdict,) = verdicts.verdicts(summarise_run(record, samples, lambda sample: histograms.get(sample.id)))
-    assert (verdict.kind, verdict.snippet) == ("instrument", "")
-    assert verdict.text.endswith(": only to measure by, nothing to apply: what Lua costs")
+@pytest.mark.parametrize(
+    ("factor", "systems", "purpose", "kind", "ending"),
+    [
+        (1.3, [], "", "worse", ": do not apply it"),
+        (0.7, ["keepalive"], "", "differs", ": another system, no setting to apply: choose keepalive"),
+        (1.3, ["keepalive"], "", "differs", ": another system, no setting to apply: stay with baseline"),
+        (0.7, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
+        (1.3, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
+    ],
+)
+def test_what_is_no_gain_of_a_setting_is_not_applied(
+    factor: float, systems: list[str], purpose: str, kind: str, ending: str
+) -> None:
+    """What another system or an instrument shows is told all the same, better or worse."""
+    run = made(effects={"keepalive": factor})
+    variants = dict(run.record.variants)
+    variants["keepalive"] = variants["keepalive"].model_copy(update={"only_to_measure_by": purpose})
+    record = run.record.model_copy(update={"variants": variants})
+    summary = summarise_run(record, run.samples(), run.histogram)
+    (verdict,) = verdicts.verdicts(replace(summary, systems=frozenset(systems)))
+    assert (verdict.kind, verdict.snippet) == (kind, "")
+    assert verdict.text.endswith(ending)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +160,19 @@ def test_what_no_knob_tells_from_its_baseline_is_another_system(
     assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
 
 
-def test_nothing_found_names_the_bound() -> None:
+def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
+    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL
     assert verdicts.effect_text(effect).startswith("? p99 ")
     (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "unresolved"
-    assert effect.estimate is not None
-    assert effect.estimate.interval is not None
+    assert effect.estimate is not None and effect.estimate.interval is not None
     bound = max(abs(end) for end in effect.estimate.interval)
+    assert verdict.kind == "unresolved"
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
+    (named,) = verdicts.verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
+    assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
 
 
 def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
@@ -291,11 +253,6 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
 
 
-def test_what_is_worth_knowing_is_what_was_asked() -> None:
-    (verdict,) = verdicts.verdicts(small(worth=0.005))
-    assert verdict.kind == "apply"
-
-
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
     summary = summary_of(make_plan(BOTH), noise=0.03)
@@ -319,13 +276,6 @@ def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
     row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
     effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
     assert verdicts.more_text(effect, 1) == ""
-
-
-def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:
-    """By metric; of several loads the one that leaves most open."""
-    line = verdicts.noise_line(summary_of(make_plan([("baseline", None)])))
-    assert line.startswith("the baseline against itself here: rate ") and line.endswith("(6 blocks)")
-    assert "CPU per request" in line
 
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
@@ -372,17 +322,6 @@ def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> 
     assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
 
 
-def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
-    summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.8})
-    found = [effect for row in summary.rows if row.arm.role == "variant" for effect in row.effects]
-    family = [e for e in found if not e.primary and e.decision.judged]
-    raw = [e.estimate.p_value for e in family if e.estimate and e.estimate.p_value is not None]
-    assert [e.holm_p for e in family] == pytest.approx(stats.holm(raw))
-    assert effect_of(summary, "keepalive", "cpu_per_request").marked
-    assert effect_of(summary, "backlog", "cpu_per_request").decision is Decision.CANNOT_TELL
-    assert not any(effect.claimed for effect in found if not effect.primary)
-
-
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
     summary = summary_of(make_plan(points=[make_point(rate_rps=150.0)]))
@@ -399,19 +338,6 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     )
     (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
-
-
-def test_percentiles_are_those_of_the_merged_histogram() -> None:
-    run = make_plan(blocks=6)
-    samples, histograms = make_run(run, noise=0.3)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
-    merged = Histogram.empty()
-    for sample in samples:
-        if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
-            merged = merged.merge(histograms[sample.id])
-    row = row_of(summary, "keepalive")
-    assert row.cell.shown("p99") == merged.quantile_s(0.99)
-    assert row.cell.shown("slowest_s") == merged.maximum_s
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -591,28 +517,24 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("written", "value", "text"),
     [
-        (None, "–"),
-        (0.00021, "210 µs"),
-        (0.0036149, "3.61 ms"),
-        (0.0123, "12.3 ms"),
-        (1.2, "1.20 s"),
-        (0.99999, "1.00 s"),
+        (units.format_seconds, None, "–"),
+        (units.format_seconds, 0.00021, "210 µs"),
+        (units.format_seconds, 0.0036149, "3.61 ms"),
+        (units.format_seconds, 0.0123, "12.3 ms"),
+        (units.format_seconds, 0.99999, "1.00 s"),
+        (units.format_rate, None, "–"),
+        (units.format_rate, 999.84, "999.8"),
+        (units.format_rate, 1000.0, "1,000"),
+        (units.format_rate, 23456.7, "23,457"),
+        (units.format_duration, 44.6, "45 s"),
+        (units.format_duration, 310, "5 min 10 s"),
+        (units.format_duration, 7500, "2 h 5 min"),
     ],
 )
-def test_latencies_have_three_digits_and_a_unit(value: float | None, text: str) -> None:
-    assert units.format_seconds(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(None, "–"), (999.84, "999.8"), (1000.0, "1,000"), (23456.7, "23,457")])
-def test_rates_have_separators(value: float | None, text: str) -> None:
-    assert units.format_rate(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(44.6, "45 s"), (310, "5 min 10 s"), (7500, "2 h 5 min")])
-def test_durations_are_for_people(value: float, text: str) -> None:
-    assert units.format_duration(value) == text
+def test_numbers_are_for_people(written: Callable[[Any], str], value: float | None, text: str) -> None:
+    assert written(value) == text
 
 
 def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
@@ -634,44 +556,27 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     assert RESULT.plain(one) == RESULT.plain(two)
 
 
-@pytest.mark.slow
-def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
-    """40 runs of nothing but noise: at most two claims, from samples to verdict."""
-    kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
-    assert kinds.count("apply") + kinds.count("worse") <= 2
+def first_three(slot: Slot, sample: Sample) -> Sample | None:
+    return sample if slot.block <= 3 else None
 
 
-def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
-    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
-    summary = summary_of(make_plan(BOTH), PRIMARY)
-    named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
-    elsewhere = replace(summary, target="kind", elsewhere=named)
-    texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
-    assert texts
-    assert all(text.endswith("--sweep digitalocean --target kind") for text in texts)
+def without_the_second(slot: Slot, sample: Sample) -> Sample:
+    return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
 
 
 @pytest.mark.parametrize(
-    ("planned", "kept", "advice"),
+    ("planned", "change", "advice"),
     [
-        (6, lambda slot: slot.block <= 3, "not all of it was measured, go on with: just bench --resume run-1"),
-        (5, lambda slot: slot.block <= 3, "measure with --blocks 6 or more"),
-        (5, lambda _slot: True, "measure with --blocks 6 or more"),
+        (6, first_three, "not all of it was measured, go on with: just bench --resume run-1"),
+        (5, first_three, "measure with --blocks 6 or more"),
+        (5, lambda _slot, sample: sample, "measure with --blocks 6 or more"),
+        (6, without_the_second, "measure with --blocks 7 or more"),
     ],
 )
-def test_too_few_blocks_end_in_what_gives_more(planned: int, kept: Callable[[Slot], bool], advice: str) -> None:
-    """Where an interruption left some out, that is to go on, unless even all of them would be too few."""
-    run = made(planned=make_plan(blocks=planned), change=lambda slot, sample: sample if kept(slot) else None)
+def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, advice: str) -> None:
+    """Where an interruption left some out, that is to go on, unless even all of them would be too few. Of a run that lost a block
+    as many again would not do: re-measuring was tried already.
+    """
+    run = made(planned=make_plan(blocks=planned), change=change)
     (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
     assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")
-
-
-def test_a_run_that_lost_a_block_is_not_told_to_measure_as_many_again() -> None:
-    """It would lose as many; re-measuring was tried already."""
-
-    def stolen(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
-
-    run = made(change=stolen)
-    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
-    assert verdict.kind == "no-interval" and verdict.text.endswith("; measure with --blocks 7 or more")

@@ -1,0 +1,30 @@
+"""A page as a terminal prints it, and texts that are held against golden files."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lab.report.terminal import show
+
+
+def print_page(parts: Any, width: int | None = None) -> str:
+    """Return what a terminal of this width shows of a page; without a width, what is printed into a file."""
+    out = io.StringIO()
+    show(Console(file=out, width=width or 80), parts, width)
+    return out.getvalue()
+
+
+def assert_golden(path: Path, got: str) -> None:
+    """Fail with a diff unless the text is that of the golden file; `LAB_GOLDEN=write` accepts it."""
+    if os.environ.get("LAB_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(got)
+    want = path.read_text()
+    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
+    assert want == got, "\n".join(diff)
