@@ -216,7 +216,7 @@ def _ran(
             yield stand_in, arms
 
 
-def _proxy_containers(manifests: Manifests) -> Iterator[Mapping[str, Any]]:
+def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
     for obj in manifests:
         template = (obj.get("spec") or {}).get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}

@@ -57,4 +57,3 @@ PYTHON
   run find "$LAB_RUNS" -mindepth 1 -maxdepth 1
   assert_equal "${#lines[@]}" 1 # a plan leaves nothing
 }
-

@@ -30,4 +30,3 @@ samples() {
   run bash -c "set -o pipefail; python -m lab export $run_folder --format openmetrics | head -n 1"
   assert_success
 }
-
