@@ -18,6 +18,7 @@ from lab.analysis import rerun
 from lab.analysis.knee.report import KneeReport, report_of
 from lab.analysis.knee.trials import limiter_of, tried
 from lab.base.errors import MeasuringError, UsageError
+from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
@@ -667,7 +668,7 @@ def test_other_sweeps_want_no_knee() -> None:
         ({"of_knee": [0]}, "of_knee"),
         ({"of_knee": []}, "of_knee"),
         ({"of_knee": [0.5, 0.5]}, "two points"),
-        ({"of_knee": 0.5, "disturbance": {"kind": "outage"}}, "a disturbance needs one rate"),
+        ({"of_knee": 0.5, "disturbance": Outage()}, "a disturbance needs one rate"),
     ],
 )
 def test_fractions_that_are_none_are_refused(table: dict[str, Any], says: str) -> None:

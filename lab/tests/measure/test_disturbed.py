@@ -99,7 +99,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(sampler, "other_processes_s", float)
     monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
-    monkeypatch.setattr(disturbances, "kinds", lambda: {"prodded": Prodded})
+    monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": Prodded})
 
 
 def disturbed(what: str, control: bool = False) -> Point:
