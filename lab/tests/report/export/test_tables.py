@@ -353,7 +353,7 @@ def test_so_it_is_beside_a_disturbed_sample(tmp_path: Path, monkeypatch: pytest.
     """With its log of requests and its events."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(disturbances, "kinds", lambda: {"prodded": test_experiment.Prodded})
+    monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": test_experiment.Prodded})
     made = test_experiment.run([test_experiment.disturbed("freeze")])
     script = test_experiment.Logging().script + "open('rows.gz', 'w').write('rows')\n"
     chosen = {
