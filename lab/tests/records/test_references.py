@@ -136,7 +136,7 @@ def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
     (settings,) = [each for each in manifests if each["metadata"]["name"] == "ingress-nginx-controller"]
     settings["data"] = (settings.get("data") or {}) | data
     path.write_text(yaml.safe_dump_all(manifests))
-    assert main(["pack", str(folder), "--into", RUN]) == status
+    assert main(["maintain", "pack", str(folder), "--into", RUN]) == status
     assert ("other manifests of baseline" in " ".join(capsys.readouterr().err.split())) == bool(status)
 
 
