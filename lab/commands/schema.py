@@ -28,7 +28,7 @@ from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
 from lab.stats.histogram import HALF, LINEAR
 from lab.targets.cluster.facts import PodRecord
-from lab.targets.readback.reading import ReadingRecord
+from lab.systems.reading import ReadingRecord
 
 FOLDER = Path(__file__).parents[1] / "schema"
 

@@ -7,4 +7,4 @@ DEFAULT_TARGET = "local"
 WORTH = 0.02
 """The share from which on an effect is worth knowing, unless somebody says otherwise."""
 INSIDE = "LAB_INSIDE"
-"""Environment variable of the process that measures inside the lab's namespaces (`lab.targets.local.namespaces`)."""
+"""Environment variable of the process that measures inside the lab's namespaces (`lab.targets.local.sandbox.namespaces`)."""

@@ -25,7 +25,7 @@ from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.report.terminal import hung
 from lab.stats.units import format_duration
-from lab.targets import stand_ins
+from lab.systems import stand_ins
 from lab.targets.readback import spoken
 
 ARMS = 3

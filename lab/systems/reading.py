@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
+from lab.model.measurable import System
 
 ABSENT = "absent"
 
@@ -127,3 +128,11 @@ def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
     expected = check.value if wanted is None else wanted
     ok = observed == expected
     return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
+
+
+def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
+    """When processes started, in seconds since 1970: boot time plus field 22 of their stat, in hundredths."""
+    paths = [f"/proc/{pid}/stat" for pid in pids]
+    lines = run(system, check, ["cat", "/proc/stat", *paths]).splitlines()
+    boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return [boot + int(line.rpartition(")")[2].split()[19]) / 100 for line in lines if re.match(r"\d+ \(", line)]

@@ -1,4 +1,4 @@
-"""A reload that makes new workers of the configuration that a proxy has, read back by its processes.
+"""A reload that makes new workers of the configuration that a proxy has: how it is asked for, and read back by the proxy's processes.
 
 Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in each). Refuses to go on with some of the old
 ones: what is measured next would be of both.
@@ -6,12 +6,16 @@ ones: what is measured next would be of both.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.pairs import Renewed
+from lab.systems.system import Process, Renew
 
 NONE = ("no reload of this proxy makes new workers", "leave `generations` out of the point, or measure another proxy")
 MOST_S, LOOK_S = 75.0, 0.03
@@ -75,3 +79,25 @@ def _old(found: Mapping[int, Running], before: Collection[int]) -> list[int]:
         while (pid := found[pid].parent if pid in found else 0) and pid not in starters:
             starters.add(pid)
     return [pid for pid in found if pid in before and found[pid].name in names and pid not in starters]
+
+
+def running(pids: Iterable[int]) -> dict[int, Running]:
+    """Those of them that are still there."""
+    found: dict[int, Running] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            name, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
+            found[pid] = Running(int(rest.split()[1]), name)
+    return found
+
+
+def by_signal(number: int, called: str = "") -> Renew:
+    """Of a proxy whose main process makes new workers when it is told so; `called`: beside a controller, as the kernel calls it."""
+
+    def renew(process: Process) -> None:
+        pid = master(running(process.processes()), called) if called else process.pid
+        if pid is None:
+            raise MeasuringError(process.container.place, "ended before it took a reload", process.tail(5))
+        os.kill(pid, number)
+
+    return renew

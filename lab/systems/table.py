@@ -1,107 +1,90 @@
-"""The table of the images that stand for something of their own here, and what a container's image stands for by it."""
+"""The table of the proxy systems, and what is asked of all of them together. One more system is a package beside this and a row here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
 
-from lab.base.errors import UsageError
-from lab.targets.cluster import images as references
-from lab.targets.local.containers import Realisation
-from lab.targets.local.images import (
-    Context,
-    Image,
-    Telling,
-    caddy,
-    command,
-    envoy,
-    envoy_gateway,
-    haproxy,
-    haproxy_ingress,
-    haproxy_router,
-    httpd,
-    ingress_nginx,
-    nginx,
-    nginx_gateway_fabric,
-    nginx_ingress,
-    traefik,
+from lab.model.variants.variants import Check
+from lab.systems.caddy.system import SYSTEM as CADDY
+from lab.systems.contour.system import SYSTEM as CONTOUR
+from lab.systems.envoy.system import SYSTEM as ENVOY
+from lab.systems.envoy_gateway.system import SYSTEM as ENVOY_GATEWAY
+from lab.systems.haproxy.system import SYSTEM as HAPROXY
+from lab.systems.haproxy_ingress.system import SYSTEM as HAPROXY_INGRESS
+from lab.systems.haproxy_router.system import SYSTEM as HAPROXY_ROUTER
+from lab.systems.httpd.system import SYSTEM as HTTPD
+from lab.systems.ingress_nginx.system import SYSTEM as INGRESS_NGINX
+from lab.systems.manifests.objects import Objects
+from lab.systems.nginx.system import SYSTEM as NGINX
+from lab.systems.nginx_f5.system import SYSTEM as NGINX_F5
+from lab.systems.nginx_ngf.system import SYSTEM as NGINX_NGF
+from lab.systems.system import Controller, ProxySystem, ReadbackKind
+from lab.systems.traefik.system import SYSTEM as TRAEFIK
+
+SYSTEMS: tuple[ProxySystem, ...] = (
+    HAPROXY,
+    HAPROXY_INGRESS,
+    HAPROXY_ROUTER,
+    INGRESS_NGINX,
+    NGINX,
+    NGINX_F5,
+    NGINX_NGF,
+    ENVOY,
+    ENVOY_GATEWAY,
+    CONTOUR,
+    TRAEFIK,
+    CADDY,
+    HTTPD,
 )
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container
-from lab.targets.local.renewing import Renew
+"""What a container of a cluster counts is asked in this order, the cheapest question first."""
 
-IMAGES = cast(
-    "tuple[Image, ...]",
-    (
-        caddy,
-        envoy,
-        envoy_gateway,
-        haproxy,
-        haproxy_ingress,
-        haproxy_router,
-        httpd,
-        ingress_nginx,
-        nginx,
-        nginx_gateway_fabric,
-        nginx_ingress,
-        traefik,
-    ),
-)
+READBACKS: Mapping[str, ReadbackKind] = {kind: how for system in SYSTEMS for kind, how in system.readbacks.items()}
+"""Kind of check of a system's own → how it is read back."""
+
+CONTROLLERS: Mapping[str, Controller] = {found.image: found for system in SYSTEMS for found in system.controllers}
+"""The last parts of an image's repository → its own programs, for the apiserver target."""
+
+PASSING = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
+"""How the titles of processes begin that end by themselves: none that a proxy must have."""
 
 
-def realise(context: Context) -> Realisation:
-    """By the file for its image, or its command executed. UsageError for another version than what stands for the image here."""
-    image = find(context.container.repository)
-    if image is None or context.pod.role == "balancer":  # whatever a balancer runs, it serves no route
-        return executed(context)
-    if context.pod.role == "proxy" and not getattr(image, "BY_TAG", False):
-        refuse_other_version(context.container)
-    return image.realise(context)
+def find(repository: str) -> ProxySystem | None:
+    """Return the system of an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
+    fitting = [system for system in SYSTEMS if f"/{repository}".endswith(f"/{system.image}")]
+    return max(fitting, key=lambda system: len(system.image), default=None)
 
 
-def refuse_other_version(container: Container) -> None:
-    """UsageError for a tag that changes nothing here: its effect would be none."""
-    if not references.PINNED.exists():
-        return  # an ablation that goes on has manifests of its own, which were held to it when it began
-    image, tag = find(container.repository), references.split(container.image)[1]
-    pinned = map(references.split, references.pinned().values())
-    tags = [other for repository, other in pinned if find(repository) is image]
-    if tags and tag not in tags:
-        fault = (
-            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
-        )
-        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
+def find_controller(repository: str) -> Controller | None:
+    """Return the controller of an image, whatever registry it comes from; None where it is what the local target has."""
+    return next((found for name, found in CONTROLLERS.items() if f"/{repository}".endswith(f"/{name}")), None)
 
 
-def executed(context: Context) -> Realisation:
-    """What an image stands for that has no file here."""
-    return Realisation(command(context.container), context.container.env)
+def program_versions(of_backend: bool = False) -> dict[str, str]:
+    """Return the version of each program on PATH that stands for an image's, by the fact that tells it. UsageError where one must be there.
+
+    Args:
+        of_backend: only what the lab's backend runs, too.
+    """
+    found = sorted(SYSTEMS, key=lambda system: not system.of_backend)
+    asked = (system for system in found if system.of_backend or not of_backend)
+    return {name: version() for system in asked for name, version in system.versions.items()}
 
 
-def telling(repository: str) -> Telling | None:
-    """The file for an image whose proxy tells of itself."""
-    image = find(repository)
-    return cast("Telling", image) if hasattr(image, "counters") else None
+def sinks(objects: Objects) -> set[int]:
+    """Return the ports of the node to which proxies among these objects would log."""
+    return set[int]().union(*(system.sinks(objects) for system in SYSTEMS))
 
 
-def serving(repository: str) -> str:
-    """What the processes that serve are called, of an image in whose container others run, too; empty = all serve."""
-    return getattr(find(repository), "PROXY", "")
+def event_of(line: str) -> str | None:
+    """Return the event that a line of any controller's log tells, `Reload` or `Reloaded`; None where it tells none."""
+    return next(filter(None, (found.event_of(line) for found in CONTROLLERS.values())), None)
 
 
-def renew(repository: str) -> Renew | None:
-    """How a reload of what it has makes new workers of an image's proxy; None where none does."""
-    return getattr(find(repository), "RENEW", None)
-
-
-def find(repository: str) -> Image | None:
-    """The file for an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
-    fitting = [image for image in IMAGES if f"/{repository}".endswith(f"/{image.IMAGE}")]
-    return max(fitting, key=lambda image: len(image.IMAGE), default=None)
-
-
-def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
-    """Objects of kinds that none of its proxies' images reads."""
-    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
-    kinds = frozenset[str]().union(*(getattr(image, "KINDS", frozenset[str]()) for image in found))
-    return (raw for raw in objects.others if raw.get("kind") not in kinds)
+def speak(check: Check, forms: Mapping[str, str]) -> str:
+    """Put a check into a sentence's worth of words. `forms`: of the kinds that are no system's own."""
+    context = f" in {check.context}" if check.context else ""
+    own = READBACKS.get(check.kind)
+    form = own.spoken if own else forms.get(check.kind, "{kind}: {name}{context}")
+    what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
+    often = "" if check.times is None else f", {check.times} times"
+    return f"{check.role}: {what} = {check.value}{often}"

@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.targets.local.containers import Process
-from lab.targets.local.images import Loading, write_changed
+from lab.systems.system import Loading, Process, write_changed
 
 TAKES_S = 30.0
 """By then what was written is served, or never."""
 
 
 class WatchedFiles:
-    """See `lab.targets.local.images.Control`.
+    """See `lab.systems.system.Control`.
 
     `served`: whether the proxy says that it serves these files, path → text; raises OSError, ValueError while it cannot be asked.
     """
@@ -40,7 +39,7 @@ class WatchedFiles:
         """`program`: as its main process is called; `watched`: whether a file is; `told`: by which signal, where it does not look by itself."""
         self._process, self._program, self._watched, self._served = process, program, watched, served
         self.interval_s, self._told = interval_s, told
-        self._files: Mapping[str, str] = process.setting.started.files
+        self._files: Mapping[str, str] = process.started.files
         self._main: int | None = None
 
     def started(self) -> Loading | None:

@@ -1,57 +1,29 @@
-"""Rendered manifests → how many workers or threads their proxy has: as many as it is asked for, or what its own rule makes of them.
+"""How many workers or threads a proxy has: as many as it is asked for, what its own rule makes of its CPUs, or how many really run.
 
-The rules (`_RULES`), each under a CPU limit of `limit` on `cpus` that it may use; read back from the real programs:
+    ConfigMap: data: {worker-processes: "2"}   →  2, for each of the proxy's pods; nothing said → the rule of its system
+    3 nginx: worker process                    →  3 that run; the master, a cache's manager and workers that shut down are none
+    go_sched_gomaxprocs_threads 2              →  2 that run, of a program that counts them itself
 
-ingress-nginx   `worker-processes: auto` is the limit, rounded up, however many CPUs there are (`automatic`)
-nginx           `worker_processes auto` is the CPUs that are online, limit or not, with glibc; with musl those it may use
-HAProxy         without `nbthread` a thread for each CPU that it may use, limit or not; OKD's operator tells the router 4
-Envoy           without `--concurrency` the CPUs that it may use, and no more than its limit, rounded down, but one (1.40.0 and what Envoy
-                Gateway starts, with `--cpuset-threads` or without); 1.36 looks at no limit
-Traefik         (Go 1.25) without `GOMAXPROCS` the CPUs that it may use, and no more than its limit, rounded up, but two
-Caddy           (automaxprocs) without `GOMAXPROCS` its limit, rounded down, but one, however many CPUs there are
-httpd           threads as load comes and goes, whatever the CPUs
-
-haproxytech's controller takes no more threads than automaxprocs would give it, whatever its `nbthread` (`capped`).
+Each system says of itself what it is told by and which rule it has (`lab.systems.system.Workers`). None for a system that is not known.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, floor
 from typing import Any
 
-from lab.base.quantities import quantity
 from lab.model.variants.labels import ROLE_LABEL
-
-KEYS = ("worker-processes", "global.nbthread", "nbthread")
-"""Of the ConfigMaps of ingress-nginx and F5's controller, HAProxy, haproxytech's controller."""
-VARIABLES, OPTION = ("ROUTER_THREADS", "GOMAXPROCS"), "--concurrency"
-"""Of the environment of OKD's router and of programs in Go, and of Envoy's command."""
-FIELDS = {"EnvoyProxy": "concurrency", "NginxProxy": "workerProcesses"}
-"""Kind → of its spec."""
-_DIRECTIVE = re.compile(r"^\s*worker_processes\s+(\d+)\s*;", re.MULTILINE)
+from lab.systems import inside
+from lab.systems.system import WorkerRule, Workers, cores
+from lab.systems.table import SYSTEMS
 
 GAUGE = "proxy/workers"
 """Of a sample: how many really ran, counted."""
 
 Objects = Sequence[Mapping[str, Any]]
-Rule = Callable[[Fraction | None, int | None], int | None]
-"""(CPU limit, CPUs that it may use; None: none, not known) → workers or threads; None: not known."""
-
-
-def automatic(limit: str | None, cpus: int | None) -> int | None:
-    """Workers of ingress-nginx 1.15.1 where its ConfigMap says `auto`, or nothing: quota / period, rounded up, and without a quota the
-    `cpus` that it may use (NumCPU, pkg/util/runtime/cpu_linux.go).
-    """
-    return _up(_cores(limit), cpus)
-
-
-def capped(threads: int, limit: str | None) -> int:
-    """Of haproxytech's controller, asked for so many: at most GOMAXPROCS, which automaxprocs sets (pkg/annotations/global/nbthread.go)."""
-    return min(threads, _down(_cores(limit), None) or threads)
 
 
 def asked(objects: Objects, cpus: int | None = None) -> int | None:
@@ -61,68 +33,34 @@ def asked(objects: Objects, cpus: int | None = None) -> int | None:
     return each and each * (sum(_replicas(obj) for obj in objects) or 1)
 
 
-def _up(limit: Fraction | None, cpus: int | None) -> int | None:
-    return ceil(limit) if limit else cpus
+def rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
+    """The rule for an image, with what it is known by and whose it is; None where it runs no proxy that is known here."""
+    found = {name: (name, makes, each) for each in _of_systems() for name, makes in each.rules.items()}
+    fitting = [name for name in found if re.search(rf"(?:^|/){re.escape(name)}(?=[:@.]|$)", image)]
+    return found[name] if (name := max(fitting, key=len, default="")) else None
 
 
-def _down(limit: Fraction | None, cpus: int | None) -> int | None:
-    return max(1, floor(limit)) if limit else cpus
-
-
-def _no_limit(_limit: Fraction | None, cpus: int | None) -> int | None:
-    return cpus
-
-
-def _within_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    return cpus and min(cpus, max(1, floor(limit)) if limit else cpus)
-
-
-def _within_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    return cpus and min(cpus, max(2, ceil(limit)) if limit else cpus)
-
-
-_RULES: Mapping[str, Rule] = {
-    "ingress-nginx/controller": _up,
-    "nginx": _no_limit,
-    "nginx-ingress": _no_limit,
-    "haproxy": _no_limit,
-    "kubernetes-ingress": _no_limit,
-    "origin-haproxy-router": _no_limit,
-    "envoyproxy/envoy": _within_down,
-    "envoyproxy/envoy:v1.36": _no_limit,
-    "envoyproxy/gateway": _within_down,
-    "traefik": _within_up,
-    "caddy": _down,
-    "httpd": lambda _limit, _cpus: None,
-}
-"""Image, by the last parts of its repository or more, whatever registry it comes from; the longest that fits. Others are no proxies."""
-_CAPS = "kubernetes-ingress"
-
-
-def rule(image: str) -> tuple[str, Rule] | None:
-    """The one for an image, with what it is known by; None where it runs no proxy that is known here."""
-    fitting = [name for name in _RULES if re.search(rf"(?:^|/){re.escape(name)}(?=[:@.]|$)", image)]
-    return (name, _RULES[name]) if (name := max(fitting, key=len, default="")) else None
+def _of_systems() -> list[Workers]:
+    return [system.workers for system in SYSTEMS]
 
 
 def _each(objects: Objects, told: int | None, cpus: int | None) -> Iterator[int]:
     """What a proxy's own rule makes of `told` (None: it is told nothing), where that is anything."""
     for container in (item for obj in objects if _is_proxy(obj) for item in _containers(obj)):
-        limit = ((container.get("resources") or {}).get("limits") or {}).get("cpu")
+        limit = cores(((container.get("resources") or {}).get("limits") or {}).get("cpu"))
         if found := rule(str(container.get("image", ""))):
-            name, makes = found
-            mostly = makes(_cores(limit), cpus) if told is None else told
-            count = capped(told, limit) if told is not None and name == _CAPS else mostly
+            _, makes, own = found
+            count = makes(limit, cpus) if told is None else own.capped(told, limit) if own.capped else told
             if count is not None:
                 yield count
 
 
-def _cores(limit: object) -> Fraction | None:
-    """None for no limit."""
-    return (quantity(str(limit)) or None) if limit is not None else None
-
-
 def _told(objects: Objects) -> Iterator[str]:
+    each = _of_systems()
+    keys, variables = [key for own in each for key in own.keys], {name for own in each for name in own.variables}
+    options = {name for own in each for name in own.options}
+    fields = {kind: field for own in each for kind, field in own.fields.items()}
+    directives = [own.directive for own in each if own.directive]
     mounted = {
         (volume.get("configMap") or {}).get("name")
         for obj in objects
@@ -132,14 +70,14 @@ def _told(objects: Objects) -> Iterator[str]:
     for obj in objects:
         if obj.get("kind") == "ConfigMap":
             data: Mapping[str, str] = obj.get("data") or {}
-            yield from (data[key] for key in KEYS if key in data)
+            yield from (data[key] for key in keys if key in data)
             if obj.get("metadata", {}).get("name") in mounted:
-                yield from (number for text in data.values() for number in _DIRECTIVE.findall(text))
-        if field := FIELDS.get(str(obj.get("kind"))):
+                yield from (number for text in data.values() for form in directives for number in form.findall(text))
+        if field := fields.get(str(obj.get("kind"))):
             yield str((obj.get("spec") or {}).get(field))
         for container in _containers(obj):
-            yield from (str(item.get("value")) for item in container.get("env") or [] if item["name"] in VARIABLES)
-            yield from (str(value) for name, value in pairwise(container.get("args") or []) if name == OPTION)
+            yield from (str(item.get("value")) for item in container.get("env") or [] if item["name"] in variables)
+            yield from (str(value) for name, value in pairwise(container.get("args") or []) if name in options)
 
 
 def _containers(obj: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
@@ -152,3 +90,47 @@ def _is_proxy(obj: Mapping[str, Any]) -> bool:
 
 def _replicas(obj: Mapping[str, Any]) -> int:
     return obj["spec"].get("replicas", 1) if _is_proxy(obj) else 0
+
+
+# -- how many run ----------------------------------------------------------------------------------------
+
+
+def list_script() -> str:
+    """Return a script that prints a line for each process of a container: its threads, and its command line; and what a proxy that counts
+    its own workers tells of them.
+    """
+    asking = [each for each in _of_systems() if each.process]
+    cases = "\n".join(
+        f"  {each.process}) {{ {inside.asked(each.port, each.page)}; }} 2>/dev/null | grep ^{each.metric} ;;" for each in asking
+    )
+    return rf"""
+asks=
+for p in /proc/[0-9]*; do
+  while read -r key value; do
+    case $key in Name:) case $value in {" | ".join(each.process for each in asking)}) asks=$value ;; esac ;; Threads:) printf '%s ' "$value" ;; esac
+  done <$p/status && tr '\0' ' ' <$p/cmdline && echo
+done 2>/dev/null
+case $asks in
+{cases}
+esac || true
+"""
+
+
+def listed(text: str) -> list[tuple[int, str]]:
+    """(threads, command line) from what `list_script` printed."""
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
+
+
+def told(text: str) -> int | None:
+    """What a proxy that counts its own workers tells in that."""
+    metrics = "|".join(re.escape(each.metric) for each in _of_systems() if each.metric)
+    found = re.search(rf"^(?:{metrics}):? (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def started(processes: Iterable[tuple[int, str]]) -> int | None:
+    """Of one container or of several, from (threads, command line) of every process in them."""
+    found = list(processes)
+    counts = dict.fromkeys(each.count for each in _of_systems() if each.count)
+    return sum(count(found) for count in counts) or None

@@ -26,7 +26,8 @@ from lab.base.files import readable, runs_folder
 from lab.targets.apiserver import programs
 from lab.targets.apiserver.images import table as controllers
 from lab.targets.cluster import docker
-from lab.targets.local import cgroups, services
+from lab.targets.local.sandbox import cgroups
+from lab.targets.local.control_plane import services
 from lab.targets.local import target as local
 
 Need = Literal["local", "apiserver", "kind", "remote", "optional"]

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from lab.analysis.migration.values import CONVERSIONS, conversions
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.variants.knobs import MANIFESTS, Check
-from lab.targets.local.configmap import KEYS
+from lab.systems.ingress_nginx.configmap import KEYS
 
 Weight = Literal["fails", "guards", "answers", "costs", "seen", "nothing"]
 """The heaviest first: requests fail; something open that was guarded; other answers; CPU, memory, time; logs; nothing."""

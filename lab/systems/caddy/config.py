@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lab.targets.common.caddy import HEALTH, PORT
-from lab.targets.local.gateway_api import ANY, Backend, Entry, Headers, Match, Rule, Served
-from lab.targets.local.objects import Member
-from lab.targets.local.settings import Settings, merged
+from lab.systems.caddy.admin import HEALTH, PORT
+from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Headers, Match, Rule, Served
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import Settings, merged
 
 FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"

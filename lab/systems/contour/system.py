@@ -1,87 +1,61 @@
-"""Contour itself: the controller, which reads Ingresses from the API server and tells the Envoy beside it by xDS.
+"""Contour's pod: the controller, and the Envoy as its data plane, whose `bootstrap` writes how it is found, as its init container does in a cluster.
 
-The real one, in the version that its image names, built from its pinned Go module (scripts/tools/contour) when a variant first runs it, on the
-machine's own files. All of its container is the control plane; the Envoy has one of its own (`envoy.py`). What changes reaches Envoy
-live, and its log tells of no reload. Refuses any command but its own `serve`.
+Everything else comes by xDS on the pod's own loopback. Its admin interface is a socket; Contour's configuration puts what only reads of it
+on the port that `lab.systems.envoy.admin` asks. Refuses a pod without a controller: nobody writes a file of routes here.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable
 
-from lab.base.errors import UsageError
-from lab.targets.apiserver.images import MACHINE
-from lab.targets.local import proxies
-from lab.targets.local.containers import Realisation
-from lab.targets.local.images import Context
-from lab.targets.local.pods import Container
+from lab.base.errors import NotMeasurableError
+from lab.systems.contour import controller
+from lab.systems.envoy import system as envoy
+from lab.systems.envoy.config import BOOTSTRAP, HOME
+from lab.systems.system import Context, Controller, ProxySystem, Realisation
 
-IMAGE = "projectcontour/contour"
-SYSTEM = SHORT = MACHINE
-MADE = False
-CONFIG, PROXY = "", "envoy"
-SAYS = ("stderr",)
-MODULE = "github.com/projectcontour/contour"
-_SAID = re.compile(r'\blevel=(?P<level>\w+) msg=(?P<words>"(?:[^"\\]|\\.)*"|\S+)(?P<rest>.*)$')
-"""logrus: time="…" level=error msg="…" context=… error="…"."""
-_FAULTS, _ENDS = {"error", "fatal", "panic"}, re.compile(r"^(?:panic: |contour: error: ).*$")
-_KUBERNETES = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
-"""klog, of what it may not read."""
-_WHY = re.compile(r'\berror=("(?:[^"\\]|\\.)*"|\S+)')
-_INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE)
-
-RENEW = None  # it makes no new workers: Envoy is told of changes
+XDS = ("--xds-address=127.0.0.1", "--xds-port=8001", "--xds-resource-version=v3")
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command != ("contour",) or container.args[:1] != ("serve",):
-        fault = "expected the command contour, and serve as the first argument"
-        raise UsageError(container.place, fault, "as in manifests/base/contour")
-    found = program(container)
+    beside = (item for item in context.pod.containers if f"/{item.repository}".endswith(f"/{controller.IMAGE}"))
+    contour = next(beside, None)
+    if contour is None:
+        fault = "no controller is in its pod, and nobody writes a file of routes here"
+        raise NotMeasurableError("a file of routes", container.place, fault, "--target local")
+    proxy, made = envoy.program(context), controller.program(contour)
+    bootstrap = (
+        made.inside,
+        "bootstrap",
+        BOOTSTRAP,
+        f"--admin-address={HOME}/admin.sock",
+        f"--namespace={context.pod.namespace}",
+        *XDS,
+    )
+    run = shlex.join((proxy.inside, *container.args))
+    hook = (made.inside, *container.pre_stop[1:]) if container.pre_stop[:1] == ("contour",) else None
     return Realisation(
-        command=(found.inside, *container.args),
+        command=("sh", "-c", f"mkdir -p {HOME} && {shlex.join(bootstrap)} && exec {run}"),
         env=container.env,
-        programs={found.inside: found.file},
-        about=f"{found.about} (built from its Go module)",
+        pre_stop=hook,
+        programs={proxy.inside: proxy.file, made.inside: made.file},
+        about=proxy.about,
     )
 
 
-def program(container: Container) -> proxies.Program:
-    """UsageError where it cannot be built."""
-    return proxies.built(container.place, "contour", MODULE, proxies.tagged(container))
-
-
-def about() -> str:
-    return ""
-
-
-def ignored(log: Iterable[str]) -> list[str]:
-    """What it says of objects, which it serves without that, or not at all."""
-    return list(dict.fromkeys(words for words in _entries(log, {"warning", *_FAULTS}) if _INVALID.search(words)))
-
-
 def complaints(log: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(_entries(log, _FAULTS)))
+    """Envoy's own errors: [2026-11-26 02:00:00.000][7][critical][main] …"""
+    return list(dict.fromkeys(line for line in log if "][critical]" in line or "][error]" in line))
 
 
-def _entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
-    """Words of its entries of these levels, with the error that they name."""
-    for line in log:
-        if (match := _SAID.search(line)) and match["level"] in levels:
-            why = _WHY.search(match["rest"])
-            yield ": ".join([_plain(match["words"]), *([_plain(why[1])] if why else [])])
-        elif match := _KUBERNETES.match(line):
-            yield match["words"]
-        elif _ENDS.match(line):
-            yield line
-
-
-def _plain(text: str) -> str:
-    return text[1:-1].replace('\\"', '"') if text.startswith('"') else text
-
-
-def loads(line: str) -> str | None:
-    """It never loads a file anew, and tells of no change."""
-    return None
+SYSTEM = ProxySystem(
+    name="contour",
+    image=controller.IMAGE,
+    controllers=(
+        controller.CONTROLLER,
+        # What Contour was given, Contour judges; the Envoy is told of changes and makes no new workers.
+        Controller(image="envoyproxy/envoy", realise=realise, proxy="envoy", complaints=complaints),
+    ),
+)

@@ -1,9 +1,15 @@
-"""What a running Envoy tells of itself by its admin interface, which listens on its pod's own loopback alone.
+"""What a running Envoy tells of itself by its admin interface, which listens on its pod's own loopback alone; and the check kind `envoy`.
 
     GET /stats?filter=…    http.ingress.downstream_rq_total: 40120
     GET /config_dump       {"configs": [{"@type": "…ClustersConfigDump", "dynamic_active_clusters": […]}, …]}
 
 Counts of the listeners that the load comes to are under `PREFIX`; the admin interface's and the probes' own requests are not among them.
+
+    name: cluster.circuit_breakers.thresholds.0.max_connections     /config_dump, of every cluster, listener … that serves the load
+    name: stats.server.concurrency                                  /stats
+    name: version                                                   /server_info
+
+A check refuses to judge by nothing: no such part, or no such statistic, is unreadable; a path that no part has is `absent`.
 """
 
 from __future__ import annotations
@@ -12,6 +18,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from lab.base.paths import at
+from lab.model.measurable import System
+from lab.model.variants.variants import Check
+from lab.systems import inside
+from lab.systems.reading import Reading, UnreadableError, asked, compared, given, joined, shown
+from lab.systems.system import Process, ReadbackKind
 
 PORT = 19000
 PREFIX = "ingress"
@@ -119,3 +132,37 @@ def version(info: str) -> str:
     """`1.40.0`, from `/server_info`."""
     found = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", json.loads(info)["version"])
     return found[1] if found else "unknown"
+
+
+def count(process: Process) -> Mapping[str, int]:
+    """Return the requests that it counts."""
+    return counted(process.ask(PORT, COUNTS))
+
+
+COUNT_SCRIPT = f"if {{ {inside.asked(PORT, COUNTS)}; }} 2>/dev/null; then exit 0; fi"
+
+
+def gauges(process: Process) -> Mapping[str, float]:
+    """Return its worker threads."""
+    found = workers(process.ask(PORT, CONCURRENCY))
+    return {} if found is None else {"workers": float(found)}
+
+
+def _read(system: System, check: Check) -> Reading:
+    part, _, path = given(check, "name").partition(".")
+    match part:
+        case "version":
+            return compared(check, version(asked(system, check, PORT, INFO)))
+        case "stats":
+            found = stats(asked(system, check, PORT, f"/stats?filter=^{path}$"))
+            if path not in found:
+                raise UnreadableError(f"/stats has no {path!r}")
+            return compared(check, found[path])
+        case _:
+            there = parts(asked(system, check, PORT, DUMP))
+            if not there.get(part):
+                raise UnreadableError(f"/config_dump has no {part!r} that serves the load, only {', '.join(there)}")
+            return compared(check, joined([shown(at(tree, path)) for tree in there[part]]))
+
+
+READBACKS = {"envoy": ReadbackKind(read=_read)}

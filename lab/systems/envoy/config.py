@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.targets.common import envoy
-from lab.targets.local.gateway_api import (
+from lab.systems.envoy import admin as envoy
+from lab.systems.manifests.gateway_api import (
     ANY,
     Backend,
     Entry,
@@ -26,8 +26,8 @@ from lab.targets.local.gateway_api import (
     Served,
     ValueMatch,
 )
-from lab.targets.local.objects import Member
-from lab.targets.local.settings import Settings, merged
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import Settings, merged
 
 HOME = "/srv/envoy"
 BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"

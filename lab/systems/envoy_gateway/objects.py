@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from lab.targets.local.objects import Objects
+from lab.systems.manifests.objects import Objects
 
 GROUP = "gateway.envoyproxy.io"
 KINDS = frozenset(

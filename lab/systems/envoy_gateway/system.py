@@ -1,31 +1,25 @@
 """Envoy Gateway itself in its standalone mode: the controller reads Gateway API and its own objects from a file and runs an Envoy beside itself.
 
-What it takes is the manifests' own objects, in one file that it watches (`lab.targets.local.envoy_gateway_objects`). Its process is the
+What it takes is the manifests' own objects, in one file that it watches (`lab.systems.envoy_gateway.objects`). Its process is the
 control plane, its Envoy, a child of it, the proxy. Refuses an EnvoyProxy that names no version of Envoy: it would fetch one.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from functools import partial
 
 from lab.base.errors import UsageError
-from lab.targets.common import envoy
-from lab.targets.common.paths import at
-from lab.targets.local import admin, proxies
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.envoy_gateway_objects import KINDS as KINDS
-from lab.targets.local.envoy_gateway_objects import Serves, objects, written
-from lab.targets.local.images import Context, Control, refuse_workers
-from lab.targets.local.images.envoy import gauges as gauges
-from lab.targets.local.watched_files import WatchedFiles
+from lab.base.paths import at
+from lab.systems import programs
+from lab.systems.envoy import admin
+from lab.systems.envoy_gateway.objects import KINDS, Serves, objects, written
+from lab.systems.system import Context, Process, ProxySystem, Realisation, Workers, refuse_workers, within_down
+from lab.systems.watched_files import WatchedFiles
 
-IMAGE = "envoyproxy/gateway"
-BY_TAG = True
-NOTE = "routes and endpoints change by a file that the controller watches; Services' pods are Backends to it"
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
-PROXY = "envoy"
 MODULE = "github.com/envoyproxy/gateway"
 HOME = "/srv/envoy-gateway"
 OBJECTS = f"{HOME}/resources/objects.yaml"
@@ -38,7 +32,7 @@ def realise(context: Context) -> Realisation:
         fault = "expected no command, and server as the first argument"
         raise UsageError(container.place, fault, "as in manifests/base/envoy-gateway")
     _refuse(context)
-    controller = proxies.built(container.place, "envoy-gateway", MODULE, proxies.tagged(container))
+    controller = programs.built(container.place, "envoy-gateway", MODULE, programs.tagged(container))
     data_plane = _envoy(context)
     run = shlex.join((controller.inside, *container.args))
     # What its standalone mode wants before its first start: the certificates between it and its Envoy.
@@ -66,7 +60,7 @@ def _refuse(context: Context) -> None:
             )
 
 
-def _envoy(context: Context) -> proxies.Program:
+def _envoy(context: Context) -> programs.Program:
     settings = [raw for raw in context.objects.others if raw["kind"] == "EnvoyProxy"]
     for raw in settings:
         place = f"EnvoyProxy/{raw['metadata']['name']}: spec"
@@ -74,20 +68,35 @@ def _envoy(context: Context) -> proxies.Program:
         if isinstance(workers, int):
             refuse_workers(f"{place}.concurrency", workers, context)
         if version := at(raw, "spec.provider.host.envoyVersion"):
-            return proxies.program(f"{place}.provider.host.envoyVersion", "envoy", str(version))
+            return programs.program(f"{place}.provider.host.envoyVersion", "envoy", str(version))
     raise UsageError(_ENVOY, "is missing: it would fetch an Envoy of its own choice", "name one that is pinned here")
 
 
-def control(process: Process) -> Control:
-    ask = admin.asking(process.setting.place)
-    return WatchedFiles(process, "envoy-gateway", lambda path: path == OBJECTS, partial(_served, ask, Serves()))
+def control(process: Process) -> WatchedFiles:
+    return WatchedFiles(process, "envoy-gateway", lambda path: path == OBJECTS, partial(_served, process, Serves()))
 
 
-def _served(ask: admin.Ask, serves: Serves, files: Mapping[str, str]) -> bool:
+def _served(process: Process, serves: Serves, files: Mapping[str, str]) -> bool:
     """Whether its Envoy has the routes and endpoints of the file. Its whole configuration is looked at only when it has taken another."""
-    told = ask(envoy.PORT, envoy.VERSIONS)
-    return serves.these(files[OBJECTS], told, lambda: admin.asked_json(ask, envoy.PORT, f"{envoy.DUMP}?include_eds"))
+    told = process.ask(admin.PORT, admin.VERSIONS)
+    page = f"{admin.DUMP}?include_eds"
+    return serves.these(files[OBJECTS], told, lambda: json.loads(process.ask(admin.PORT, page)))
 
 
-def counters(ask: admin.Ask) -> Mapping[str, int]:
-    return envoy.counted(ask(envoy.PORT, envoy.COUNTS))
+SYSTEM = ProxySystem(
+    name="envoy-gateway",
+    image="envoyproxy/gateway",
+    realise=realise,
+    note="routes and endpoints change by a file that the controller watches; Services' pods are Backends to it",
+    by_tag=True,
+    kinds=KINDS,
+    proxy="envoy",
+    control=control,
+    counters=admin.count,
+    gauges=admin.gauges,
+    module=MODULE,
+    definitions=("envoy-gateway/definitions.json",),
+    definitions_of="Envoy Gateway",
+    workloads={"EnvoyProxy": "spec.provider.kubernetes.envoyDeployment"},
+    workers=Workers(rules={"envoyproxy/gateway": within_down}, fields={"EnvoyProxy": "concurrency"}),
+)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.common.haproxy import HEALTH, SOCKET
-from lab.targets.local.gateway_api import ANY, Entry, Headers, Match, Rule, Served
-from lab.targets.local.images import Context
-from lab.targets.local.rendering import rendered
+from lab.systems.haproxy.admin import HEALTH, SOCKET
+from lab.systems.manifests.gateway_api import ANY, Entry, Headers, Match, Rule, Served
+from lab.systems.system import Context
+from lab.systems.rendering import rendered
 
 HOME = "/var/lib/haproxy"
 CONFIG = f"{HOME}/conf/haproxy.cfg"
@@ -56,7 +56,7 @@ def files(proxy: str, ports: Sequence[Served], sections: Sections, context: Cont
     rules = {entry.rule.place: entry.rule for entry in entries}
     names = {place: f"{place.split(':')[0].rpartition('/')[2]}-{number}" for number, place in enumerate(rules)}
     text = rendered(
-        "haproxy-served.cfg.j2",
+        Path(__file__).with_name("served.cfg.j2"),
         of=sections,
         socket=SOCKET,
         health=HEALTH,

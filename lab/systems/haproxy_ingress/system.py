@@ -10,22 +10,30 @@ import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.model.variants import workers
-from lab.targets.local import haproxy_served, ingress_served
-from lab.targets.local.containers import Process, Realisation, find_program
-from lab.targets.local.haproxy_control import MasterControl
-from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
-from lab.targets.local.images import Context, Control, configmap_of, refuse_workers
-from lab.targets.local.images.haproxy import bounded
-from lab.targets.local.renewing import by_signal
+from lab.systems.haproxy import admin, served
+from lab.systems.haproxy.control import MasterControl
+from lab.systems.haproxy.served import CHECKER, COMMAND, CONFIG, Sections
+from lab.systems.haproxy.system import bounded
+from lab.systems.manifests import ingress_served
+from lab.systems.renewing import by_signal
+from lab.systems.system import (
+    Context,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    all_cpus,
+    configmap_of,
+    cores,
+    find_program,
+    limit_down,
+    refuse_workers,
+)
 
-IMAGE = "haproxytech/kubernetes-ingress"
-NOTE = "directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)"
-RENEW = by_signal(signal.SIGUSR2)
-"""As its master is told."""
 CONTROLLER = "haproxy.org/ingress-controller"
 HTTP, HTTPS, HEALTH = 8080, 8443, (1042, "/healthz")
 SYNC_S = 5.0
@@ -84,7 +92,7 @@ def realise(context: Context) -> Realisation:
         refuse_unknown(name, KEYS, f"{place}: {name}", "is no key that the local target knows of this controller")
     values = {name: key.default for name, key in KEYS.items()} | dict(data)
     if values["nbthread"].isdecimal():
-        threads = workers.capped(int(values["nbthread"]), container.limits.get("cpu"))
+        threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
         refuse_workers(f"{place}: nbthread", threads, context, "threads")
         values["nbthread"] = str(threads) if threads else ""
     find_program(container.place, "haproxy")
@@ -92,7 +100,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=COMMAND,
         env=container.env,
-        files=haproxy_served.files(
+        files=served.files(
             "haproxytech's controller", ports, bounded(sections(place, values), context), context
         ),
         checker=CHECKER,
@@ -130,7 +138,12 @@ def sections(place: str, values: Mapping[str, str]) -> Sections:
     )
 
 
-def control(process: Process) -> Control:
+def capped(threads: int, limit: Fraction | None) -> int:
+    """What it makes of so many threads that it is asked for: at most GOMAXPROCS, which automaxprocs sets (pkg/annotations/global/nbthread.go)."""
+    return min(threads, limit_down(limit, None) or threads)
+
+
+def control(process: Process) -> MasterControl:
     return MasterControl(process, CONFIG, SYNC_S)
 
 
@@ -148,3 +161,15 @@ def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
     fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
     refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
     return configmap_of(at, arguments.get("--configmap", ""), context)
+
+
+SYSTEM = ProxySystem(
+    name="haproxy-ingress",
+    image="haproxytech/kubernetes-ingress",
+    realise=realise,
+    note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
+    control=control,
+    renew=by_signal(signal.SIGUSR2),  # as its master is told
+    counters=admin.count,
+    workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),
+)

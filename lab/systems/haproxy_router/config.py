@@ -14,11 +14,12 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from lab.targets.common.haproxy import SOCKET
-from lab.targets.local.objects import Member
-from lab.targets.local.rendering import rendered
-from lab.targets.local.routes import HostRoute
+from lab.systems.haproxy.admin import SOCKET
+from lab.systems.manifests.objects import Member
+from lab.systems.rendering import rendered
+from lab.systems.manifests.routes import HostRoute
 
 HOME = "/var/lib/haproxy"
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
@@ -49,7 +50,7 @@ def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[
     plain = [item for item in backends if item.route.tls == "none"] + allowed
     redirected = [item for item in terminated + passed if item.route.insecure == "Redirect"]
     config = rendered(
-        "haproxy.config.j2",
+        Path(__file__).with_name("haproxy.config.j2"),
         **settings,
         backends=backends,
         conf=CONF,

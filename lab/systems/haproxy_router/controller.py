@@ -10,15 +10,10 @@ import re
 from collections.abc import Iterable
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.targets.apiserver import programs
-from lab.targets.local.containers import Realisation, Root
-from lab.targets.local.images import Context, refuse_workers
+from lab.systems import programs
+from lab.systems.system import Context, Controller, Realisation, Root, refuse_workers
 
-IMAGE = "origin-haproxy-router"
 SYSTEM = SHORT = "haproxy-router"
-MADE = False
-CONFIG, PROXY = "/var/lib/haproxy/conf/haproxy.config", "haproxy"
-SAYS = ("stderr",)
 PROGRAM = "/usr/bin/openshift-router"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")
@@ -43,17 +38,19 @@ def about() -> str:
     return f"{SYSTEM}: {programs.files(SYSTEM, SHORT).about}"
 
 
-def ignored(log: Iterable[str]) -> list[str]:
-    return []  # it has no settings that it only complains of
-
-
 def complaints(log: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(match["words"] for line in log if (match := _FAULT.match(line))))
 
 
-def loads(line: str) -> str | None:
-    """It tells no beginning."""
-    return "Reloaded" if '"router reloaded"' in line else None
-
-
-RENEW = None  # its reloads are the router's own, and no run here has shown them
+CONTROLLER = Controller(
+    image="origin-haproxy-router",
+    realise=realise,
+    proxy="haproxy",
+    system=SYSTEM,
+    short=SHORT,
+    config="/var/lib/haproxy/conf/haproxy.config",
+    about=about,
+    complaints=complaints,
+    load_lines={'"router reloaded"': "Reloaded"},  # it tells no beginning
+    # No renew: its reloads are the router's own, and no run here has shown them.
+)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What OKD's router process does for its HAProxy: starts it, starts it anew when the routes have changed, ends it.
 #
-# Usage: RELOAD_INTERVAL=5s haproxy_router.bash CERTIFICATE_FOLDER      as a container's main process; whole seconds
+# Usage: RELOAD_INTERVAL=5s router.bash CERTIFICATE_FOLDER      as a container's main process; whole seconds
 #
 # To reload: write the new configuration or maps, then the line `reload` to the FIFO run/reload. The first change is taken
 # at once, further ones together when RELOAD_INTERVAL has passed since the last reload began. The new process takes the

@@ -1,38 +1,45 @@
 """OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
 
 What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics,
-and that it is not ready any more during its graceful shutdown delay. A bash script beside this file stands in for what it
+and that it is not ready any more during its graceful shutdown delay. The bash script `router.bash` beside this file stands in for what it
 does to HAProxy.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base import durations
 from lab.base.errors import MeasuringError, UsageError, did_you_mean
-from lab.targets.local.containers import Process, Realisation, find_program
-from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME, Backend, render
-from lab.targets.local.haproxy_control import TAKEN_S, RouterControl
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.network import NODE_ADDRESS as SINK
-from lab.targets.local.objects import Objects
+from lab.systems.haproxy import admin
+from lab.systems.haproxy.system import FD_CEILING
+from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME, Backend, render
+from lab.systems.haproxy_router.control import TAKEN_S, RouterControl
+from lab.systems.haproxy_router.controller import CONTROLLER
+from lab.systems.manifests.objects import Objects
+from lab.systems.system import NODE_ADDRESS as SINK
+from lab.systems.system import (
+    Context,
+    Process,
+    ProxySystem,
+    Realisation,
+    Tool,
+    Workers,
+    all_cpus,
+    find_program,
+    refuse_open_files,
+    refuse_workers,
+)
 
 IMAGE = "origin-haproxy-router"
-NOTE = ""
-SCRIPT = Path(__file__).with_suffix(".bash")
+SCRIPT = Path(__file__).with_name("router.bash")
 INSIDE = f"{HOME}/router.bash"
 
 MAX_CONNECTIONS = 20000
 """The router's own default where ROUTER_MAX_CONNECTIONS is not set; the operator sets 50000, and `auto` for -1."""
-
-FD_CEILING = 1_048_576
-"""Above it a HAProxy that chooses its own maximum would reserve memory for connections that nobody opens."""
 
 SPARE_FDS = 100
 """Open files that HAProxy needs beside two per connection: listeners, pollers, its socket (29 with two threads)."""
@@ -120,7 +127,7 @@ def realise(context: Context) -> Realisation:
     )
 
 
-def RENEW(process: Process) -> None:  # noqa: N802 - a constant of every image that has one
+def renew(process: Process) -> None:
     """A reload as the router asks for one."""
     router, deadline = RouterControl(process, 0.0), time.monotonic() + TAKEN_S
     while not router.ask():
@@ -129,20 +136,9 @@ def RENEW(process: Process) -> None:  # noqa: N802 - a constant of every image t
         time.sleep(0.01)
 
 
-def control(process: Process) -> Control:
+def control(process: Process) -> RouterControl:
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
-    return RouterControl(process, reload_interval_s(place, process.setting.started.env["RELOAD_INTERVAL"]))
-
-
-@functools.cache
-def haproxy_version() -> str:
-    """Of the haproxy on PATH; `not on PATH` where there is none, as only this router's variants need it."""
-    try:
-        printed = subprocess.run(["haproxy", "-v"], capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        return "not on PATH"
-    found = re.search(r"version (\S+)", printed)
-    return found[1] if found else "unknown"
+    return RouterControl(process, reload_interval_s(place, process.started.env["RELOAD_INTERVAL"]))
 
 
 def reload_interval_s(place: str, text: str) -> int:
@@ -295,3 +291,40 @@ def _labels(env: _Environment) -> Mapping[str, str]:
     """ROUTE_LABELS: which Routes are its own."""
     text = env.matching("ROUTE_LABELS", re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*"), "KEY=VALUE,…")
     return dict(item.split("=", 1) for item in text.split(",") if item)
+
+
+SYSTEM = ProxySystem(
+    name="haproxy-router",
+    image=IMAGE,
+    realise=realise,
+    control=control,
+    renew=renew,
+    counters=admin.count,
+    tools=(
+        Tool(
+            name="haproxy",
+            argv=("-v",),
+            least=(2, 6),
+            why="the OKD router's variants",
+            remedy="apt-get install haproxy",
+        ),
+        Tool(
+            name="bash", argv=("--version",), least=(5, 0), why="starts HAProxy anew", remedy="apt-get install bash"
+        ),
+        Tool(
+            name="socat",
+            argv=("-V",),
+            least=(1, 7),
+            why="reads HAProxy back, serves WebSockets",
+            remedy="apt-get install socat",
+        ),
+    ),
+    sinks=syslog_ports,
+    controllers=(CONTROLLER,),
+    config_files=("/var/lib/haproxy/conf/*.config", "/var/lib/haproxy/conf/*.map"),
+    interval_variable="RELOAD_INTERVAL",
+    definitions=("route-crd.yaml",),
+    definitions_of="OKD's router",
+    # Without a number a thread for each CPU that it may use, limit or not; OKD's operator tells the router 4.
+    workers=Workers(rules={IMAGE: all_cpus}, variables=("ROUTER_THREADS",)),
+)

@@ -20,21 +20,18 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.targets.local import admin, proxies, settings
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.gateway_api import ANY, Backend, Match, Rule, Served
-from lab.targets.local.images import Context, Control, Members, led_to
-from lab.targets.local.watched_files import WatchedFiles
+from lab.systems import programs, settings
+from lab.systems.manifests.gateway_api import ANY, Backend, Match, Rule, Served
+from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to
+from lab.systems.watched_files import WatchedFiles
 
-IMAGE = "library/httpd"
-NOTE = "routes and endpoints change by httpd's own graceful restart (no control plane)"
 CONTROLLER = "lab.test/httpd"
 PROGRAM = "apache2"
 """As Debian calls it."""
 PACKAGE = "apache2-bin"
 HOME = "/srv/httpd"
 CONFIG = f"{HOME}/httpd.conf"
-MODULES, LIBRARIES = f"{proxies.INSIDE}/modules", f"{proxies.INSIDE}/lib"
+MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
 ARGUMENTS = ("httpd", "-D", "FOREGROUND", "-f", CONFIG)
 CAN = ("regex", "weights")
 PORT, STATUS, LOADED, MARK = 8404, "/server-status?auto", "/server-info?config", "LAB_CONFIG"
@@ -60,7 +57,7 @@ def realise(context: Context) -> Realisation:
         fault = f"expected no command, and args {list(ARGUMENTS)}"
         raise UsageError(container.place, fault, "as in manifests/base/httpd")
     program, modules, libraries = _found(container.place)
-    inside = f"{proxies.INSIDE}/{PROGRAM}"
+    inside = f"{programs.INSIDE}/{PROGRAM}"
     ports, members, certificates = led_to(context, CONTROLLER, "httpd", CAN)
     sections = _sections(context.objects.configmaps.get("httpd", {}))
     asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
@@ -97,7 +94,7 @@ def _found(place: str) -> tuple[Path, Path, Sequence[Path]]:
     """The program, the folder of its modules, and the libraries that this machine lacks."""
     if installed := shutil.which(PROGRAM):
         return Path(installed).resolve(), Path("/usr/lib/apache2/modules"), ()
-    root = proxies.unpacked(place, PROGRAM, [PACKAGE], f"usr/sbin/{PROGRAM}")
+    root = programs.unpacked(place, PROGRAM, [PACKAGE], f"usr/sbin/{PROGRAM}")
     return (
         root / f"usr/sbin/{PROGRAM}",
         root / "usr/lib/apache2/modules",
@@ -189,22 +186,32 @@ def _file(secret: str, end: str) -> str:
     return f"{HOME}/certificates/{secret}.{end}"
 
 
-def control(process: Process) -> Control:
-    ask = admin.asking(process.setting.place)
-
+def control(process: Process) -> WatchedFiles:
     def served(files: Mapping[str, str]) -> bool:
         marks = re.findall(rf"{MARK} (\w+)", files[CONFIG])
-        return f"{MARK} {marks[0]}<" in ask(PORT, LOADED)
+        return f"{MARK} {marks[0]}<" in process.ask(PORT, LOADED)
 
     return WatchedFiles(process, PROGRAM, lambda path: path.startswith(HOME), served, told=signal.SIGUSR1)
 
 
-def counters(ask: admin.Ask) -> Mapping[str, int]:
+def counters(process: Process) -> Mapping[str, int]:
     """Requests that were led on; its own count has its own pages and probes in it."""
-    return {"requests": sum(int(number) for number in re.findall(r"Elected: (\d+)", ask(PORT, STATUS)))}
+    return {"requests": sum(int(number) for number in re.findall(r"Elected: (\d+)", process.ask(PORT, STATUS)))}
 
 
-def gauges(ask: admin.Ask) -> Mapping[str, float]:
+def gauges(process: Process) -> Mapping[str, float]:
     """Its threads, which it calls workers."""
-    told = dict(re.findall(r"^(\w+): (\d+)$", ask(PORT, STATUS), re.MULTILINE))
+    told = dict(re.findall(r"^(\w+): (\d+)$", process.ask(PORT, STATUS), re.MULTILINE))
     return {"workers": float(told["BusyWorkers"]) + float(told["IdleWorkers"])} if "IdleWorkers" in told else {}
+
+
+SYSTEM = ProxySystem(
+    name="httpd",
+    image="library/httpd",
+    realise=realise,
+    note="routes and endpoints change by httpd's own graceful restart (no control plane)",
+    control=control,
+    counters=counters,
+    gauges=gauges,
+    workers=Workers(rules={"httpd": lambda _limit, _cpus: None}),  # threads as load comes and goes, whatever the CPUs
+)

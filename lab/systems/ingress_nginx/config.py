@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
-from lab.model.variants import workers
-from lab.targets.common import nginx
-from lab.targets.local.configmap import lines
-from lab.targets.local.decoding import items
-from lab.targets.local.images import Context
-from lab.targets.local.objects import Route
-from lab.targets.local.rendering import rendered
+from lab.systems.nginx import system as nginx
+from lab.systems.ingress_nginx.configmap import lines
+from lab.systems.ingress_nginx.decoding import items
+from lab.systems.system import Context, cores, limit_up
+from lab.systems.manifests.objects import Route
+from lab.systems.rendering import rendered
 
 PID = "/tmp/nginx/nginx.pid"
 _CERTIFICATES = "/tmp/nginx/ssl"
@@ -44,7 +44,7 @@ def render(
     reached = {name: members for name, members in upstreams.items() if members}  # nginx would refuse an empty one
     servers = [_server(values, context, host, reached) for host in hosts]
     text = rendered(
-        "nginx.conf.j2",
+        Path(__file__).with_name("nginx.conf.j2"),
         values=values,
         on=lambda key: values[key] == "true",
         names=lambda key: items(values[key]),
@@ -86,7 +86,7 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
     """As asked for, a number or not, or as the controller itself would settle it here."""
     if (asked := values["worker-processes"]) != "auto":
         return asked
-    return str(workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1)
+    return str(limit_up(cores(context.container.limits.get("cpu")), context.cpus) or 1)
 
 
 def _server(

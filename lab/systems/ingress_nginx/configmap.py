@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local.decoding import Decoded, decoded
+from lab.systems.ingress_nginx.decoding import Decoded, decoded
 
 Where = Literal["main", "events", "http", "location", "upstream", "written", "controller", "nowhere"]
 

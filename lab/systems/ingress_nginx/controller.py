@@ -10,31 +10,36 @@ import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lab.targets.apiserver import programs
-from lab.targets.local.containers import Realisation, Root
-from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
-from lab.targets.local.images.ingress_nginx import refuse_routers
-from lab.targets.local.renewing import by_signal
+from lab.base.errors import UsageError
+from lab.systems import programs
+from lab.systems.manifests.pods import Container
+from lab.systems.nginx.system import refuse_nginx_workers
+from lab.systems.renewing import by_signal
+from lab.systems.system import Context, Controller, Realisation, Root, refuse_open_files
 
-IMAGE = "ingress-nginx/controller"
-CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
-SAYS = ("stderr",)
+PROXY = "nginx"
 SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
-MADE = True
 ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 """The image's own."""
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
 MOST_LINES = 12
-RENEW = by_signal(signal.SIGHUP, PROXY)
-"""As the controller's `nginx -s reload` tells it, of the configuration that is there."""
-SAID = {"backend reload required": "Reload", "Backend successfully reloaded": "Reloaded"}
 _LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
 """klog: level and date, time, process, place. What follows without such a beginning belongs to it."""
 _SETTINGS = "configmap.go"
 """Where the controller reads its ConfigMap."""
 _ENDS = re.compile(r"^(?:nginx: )?(?:[\d/]+ [\d:]+ )?(?P<words>(?:panic: |\[emerg\]).*)$")
 """How Go and nginx say that they end."""
+
+
+_ROUTERS = re.compile(r"ROUTER_\w+|RELOAD_INTERVAL|STATS_PORT")
+
+
+def refuse_routers(container: Container) -> None:
+    """UsageError for variables of OKD's router, of which ingress-nginx would do nothing."""
+    if foreign := [name for name in container.env if _ROUTERS.fullmatch(name)]:
+        fault = f"{', '.join(foreign)}: variables of OKD's router, which ingress-nginx does not read"
+        raise UsageError(f"{container.place}.env", fault, "put them on a variant of the router, such as okd-edge")
 
 
 def realise(context: Context) -> Realisation:
@@ -88,11 +93,26 @@ def _joined(lines: Sequence[str]) -> str:
     return " ".join(" ".join(lines[:MOST_LINES]).split())
 
 
-def loads(line: str) -> str | None:
-    return next((kind for words, kind in SAID.items() if words in line), None)
-
-
 def _settings(context: Context) -> Mapping[str, str]:
     """The ConfigMap that its arguments name; empty where there is none, which the controller tells itself."""
     given = {name: value for name, _, value in (item.partition("=") for item in context.container.args)}
     return context.objects.configmaps.get(given.get("--configmap", "").rpartition("/")[2], {})
+
+
+CONTROLLER = Controller(
+    image="ingress-nginx/controller",
+    realise=realise,
+    proxy=PROXY,
+    system=SYSTEM,
+    short=SHORT,
+    made=True,
+    config="/etc/nginx/nginx.conf",
+    renew=by_signal(signal.SIGHUP, PROXY),  # as the controller's `nginx -s reload` tells it, of the configuration that is there
+    load_lines={
+        '"Configuration changes detected, backend reload required"': "Reload",
+        '"Backend successfully reloaded"': "Reloaded",
+    },
+    about=about,
+    ignored=ignored,
+    complaints=complaints,
+)

@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.routes import PREFIX
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.manifests.routes import PREFIX
 
 TABLE = Path(__file__).with_suffix(".tsv")
 F5 = "F5"

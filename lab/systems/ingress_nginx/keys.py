@@ -16,13 +16,16 @@ from pathlib import Path
 
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
-from lab.targets.local import checker, modules, objects
-from lab.targets.local.configmap import FOREIGN, IDLE, KEYS, look_up, settings
-from lab.targets.local.images import Context
-from lab.targets.local.images.ingress_nginx import CHECKER, files, nginx_version
-from lab.targets.local.nginx_conf import render
-from lab.targets.readback.nginx import directives
-from lab.targets.readback.reading import ABSENT
+from lab.systems import checker
+from lab.systems.ingress_nginx import modules
+from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, KEYS, look_up, settings
+from lab.systems.ingress_nginx.system import CHECKER, files
+from lab.systems.nginx.system import nginx_version
+from lab.systems.system import Context
+from lab.systems.ingress_nginx.config import render
+from lab.systems.nginx.readback import directives
+from lab.systems.reading import ABSENT
 
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""

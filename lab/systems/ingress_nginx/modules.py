@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from lab.targets.local.containers import PRIVATE
+from lab.systems.system import PRIVATE
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "unpack"

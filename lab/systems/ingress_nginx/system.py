@@ -1,33 +1,38 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
 What is missing: Lua (the balancer's endpoint choice, its log phase), headers-more (the Server header stays), the
-controller process (`nginx_control` stands in for its queue and its reloads), a certificate for hosts that have none of
-their own (port 443 refuses their handshakes). Its nginx.conf is `nginx_conf`'s.
+controller process (`lab.systems.nginx.control` stands in for its queue and its reloads), a certificate for hosts that have none of
+their own (port 443 refuses their handshakes). Its nginx.conf is `config`'s. `worker-processes: auto` is its CPU
+limit, rounded up, however many CPUs there are (quota / period, pkg/util/runtime/cpu_linux.go); without one the CPUs that it may use.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import signal
-import subprocess
 from collections.abc import Mapping
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.targets.common import nginx
-from lab.targets.local import modules
-from lab.targets.local.configmap import settings
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, configmap_of, refuse_nginx_workers, refuse_open_files
-from lab.targets.local.nginx_conf import PID, certificates, render, workers_of
-from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.pods import Container
-from lab.targets.local.renewing import by_signal
+from lab.systems.ingress_nginx import modules
+from lab.systems.ingress_nginx.config import PID, certificates, render, workers_of
+from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.controller import CONTROLLER, refuse_routers
+from lab.systems.manifests.pods import Container
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.system import LOADER, count, has_status, nginx_version, refuse_nginx_workers
+from lab.systems.renewing import by_signal
+from lab.systems.system import (
+    Context,
+    Control,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    configmap_of,
+    limit_up,
+    refuse_open_files,
+)
 
-IMAGE = "ingress-nginx/controller"
-NOTE = "endpoints change by a reload (no Lua)"
-RENEW = by_signal(signal.SIGHUP)
-"""As `nginx -s reload` tells it."""
 CONFIG = "/tmp/nginx/nginx.conf"
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0
@@ -85,16 +90,6 @@ def realise(context: Context) -> Realisation:
     )
 
 
-_ROUTERS = re.compile(r"ROUTER_\w+|RELOAD_INTERVAL|STATS_PORT")
-
-
-def refuse_routers(container: Container) -> None:
-    """UsageError for variables of OKD's router, of which ingress-nginx would do nothing."""
-    if foreign := [name for name in container.env if _ROUTERS.fullmatch(name)]:
-        fault = f"{', '.join(foreign)}: variables of OKD's router, which ingress-nginx does not read"
-        raise UsageError(f"{container.place}.env", fault, "put them on a variant of the router, such as okd-edge")
-
-
 def files(text: str, context: Context) -> dict[str, str]:
     """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
@@ -120,28 +115,6 @@ def control(process: Process) -> Control:
     return NginxControl(process, CONFIG, float(rate))
 
 
-@functools.cache
-def nginx_version() -> tuple[int, ...]:
-    """Of the nginx on PATH. UsageError when it is too old to state what the controller states."""
-    try:
-        printed = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=False).stderr
-    except FileNotFoundError:
-        raise UsageError("nginx", "not found on PATH", "Debian: apt install nginx-light") from None
-    if not (match := re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", printed)):
-        raise UsageError("nginx -v", f"printed {printed.strip()!r}", "put a real nginx first on PATH")
-    version = tuple(map(int, match.groups()))
-    if version < (1, 19, 10):
-        raise UsageError("nginx", f"{match[0]} is too old: keepalive_time needs 1.19.10", "install a newer one")
-    return version
-
-
-@functools.cache
-def has_status() -> bool:
-    """Whether the nginx on PATH can count its requests for others."""
-    told = subprocess.run(["nginx", "-V"], capture_output=True, text=True, check=False).stderr
-    return nginx.MODULE in told
-
-
 def _argument(place: str, text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if name not in _HONOURED and not text.startswith(_WAIVED):
@@ -160,3 +133,19 @@ def _configmap(context: Context, arguments: Mapping[str, str]) -> tuple[str, Map
     if not path:
         raise UsageError(place, "--configmap is missing", "--configmap=$(POD_NAMESPACE)/ingress-nginx-controller")
     return configmap_of(place, path, context)
+
+
+SYSTEM = ProxySystem(
+    name="ingress-nginx",
+    image="ingress-nginx/controller",
+    realise=realise,
+    note="endpoints change by a reload (no Lua)",
+    control=control,
+    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    renew_in_cluster="nginx",
+    passing=LOADER,
+    counters=count,
+    controllers=(CONTROLLER,),
+    config_files=("/etc/nginx/nginx.conf",),
+    workers=Workers(rules={"ingress-nginx/controller": limit_up}, keys=("worker-processes",)),
+)

@@ -9,9 +9,9 @@ from typing import Any
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import quantity
-from lab.targets.local.fields import Fields, spec_of
-from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
-from lab.targets.local.replicas import Strategy, read_strategy
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
+from lab.systems.manifests.replicas import Strategy, read_strategy
 
 DEFAULT_ID = 101
 """Where `runAsUser` is not given: the nginx images' own."""

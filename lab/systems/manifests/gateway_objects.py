@@ -14,8 +14,8 @@ from typing import Any, NoReturn, cast
 
 from lab.base import durations
 from lab.base.errors import UsageError
-from lab.targets.local.fields import Fields, spec_of
-from lab.targets.local.gateway_api import (
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.gateway_api import (
     Backend,
     Gateway,
     Headers,

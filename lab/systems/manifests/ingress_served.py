@@ -9,9 +9,9 @@ Refuses what ingress-nginx's own annotations ask for: other controllers do not r
 from __future__ import annotations
 
 from lab.base.errors import UsageError
-from lab.targets.local.gateway_api import Backend, Entry, Match, Rule, Served
-from lab.targets.local.objects import Objects
-from lab.targets.local.routes import PREFIX, Route
+from lab.systems.manifests.gateway_api import Backend, Entry, Match, Rule, Served
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.routes import PREFIX, Route
 
 HTTP, HTTPS = 80, 443
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.targets.local.deployments import Deployment, read_deployment
-from lab.targets.local.fields import Fields, spec_of
-from lab.targets.local.gateway_api import (
+from lab.systems.manifests.deployments import Deployment, read_deployment
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.gateway_api import (
     Gateway,
     HttpRoute,
     Served,
     check,
     served,
 )
-from lab.targets.local.gateway_objects import read_class, read_gateway, read_http_route
-from lab.targets.local.pods import Pod
-from lab.targets.local.replicas import Budget, read_budget
-from lab.targets.local.routes import HostRoute, read_ingress, read_route
-from lab.targets.local.routes import Route as Route
-from lab.targets.local.secrets import Secret, read_secret
-from lab.targets.local.slices import Slice, read_slice
+from lab.systems.manifests.gateway_objects import read_class, read_gateway, read_http_route
+from lab.systems.manifests.pods import Pod
+from lab.systems.manifests.replicas import Budget, read_budget
+from lab.systems.manifests.routes import HostRoute, read_ingress, read_route
+from lab.systems.manifests.routes import Route as Route
+from lab.systems.manifests.secrets import Secret, read_secret
+from lab.systems.manifests.slices import Slice, read_slice
 
 ROLE_LABEL = "lab/role"
 SCOPE_LABEL = "lab/scope"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.targets.local.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, spec_of
 
 Amount = int | str
 """A number of pods, or a share of them such as `25%`."""

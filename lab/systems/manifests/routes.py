@@ -14,9 +14,9 @@ from typing import Any, Literal, cast
 
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.targets.local.configmap import KEYS, TABLE
-from lab.targets.local.decoding import decoded
-from lab.targets.local.fields import Fields, spec_of
+from lab.systems.ingress_nginx.configmap import KEYS, TABLE
+from lab.systems.ingress_nginx.decoding import decoded
+from lab.systems.manifests.fields import Fields, spec_of
 
 OF_ONE = frozenset(
     {key.name for key in TABLE if key.where == "location"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import UsageError
-from lab.targets.common import certificates
-from lab.targets.local.fields import Fields
+from lab.systems.manifests import certificates
+from lab.systems.manifests.fields import Fields
 
 _TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import UsageError
-from lab.targets.local.fields import Fields
+from lab.systems.manifests.fields import Fields
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

@@ -20,16 +20,14 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.targets.local import cpus
-from lab.targets.local.containers import Process, end_entered
-from lab.targets.local.images import Loading, write_changed
+from lab.systems.system import Loading, Process, write_changed
 
 _MASTER, _WORKER = "nginx: master process", "nginx: worker process"
 TRY_S = 60.0
 
 
 class NginxControl:
-    """See `lab.targets.local.images.Control`."""
+    """See `lab.systems.system.Control`."""
 
     looks_once_more = True
 
@@ -92,13 +90,10 @@ class NginxControl:
         tried.write_text(text)
         tried.chmod(0o644)
         command = [self._program, "-t", "-q", "-c", str(Path(self._config).with_name(tried.name))]
-        pinned = ["taskset", "-c", cpus.as_list(self._process.setting.cpus), *command]
         with tempfile.TemporaryFile() as output:
             try:
-                trial = subprocess.Popen(
-                    self._process.enter(pinned), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-                )
-                ended = _ended(trial, over)
+                trial = self._process.run_pinned(command, output.fileno())
+                ended = self._ended(trial, over)
             except ProcessLookupError as error:
                 raise MeasuringError(self._place, f"nginx -t: {error}", self._process.tail(5)) from None
             finally:
@@ -118,17 +113,16 @@ class NginxControl:
                 raise MeasuringError(self._place, fault, "the old one stays")
         return True
 
-
-def _ended(trial: subprocess.Popen[bytes], over: threading.Event) -> bool:
-    """Whether it ended by itself, within its time and before it was `over`; it has ended in any case."""
-    deadline = time.monotonic() + TRY_S
-    while trial.poll() is None and time.monotonic() < deadline and not over.is_set():
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            trial.wait(0.02)
-    if trial.poll() is not None:
-        return True
-    end_entered(trial)
-    return False
+    def _ended(self, trial: subprocess.Popen[bytes], over: threading.Event) -> bool:
+        """Whether it ended by itself, within its time and before it was `over`; it has ended in any case."""
+        deadline = time.monotonic() + TRY_S
+        while trial.poll() is None and time.monotonic() < deadline and not over.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                trial.wait(0.02)
+        if trial.poll() is not None:
+            return True
+        self._process.end_entered(trial)
+        return False
 
 
 def _title(pid: int) -> str:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 
 from lab.model.endpoint import Response
 from lab.model.variants.variants import Check
-from lab.targets.base import System
-from lab.targets.readback.reading import Process, UnreadableError, run
+from lab.model.measurable import System
+from lab.systems.reading import Process, UnreadableError, run
 
 PAGE = "/8kB.txt"
 TIMEOUT_S = 5.0

@@ -10,18 +10,19 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import crossplane
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
-from lab.targets.common.scratch import scratch
-from lab.targets.readback import effects
-from lab.targets.readback.reading import (
+from lab.model.measurable import System
+from lab.systems.nginx import effects
+from lab.systems.reading import (
     ABSENT,
     Process,
     Reading,
@@ -32,6 +33,7 @@ from lab.targets.readback.reading import (
     processes,
     run,
     soft_limit,
+    started,
 )
 
 _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
@@ -39,7 +41,8 @@ _CLOCK_S = 1.0
 """Start times of processes are known to the boot time's second."""
 
 
-def _nginx(system: System, check: Check) -> Reading:
+def read(system: System, check: Check) -> Reading:
+    """Read a check of kind `nginx` back."""
     name, _, part = given(check, "name").partition(" ")
     running = processes(system, check)
     masters = [process for process in running if process.title.startswith("nginx: master process")]
@@ -169,8 +172,8 @@ def directives(files: Mapping[str, str]) -> Iterator[Directive]:
 @lru_cache(maxsize=32)
 def _parsed(text: str) -> Sequence[dict[str, Any]]:
     """Of one file. The same from check to check and block to block, and a fifteenth of a second each time."""
-    with scratch() as folder:
-        file = folder / "nginx.conf"
+    with tempfile.TemporaryDirectory(prefix="lab-nginx-") as folder:
+        file = Path(folder) / "nginx.conf"
         file.write_text(text)
         answer: Any = crossplane.parse(str(file), single=True, strict=False, check_ctx=False, check_args=False)
     if answer["status"] != "ok":
@@ -202,17 +205,3 @@ def _which(block: Mapping[str, Any]) -> str:
     """What tells a block from others of its kind."""
     names = (inner["args"] for inner in block["block"] if inner["directive"] == "server_name")
     return " ".join(next(names, ()) if block["directive"] == "server" else block["args"])
-
-
-def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
-    """When processes started, in seconds since 1970: boot time plus field 22 of their stat, in hundredths."""
-    paths = [f"/proc/{pid}/stat" for pid in pids]
-    lines = run(system, check, ["cat", "/proc/stat", *paths]).splitlines()
-    boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-    return [boot + int(line.rpartition(")")[2].split()[19]) / 100 for line in lines if re.match(r"\d+ \(", line)]
-
-
-READERS = {"nginx": _nginx}
-SPOKEN = {
-    "nginx": "nginx -T: {name}{context}",
-}

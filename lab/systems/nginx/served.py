@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.local import proxies
-from lab.targets.local.gateway_api import ANY, Backend, Entry, Served
-from lab.targets.local.images import Context
-from lab.targets.local.objects import Member
-from lab.targets.local.rendering import rendered
+from lab.systems import programs
+from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
+from lab.systems.system import Context
+from lab.systems.manifests.objects import Member
+from lab.systems.rendering import rendered
 
 FOLDER = "/tmp/nginx"
 CONFIG = f"{FOLDER}/nginx.conf"
@@ -48,9 +49,9 @@ class Directives:
     """Of the http block, whole: maps."""
 
 
-def program(place: str) -> proxies.Program:
+def program(place: str) -> programs.Program:
     """The pinned nginx that all of them run."""
-    return proxies.program(place, "nginx", VERSION)
+    return programs.program(place, "nginx", VERSION)
 
 
 def files(proxy: str, ports: Sequence[Served], directives: Directives, context: Context) -> dict[str, str]:
@@ -71,7 +72,7 @@ def files(proxy: str, ports: Sequence[Served], directives: Directives, context: 
         _split(entry): entry for served in ports for found in served.hosts.values() for entry in found if _parted(entry)
     }
     text = rendered(
-        "nginx-served.conf.j2",
+        Path(__file__).with_name("served.conf.j2"),
         folder=FOLDER,
         pid=PID,
         of=directives,

@@ -12,18 +12,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.targets.local import ingress_served, nginx_served
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, configmap_of, refuse_nginx_workers, refuse_open_files
-from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.nginx_served import CONFIG, Directives
-from lab.targets.local.pods import Container
-from lab.targets.local.renewing import by_signal
+from lab.systems.manifests import ingress_served
+from lab.systems.nginx import served as nginx_served
+from lab.systems.nginx.system import LOADER, refuse_nginx_workers
+from lab.systems.system import (
+    Context,
+    Control,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    all_cpus,
+    configmap_of,
+    refuse_open_files,
+)
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.manifests.pods import Container
+from lab.systems.renewing import by_signal
 
-IMAGE = "nginx/nginx-ingress"
-NOTE = "directive-equivalent: no controller, endpoints change by a reload as its open-source nginx's do"
-RENEW = by_signal(signal.SIGHUP)
-"""As `nginx -s reload` tells it."""
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")
 _PER_S = 10.0
@@ -181,3 +188,15 @@ def _configmap(context: Context, container: Container) -> tuple[str, Mapping[str
         fault = f"no IngressClass {wanted!r} is of nginx.org/ingress-controller: it would serve nothing"
         raise UsageError(at, fault, did_you_mean(wanted, classes))
     return configmap_of(at, arguments.get(_CONFIGMAP, ""), context)
+
+
+SYSTEM = ProxySystem(
+    name="nginx-f5",
+    image="nginx/nginx-ingress",
+    realise=realise,
+    note="directive-equivalent: no controller, endpoints change by a reload as its open-source nginx's do",
+    control=control,
+    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    passing=LOADER,
+    workers=Workers(rules={"nginx-ingress": all_cpus}, keys=("worker-processes",)),
+)

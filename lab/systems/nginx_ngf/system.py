@@ -13,22 +13,26 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.targets.local import nginx_served
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.fields import Fields, spec_of
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.nginx_served import CONFIG, Directives
-from lab.targets.local.objects import Objects
-from lab.targets.local.renewing import by_signal
+from lab.systems.nginx import served as nginx_served
+from lab.systems.nginx.system import LOADER
+from lab.systems.system import (
+    Context,
+    Control,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    all_cpus,
+    refuse_open_files,
+    refuse_workers,
+)
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.manifests.objects import Objects
+from lab.systems.renewing import by_signal
 
-IMAGE = "nginx-gateway-fabric/nginx"
-BY_TAG = True
-NOTE = "directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do"
-RENEW = by_signal(signal.SIGHUP)
-"""As `nginx -s reload` tells it."""
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
-KINDS = frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"})
 KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
 """Release, as the image's tag has it → idle upstream connections that it asks nginx to keep where no policy says how many; 0 = it has each closed."""
 TLS: Mapping[str, str] = {
@@ -210,3 +214,17 @@ def _is(place: str, item: Fields, kind: str, known: Collection[str]) -> str:
     if (name := item.need("name", "")) not in known:
         raise UsageError(f"{place}: {item.at('name')}", f"there is no {kind} {name!r}", did_you_mean(name, known))
     return name
+
+
+SYSTEM = ProxySystem(
+    name="nginx-ngf",
+    image="nginx-gateway-fabric/nginx",
+    realise=realise,
+    note="directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do",
+    by_tag=True,
+    kinds=frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"}),
+    control=control,
+    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    passing=LOADER,
+    workers=Workers(rules={"nginx-gateway-fabric/nginx": all_cpus}, fields={"NginxProxy": "workerProcesses"}),
+)

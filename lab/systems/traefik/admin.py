@@ -1,16 +1,30 @@
-"""What a running Traefik tells of itself by its API and its metrics, which listen on its pod's own loopback alone.
+"""What a running Traefik tells of itself by its API and its metrics, which listen on its pod's own loopback alone; and the check kind `traefik`.
 
     GET /api/rawdata    {"services": {"backend-8080@file": {"loadBalancer": {…}}}, "middlewares": {"lab-3f17295a633b@file": …}, …}
     GET /metrics        go_sched_gomaxprocs_threads 1
 
-What the command line says it tells nobody: that is read off its process. It counts requests only where metrics have labels, which cost.
+What the command line says it tells nobody: that is read off its process, by check kind `argument`. It counts requests only where metrics
+have labels, which cost.
+
+    name: service.loadBalancer.serversTransport      /api/rawdata, of every service (router) of its provider
+    name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those that the load comes to
+    name: overview.features.accessLog                /api/overview
+    name: metrics.go_gc_gogc_percent                 /metrics
+    name: version                                    /api/version
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
+
+from lab.base.paths import at
+from lab.model.measurable import System
+from lab.model.variants.variants import Check
+from lab.systems.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined, shown
+from lab.systems.system import Process, ReadbackKind
 
 PORT = 8080
 RAW, ENTRY_POINTS, OVERVIEW, VERSION, METRICS = (
@@ -61,3 +75,35 @@ def workers(text: str) -> int | None:
     """How many threads run Go code at once, from METRICS."""
     found = metrics(text).get(WORKERS)
     return None if found is None else int(float(found))
+
+
+def gauges(process: Process) -> Mapping[str, float]:
+    """Return how many threads run Go code at once."""
+    found = workers(process.ask(PORT, METRICS))
+    return {} if found is None else {"workers": float(found)}
+
+
+def _read(system: System, check: Check) -> Reading:
+    part, _, path = given(check, "name").partition(".")
+
+    def answer(page: str) -> str:
+        return asked(system, check, PORT, page)
+
+    match part:
+        case "version":
+            return compared(check, version(answer(VERSION)))
+        case "metrics":
+            return compared(check, metrics(answer(METRICS)).get(path, ABSENT))
+        case "overview":
+            found: list[Any] = [json.loads(answer(OVERVIEW))]
+        case "entrypoint":
+            found = list(entry_points(answer(ENTRY_POINTS)))
+        case _:
+            there = parts(answer(RAW))
+            if not there.get(part):
+                raise UnreadableError(f"it has no {part!r} of its provider, only {', '.join(there)}")
+            found = list(there[part])
+    return compared(check, joined([shown(at(tree, path)) for tree in found]))
+
+
+READBACKS = {"traefik": ReadbackKind(read=_read)}

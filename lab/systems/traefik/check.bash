@@ -2,7 +2,7 @@
 # Does Traefik take its command line and its file? It has no checker of its own, so it is started where nothing reaches it, until
 # it serves the file or says what is wrong in it.
 #
-# Usage: bash traefik.bash PROGRAM ARG…     as its container has them
+# Usage: bash check.bash PROGRAM ARG…     as its container has them
 #
 # Exit status: 0; 1 with what it said on stderr.
 set -euo pipefail

@@ -12,17 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver.images import MACHINE
-from lab.targets.local import proxies
-from lab.targets.local.containers import Realisation
-from lab.targets.local.images import Context
-from lab.targets.local.images.traefik import refuse_threads
+from lab.systems import programs
+from lab.systems.system import Context, Controller, Realisation, refuse_workers
 
-IMAGE = "traefik"
-SYSTEM = SHORT = MACHINE
-MADE = False
-CONFIG, PROXY = "", "traefik"
-SAYS = ("stdout", "stderr")
 _CHECK = """\
 said=$("$0" healthcheck "$@" 2>&1) ||
 ! printf '%s' "$said" | sed -n 's/.*"error":"command healthcheck error: \\(.*\\)","time".*/\\1/p' | grep . >&2"""
@@ -39,7 +31,11 @@ _PANICS = re.compile(r"^(?P<words>panic: .*)$")
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 
 
-RENEW = None  # it makes no new workers: routes change in the one process
+def refuse_threads(context: Context) -> None:
+    """NotMeasurableError for more threads of Go than the container has CPUs here."""
+    threads = context.container.env.get("GOMAXPROCS", "")
+    if threads.isdigit():
+        refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
 
 
 def realise(context: Context) -> Realisation:
@@ -48,7 +44,7 @@ def realise(context: Context) -> Realisation:
         fault = "expected no command, and a Kubernetes provider among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik-ingress")
     refuse_threads(context)
-    program = proxies.program(container.place, "traefik", proxies.tagged(container))
+    program = programs.program(container.place, "traefik", programs.tagged(container))
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
@@ -56,10 +52,6 @@ def realise(context: Context) -> Realisation:
         programs={program.inside: program.file},
         about=f"{program.about} (control plane and proxy are one process)",
     )
-
-
-def about() -> str:
-    return ""
 
 
 def ignored(log: Iterable[str]) -> list[str]:
@@ -77,6 +69,12 @@ def _entries(log: Iterable[str]) -> Iterator[str]:
         yield from (match["words"] for form in (_SAID, _WATCH, _REFUSED, _PANICS) if (match := form.match(plain)))
 
 
-def loads(line: str) -> str | None:
-    """It never loads a file anew, and tells of no change."""
-    return None
+CONTROLLER = Controller(
+    image="traefik",
+    realise=realise,
+    proxy="traefik",
+    says=("stdout", "stderr"),
+    ignored=ignored,
+    complaints=complaints,
+)
+"""It makes no new workers, as routes change in the one process; it never loads a file anew, and tells of no change."""

@@ -1,6 +1,7 @@
 """Traefik with its file provider: the real one, in the version that its image names, its file written from Gateway API's objects.
 
-Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`lab.targets.local.traefik_conf.PARTS`).
+Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`lab.systems.traefik.config.PARTS`).
+Without `GOMAXPROCS` (Go 1.25) it runs as many threads at once as CPUs that it may use, and no more than its limit, rounded up, but two.
 """
 
 from __future__ import annotations
@@ -11,19 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.common import traefik
-from lab.targets.local import admin, proxies, settings
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, led_to, refuse_workers
-from lab.targets.local.traefik_conf import CAN, FILE, NEVER, PARTS, render, version
-from lab.targets.local.watched_files import WatchedFiles
+from lab.systems import programs, settings
+from lab.systems.system import Context, Process, ProxySystem, Realisation, Workers, led_to, within_up
+from lab.systems.traefik import admin
+from lab.systems.traefik.config import CAN, FILE, NEVER, PARTS, render, version
+from lab.systems.traefik.controller import CONTROLLER as INGRESS_CONTROLLER
+from lab.systems.traefik.controller import refuse_threads
+from lab.systems.watched_files import WatchedFiles
 
-IMAGE = "traefik"
-BY_TAG = True
-NOTE = "routes and endpoints change by the file that it watches, which it reads every 2 s at most"
 CONTROLLER = "lab.test/traefik"
 SETTINGS = "traefik"
-CHECK = Path(__file__).with_suffix(".bash")
+CHECK = Path(__file__).with_name("check.bash")
 _CHECK_INSIDE = "/srv/traefik/check.bash"
 _ADDRESS = re.compile(r"--entrypoints\.(\w+)\.address=[\d.]*:(\d+)", re.IGNORECASE)
 _PROVIDER = f"--providers.file.filename={FILE}"
@@ -35,7 +34,7 @@ def realise(context: Context) -> Realisation:
         fault = f"expected no command, and {_PROVIDER} among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik")
     refuse_threads(context)
-    program = proxies.program(container.place, "traefik", proxies.tagged(container))
+    program = programs.program(container.place, "traefik", programs.tagged(container))
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
@@ -44,13 +43,6 @@ def realise(context: Context) -> Realisation:
         programs={program.inside: program.file},
         about=program.about,
     )
-
-
-def refuse_threads(context: Context) -> None:
-    """NotMeasurableError for more threads of Go than the container has CPUs here."""
-    threads = context.container.env.get("GOMAXPROCS", "")
-    if threads.isdigit():
-        refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
 
 
 def _file(context: Context) -> str:
@@ -65,20 +57,31 @@ def _entry_points(args: Sequence[str]) -> Mapping[int, str]:
     return {int(found[2]): found[1] for arg in args if (found := _ADDRESS.fullmatch(arg))}
 
 
-def control(process: Process) -> Control:
-    ask = admin.asking(process.setting.place)
-    return WatchedFiles(process, "traefik", lambda path: path == FILE, partial(_served, ask))
+def control(process: Process) -> WatchedFiles:
+    return WatchedFiles(process, "traefik", lambda path: path == FILE, partial(_served, process))
 
 
-def _served(ask: admin.Ask, files: Mapping[str, str]) -> bool:
-    return traefik.taken(ask(traefik.PORT, traefik.RAW)) == {version(files[FILE])}
+def _served(process: Process, files: Mapping[str, str]) -> bool:
+    return admin.taken(process.ask(admin.PORT, admin.RAW)) == {version(files[FILE])}
 
 
-def counters(ask: admin.Ask) -> Mapping[str, int]:
-    """It counts requests only where its metrics have labels, which cost some on every request."""
-    return {}
-
-
-def gauges(ask: admin.Ask) -> Mapping[str, float]:
-    found = traefik.workers(ask(traefik.PORT, traefik.METRICS))
-    return {} if found is None else {"workers": float(found)}
+SYSTEM = ProxySystem(
+    name="traefik",
+    image="traefik",
+    realise=realise,
+    note="routes and endpoints change by the file that it watches, which it reads every 2 s at most",
+    by_tag=True,
+    control=control,
+    # No counters: it counts requests only where its metrics have labels, which cost some on every request.
+    gauges=admin.gauges,
+    controllers=(INGRESS_CONTROLLER,),
+    workers=Workers(
+        rules={"traefik": within_up},
+        variables=("GOMAXPROCS",),
+        process="traefik",
+        port=admin.PORT,
+        page=admin.METRICS,
+        metric=admin.WORKERS,
+    ),
+    readbacks=admin.READBACKS,
+)

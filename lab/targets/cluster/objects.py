@@ -20,8 +20,8 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
-from lab.targets.common import certificates
-from lab.targets.common.paths import at
+from lab.systems.manifests import certificates
+from lab.base.paths import at
 
 ON_CLUSTERS = "lab/on-clusters"
 """Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""

@@ -24,7 +24,7 @@ from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
-from lab.model.variants.workers import GAUGE
+from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
 from lab.targets.cluster.api import Api, right
@@ -42,7 +42,13 @@ from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import envoy, fetching, haproxy, inside, leftovers, nginx, renewing, workers
+from lab.targets.common import fetching, leftovers
+from lab.systems.envoy import admin as envoy
+from lab.systems.haproxy import admin as haproxy
+from lab.systems import inside
+from lab.systems.nginx import system as nginx
+from lab.systems import renewing
+from lab.systems import workers
 
 T = TypeVar("T")
 

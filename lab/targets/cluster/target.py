@@ -40,7 +40,7 @@ from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
-from lab.targets.common import renewing
+from lab.systems import renewing
 from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0

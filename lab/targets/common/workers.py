@@ -5,7 +5,7 @@
     go_sched_gomaxprocs_threads 2  →  of a program in Go, as it tells itself
     server.concurrency: 2          →  of Envoy, the same
 
-Each system has its own way to a number where none is asked for (`lab.model.variants.workers`). None for a system that is not known here.
+Each system has its own way to a number where none is asked for (`lab.systems.workers`). None for a system that is not known here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lab.targets.common import envoy, inside, traefik
+from lab.systems.envoy import admin as envoy
+from lab.systems import inside
+from lab.systems.traefik import admin as traefik
 
 LISTED = rf"""
 asks=

@@ -29,8 +29,8 @@ from lab.targets.readback import (
 )
 from lab.targets.readback.nginx import directives as directives
 from lab.targets.readback.nginx import dump as dump
-from lab.targets.readback.reading import ABSENT as ABSENT
-from lab.targets.readback.reading import Reader, Reading, UnreadableError
+from lab.systems.reading import ABSENT as ABSENT
+from lab.systems.reading import Reader, Reading, UnreadableError
 
 READERS: Mapping[str, Reader] = {
     **caddy.READERS,

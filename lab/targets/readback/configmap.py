@@ -12,7 +12,7 @@ import re
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, run
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, run
 
 
 def _configmap(system: System, check: Check) -> Reading:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import mounts
-from lab.targets.readback.reading import Reading, UnreadableError, compared, given, run
+from lab.systems.reading import Reading, UnreadableError, compared, given, run
 
 _IN_MEMORY = {"tmpfs", "ramfs"}
 

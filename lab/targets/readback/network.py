@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common.sampler import cpu_list
-from lab.targets.readback.reading import Reading, UnreadableError, compared, given, joined, run
+from lab.systems.reading import Reading, UnreadableError, compared, given, joined, run
 
 PAGE = "/100MB.bin"
 TRIES = 5

@@ -14,7 +14,7 @@ import re
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
+from lab.systems.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
 
 _ENDS = re.compile(r"</?(dd|dt|li|p|tr|br|div|pre)\b[^>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")

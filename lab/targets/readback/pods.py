@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, joined
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
 

@@ -13,7 +13,7 @@ from lab.targets.base import System
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import Controller
 from lab.targets.common.sampler import cpu_list
-from lab.targets.readback.reading import (
+from lab.systems.reading import (
     ABSENT,
     Reading,
     UnreadableError,

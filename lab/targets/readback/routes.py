@@ -17,8 +17,8 @@ from lab.model.endpoint import Endpoint, Response
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.common import certificates
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, joined
+from lab.systems.manifests import certificates
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 
 PAGE = "/1kB.bin"
 NOBODY = "nobody.lab.test"

@@ -28,7 +28,8 @@ from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
-from lab.targets.local import cgroups, objects
+from lab.targets.local.sandbox import cgroups
+from lab.systems.manifests import objects
 from lab.targets.local.images import table
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing

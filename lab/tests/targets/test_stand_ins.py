@@ -16,12 +16,12 @@ from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.report.catalog import LONGEST_VALUE, print_show, show_json
-from lab.targets import stand_ins
+from lab.systems import stand_ins
 from lab.targets.cluster import images as references
-from lab.targets.local.configmap import KEYS
+from lab.systems.ingress_nginx.configmap import KEYS
 from lab.targets.local.images import table as images
 from lab.targets.readback import read_back
-from lab.targets.stand_ins import Setting, load_stand_ins
+from lab.systems.stand_ins import Setting, load_stand_ins
 
 CONTROLLER = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)
 CONFIGMAP = "ingress-nginx-controller"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lab.model.events import Event, EventLog
 from lab.model.system import Recorder
-from lab.targets.local.runner import CONTAINER
+from lab.targets.local.kubelet.runner import CONTAINER
 
 _KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
 """Kinds of a container's that are the same in `lab.model.events`."""

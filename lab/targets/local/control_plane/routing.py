@@ -1,8 +1,8 @@
 """What the proxies know of routes and endpoints, while it changes: objects in, configurations and reloads out.
 
 Stands where an API server and a controller's watch stand in a cluster. A change is accepted at once; each proxy has a
-queue of its own (`reloads`), in which all changes that wait are one reload: RELOAD_INTERVAL of OKD's router, the sync
-rate of ingress-nginx. Refuses to know how a proxy is told: that is its image's `control`.
+queue of its own (`reloads`), in which all changes that wait are one reload: in the least time that its
+system lets pass between two. Refuses to know how a proxy is told: that is its system's `control`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any, Protocol
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.targets.common import renewing
-from lab.targets.local import bringup, objects
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context
-from lab.targets.local.images import table as images
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Pod
-from lab.targets.local.reloads import Follower
+from lab.systems import renewing
+from lab.targets.local.kubelet import bringup
+from lab.systems.manifests import objects
+from lab.systems.system import Context, Realisation
+from lab.systems.table import find
+from lab.targets.local.kubelet.containers import Process
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Pod
+from lab.targets.local.control_plane.reloads import Follower
 
 
 class Routes(Protocol):
@@ -146,7 +147,7 @@ class Routing:
     def note(self) -> str:
         """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
-        found = {image.NOTE for item in containers if (image := images.find(item.repository)) is not None}
+        found = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
     said = ""
@@ -160,10 +161,12 @@ class Routing:
         return started
 
     def apart(self) -> Sequence[int]:
-        """Of proxies whose image names the processes that serve: the others in their containers."""
+        """Of proxies whose system names the processes that serve: the others in their containers."""
         there = (follower.process for follower in self._followers if not follower.left)
-        served_by = ((process, images.serving(process.container.repository)) for process in there)
-        return [pid for process, name in served_by if name for pid in process.processes_but(name)]
+        served_by = ((process, find(process.container.repository)) for process in there)
+        return [
+            pid for process, system in served_by if system and system.proxy for pid in process.processes_but(system.proxy)
+        ]
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return []
@@ -175,10 +178,10 @@ class Routing:
         container = process.container
         if pod.role != "proxy":
             return
-        if images.renew(container.repository) is not None:
+        system = find(container.repository)
+        if system is not None and system.renew is not None:
             self._proxies.append(process)
-        image = images.find(container.repository)
-        if image is None or image.control is None:
+        if system is None or system.control is None:
             self._deaf.add(container.place)
             return
 
@@ -186,7 +189,7 @@ class Routing:
             place = process.setting.place
             return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
 
-        follower = Follower(pod.name, process, image.control(process), wanted, self.log, once=not self._changing)
+        follower = Follower(pod.name, process, system.control(process), wanted, self.log, once=not self._changing)
         with self._following:
             if not self._over:
                 follower.start()
@@ -232,11 +235,12 @@ class Routing:
             self._accept(found)
 
     def renew(self) -> None:
-        """By what its image says that its controller does."""
+        """By what its system says that its controller does."""
         for process in self._proxies:
-            if (renew := images.renew(process.container.repository)) is None:
+            system = find(process.container.repository)
+            if system is None or system.renew is None:
                 raise MeasuringError(process.container.place, *renewing.NONE)
-            renew(process)
+            system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""

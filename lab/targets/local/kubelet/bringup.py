@@ -12,16 +12,20 @@ from pathlib import Path
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
-from lab.targets.local import checker, disk, hostwide, network, services
-from lab.targets.local.cgroups import Groups
-from lab.targets.local.containers import Process, Realisation, Setting, find_program
-from lab.targets.local.images import Context, Realise, command
-from lab.targets.local.images import table as images
-from lab.targets.local.kubelet import Make
-from lab.targets.local.namespaces import STATE, real_root
-from lab.targets.local.network import Network, Place
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container, Pod, Volume
+from lab.systems import checker
+from lab.targets.local.sandbox import disk
+from lab.targets.local.sandbox import hostwide
+from lab.targets.local.sandbox import network
+from lab.targets.local.control_plane import services
+from lab.targets.local.sandbox.cgroups import Groups
+from lab.systems.system import Context, Realisation, Realise, command, find_program
+from lab.targets.local import realising
+from lab.targets.local.kubelet.containers import Process, Setting
+from lab.targets.local.kubelet.kubelet import Make
+from lab.targets.local.sandbox.namespaces import STATE, real_root
+from lab.targets.local.sandbox.network import Network, Place
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Container, Pod, Volume
 
 PODS = STATE / "pods"
 
@@ -43,10 +47,10 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
-def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
+def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    for raw in images.unknown(objects):
+    for raw in realising.unknown(objects):
         fault = f"the local target does not know objects of kind {raw.get('kind')}"
         raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
     services.vet(objects)
@@ -68,7 +72,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
                 find_program(container.place, started.command[0])
 
 
-def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.role("proxy"):
@@ -85,7 +89,7 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
                 raise UsageError(container.place, fault, "correct what it names")
 
 
-def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> set[str]:
+def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> set[str]:
     """What its containers run that is not the machine's own, with versions."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     contexts = [
@@ -114,7 +118,7 @@ def job(
     groups: Groups,
     made: Callable[[Pod, Process], None],
     changing: bool = False,
-    realise: Realise = images.realise,
+    realise: Realise = realising.realise,
 ) -> Make:
     """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
 
@@ -167,7 +171,7 @@ def realisation(
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
-    realise: Realise = images.realise,
+    realise: Realise = realising.realise,
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
     return realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))

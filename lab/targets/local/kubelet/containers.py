@@ -12,69 +12,37 @@ import contextlib
 import errno
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from lab.base.errors import UsageError
 from lab.base.files import readable
+from lab.model.endpoint import Endpoint
+from lab.targets.common import fetching
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import thread_ids
-from lab.targets.local import cpus
-from lab.targets.local.cgroups import Group
-from lab.targets.local.namespaces import real_root
-from lab.targets.local.network import Place
-from lab.targets.local.pods import Container
-from lab.targets.local.rendering import rendered
-
-PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
-"""Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
+from lab.targets.local.sandbox import cpus, network
+from lab.targets.local.sandbox.cgroups import Group
+from lab.targets.local.sandbox.namespaces import real_root
+from lab.targets.local.sandbox.network import Place
+from lab.systems.manifests.pods import Container
+from lab.systems.rendering import rendered
+from lab.systems.system import PRIVATE, WRITABLE, Realisation
 
 ONLINE = "/sys/devices/system/cpu/online"
 
+ASK_S = 2.0
+"""For an answer of an interface on a pod's loopback."""
+
 LEAST_S = 2.0
 """From the stop signal to SIGKILL at least, whatever the grace period (a kubelet's minimumGracePeriodInSeconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """An image's own files, unpacked: what a container sees instead of the machine's, read only but for copies of some folders."""
-
-    folder: Path
-    own: tuple[str, ...]
-    """Folders that every container has a copy of, in memory."""
-    working_dir: str = "/"
-
-
-@dataclass(frozen=True, slots=True)
-class Realisation:
-    """What to start instead of the image. `files`: path → text (bytes that are no UTF-8 as surrogates), or `-> target` for a symbolic link."""
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    files: Mapping[str, str] = field(default_factory=dict)
-    pre_stop: tuple[str, ...] | None = None
-    """Instead of the manifest's preStop; None = as the manifest says."""
-    stop_signal: signal.Signals = signal.SIGTERM
-    """The image's STOPSIGNAL."""
-    checker: tuple[str, ...] = ()
-    """The proxy's own command that says whether it takes its configuration, as `nginx -t`, after a shell perhaps; empty = it has none."""
-    waits: tuple[float, float] = (0.0, 0.0)
-    """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
-    passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
-    root: Root | None = None
-    """None = the machine's own files."""
-    programs: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Path → a program that the machine's own files lack, or that lies where a container has a folder of its own."""
-    about: str = ""
-    """What runs that is not the machine's own, with its version: a fact of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +98,11 @@ class Process:
             self._binds.insert(0, (program, str(file), False))
 
     @property
+    def started(self) -> Realisation:
+        """What it is started with."""
+        return self.setting.started
+
+    @property
     def pid(self) -> int | None:
         """The main process, as the lab sees it, while it runs."""
         return self._main if self.popen is not None and self.popen.returncode is None else None
@@ -142,7 +115,7 @@ class Process:
         identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
         command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, *self._environment, *setting.started.command]
         script = rendered(
-            "container.sh.j2",
+            Path(__file__).with_name("container.sh.j2"),
             join=setting.group.join(),
             hostname=setting.hostname,
             real_root=real_root(),
@@ -176,6 +149,27 @@ class Process:
         root = [] if self._root is None else ["--root", "--wd"]
         inside = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *root, *user, "--"]
         return [*inside, *self._environment, *argv]
+
+    def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+        """As `lab.systems.system.Process.run_pinned`."""
+        pinned = self.enter(["taskset", "-c", cpus.as_list(self.setting.cpus), *argv])
+        return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
+        """SIGKILL to what `enter` started inside, which ends `popen` too.
+
+        The other way round its child would be left to us, and hold its container's process namespace open until it is reaped.
+        """
+        while popen.poll() is None:
+            for pid in tree(popen.pid)[1:]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(0.01)
+
+    def ask(self, port: int, path: str) -> str:
+        """As `lab.systems.system.Process.ask`."""
+        return ask(self.setting.place, port, path)
 
     @property
     def _environment(self) -> list[str]:
@@ -312,9 +306,9 @@ class Process:
                 found.append((own, self._over(path), False))
         if self._root is not None:
             return found
-        # Where nginx opens its first log and makes its folders, whatever its config says.
-        for path in ("private/var-log/nginx", "private/var-lib/nginx"):
-            (self.folder / path).mkdir()
+        for path in WRITABLE:
+            parent, _, name = path.strip("/").rpartition("/")
+            (self.folder / "private" / parent.replace("/", "-") / name).mkdir()
         for link in Path("/run").iterdir():
             if link.is_symlink():
                 (self.folder / "private/run" / link.name).symlink_to(link.readlink())
@@ -369,15 +363,11 @@ class Process:
         return None
 
 
-def find_program(place: str, program: str) -> None:
-    """UsageError when a container's program is not on this machine (a path of its own volumes is not looked at)."""
-    hidden = any(program.startswith(prefix + "/") for prefix in PRIVATE)
-    if not hidden and shutil.which(program) is None:
-        raise UsageError(
-            place,
-            f"the program {program!r} is not on this machine",
-            "install it (`just doctor` lists what is missing), or use --target kind",
-        )
+def ask(place: Place, port: int, path: str) -> str:
+    """What listens on a pod's loopback answers to a GET, on a connection of its own. Raises OSError."""
+    page = Endpoint(f"http://127.0.0.1:{port}", "localhost")
+    connection = network.connect(place, fetching.place(page), ASK_S)
+    return fetching.fetch(connection, page, path, None, ASK_S).body.decode(errors="replace")
 
 
 def tree(root: int) -> list[int]:
@@ -387,19 +377,6 @@ def tree(root: int) -> list[int]:
         return [root, *(child.pid for child in process.children(recursive=True))]
     except psutil.NoSuchProcess:
         return []
-
-
-def end_entered(popen: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to what `enter` started inside, which ends `popen` too.
-
-    The other way round its child would be left to us, and hold its container's process namespace open until it is reaped.
-    """
-    while popen.poll() is None:
-        for pid in tree(popen.pid)[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            popen.wait(0.01)
 
 
 def reap_orphans() -> None:

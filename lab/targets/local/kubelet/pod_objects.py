@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.targets.local.kubelet import RunningPod
-from lab.targets.local.pods import Container, Probe
-from lab.targets.local.runner import Runner
+from lab.targets.local.kubelet.kubelet import RunningPod
+from lab.systems.manifests.pods import Container, Probe
+from lab.targets.local.kubelet.runner import Runner
 
 
 def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:

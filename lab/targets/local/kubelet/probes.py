@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from lab.targets.local.pods import Probe
+from lab.systems.manifests.pods import Probe
 
 Enter = Callable[[Sequence[str]], list[str]]
 Changed = Callable[[bool, str], None]

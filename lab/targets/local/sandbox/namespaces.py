@@ -27,9 +27,9 @@ What the environment carries; of a descriptor or a socket, its number:
 How it ends: whatever ends the outer process ends everything. The outer forwards each signal once; a third interrupt kills. If the
 outer is killed itself, the inner reads the end of file and exits; should it be stuck, the kernel's parent-death signals kill it. The
 death of a PID 1 takes every process, mount and interface of its namespaces with it, so nothing has to be cleaned up but cgroups
-and folders on a disk (`lab.targets.local.cgroups`, `disk`), which the next lab sweeps.
+and folders on a disk (`lab.targets.local.sandbox.cgroups`, `disk`), which the next lab sweeps.
 
-What only the outer process can do is reach the network: `run_outside` has it run one of the project's scripts, which brings a
+What only the outer process can do is reach the network: `lab.systems.programs.run_outside` has it run one of the project's scripts, which brings a
 proxy or a module, and no other program. Where there is no outer process, the script runs here.
 
 Refuses to touch anything outside: the host's /run is covered, not written.
@@ -55,13 +55,9 @@ from types import FrameType
 from lab.base import handing
 from lab.base.errors import UsageError
 from lab.model.names import INSIDE
+from lab.systems.programs import OUTSIDE, SCRIPTS
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
-from lab.targets.local import cgroups
-
-OUTSIDE = "LAB_OUTSIDE"
-"""Environment variable: the number of the socket to who runs scripts outside."""
-
-SCRIPTS = Path(__file__).parents[3] / "scripts"
+from lab.targets.local.sandbox import cgroups
 
 STATE = Path("/run/lab")
 """Everything the local target writes, on the private tmpfs over /run."""
@@ -77,7 +73,6 @@ KILL_AFTER = 3
 
 _FORWARDED = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T"}
 _PR_SET_PDEATHSIG = 1
-_one_at_a_time = threading.Lock()
 
 
 def enter(argv: Sequence[str]) -> int:
@@ -159,22 +154,6 @@ def attach() -> None:
     prepare()
     SCRATCH.mkdir()
     os.environ["TMPDIR"], tempfile.tempdir = str(SCRATCH), None
-
-
-def run_outside(script: str, argv: Sequence[str]) -> int:
-    """Run one of the project's scripts, which wants the network and talks on stderr itself, and return its exit status.
-
-    ConnectionError when nobody is outside any more.
-    """
-    with _one_at_a_time:
-        if OUTSIDE not in os.environ:
-            return subprocess.run([SCRIPTS / script, *argv], stdin=subprocess.DEVNULL, check=False).returncode
-        with socket.socket(fileno=os.dup(int(os.environ[OUTSIDE]))) as channel:
-            channel.sendall(json.dumps([script, *argv]).encode() + b"\n")
-            answer = channel.recv(16)
-    if not answer:
-        raise ConnectionError("the lab's outer process is gone")
-    return int(answer)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from lab.base.errors import MeasuringError
 from lab.model.pairs import Side
-from lab.targets.local.namespaces import set_namespace
+from lab.targets.local.sandbox.namespaces import set_namespace
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import USAGE_SCHEMA, Usage
-from lab.model.variants import workers
+from lab.systems import workers
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.json.answers import CAPACITY

@@ -13,8 +13,8 @@ from lab.analysis.migration.table import WEIGHTS, load, subjects, systems
 from lab.analysis.migration.values import LeaveError, UntranslatableError, translated
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.routes import OF_ONE
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.manifests.routes import OF_ONE
 
 TSV = "migrate.tsv"
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.analysis.migration import table
 from lab.base.quantities import quantity
-from lab.model.variants import workers
+from lab.systems import workers
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import load_variant
 from lab.tests.support.factories import limited, plain_systems

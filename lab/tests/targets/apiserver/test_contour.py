@@ -15,10 +15,12 @@ from lab.targets.apiserver import objects
 from lab.targets.apiserver.images import contour
 from lab.targets.apiserver.images import table as images
 from lab.targets.cluster.objects import on_side
-from lab.targets.common import envoy
-from lab.targets.local import LocalTarget, bringup, proxies
-from lab.targets.local import objects as local_objects
-from lab.targets.local.proxies import Program
+from lab.systems.envoy import admin as envoy
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
+from lab.systems import programs
+from lab.systems.manifests import objects as local_objects
+from lab.systems.programs import Program
 from lab.tests.support.factories import make_point
 
 CPUS = frozenset({0})
@@ -97,7 +99,7 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(proxies, "built_from", lambda *_: "1.0.0")
     monkeypatch.setattr(proxies, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
-        proxies.built("here", "contour", contour.MODULE, "1.33.8")
+        programs.built("here", "contour", contour.MODULE, "1.33.8")
 
 
 def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:

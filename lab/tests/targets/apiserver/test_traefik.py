@@ -12,7 +12,9 @@ from lab.model.variants.variants import load_variant
 from lab.targets.apiserver.images import table as images
 from lab.targets.apiserver.images import traefik
 from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.local import LocalTarget, bringup, objects
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
+from lab.systems.manifests import objects
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed
 

@@ -17,7 +17,7 @@ from lab.targets.cluster import objects
 from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
 from lab.targets.cluster.objects import Reference
 from lab.targets.cluster.target import placed, unpaired
-from lab.targets.common.certificates import subject
+from lab.systems.manifests.certificates import subject
 
 
 class Images:

@@ -11,8 +11,8 @@ import pytest
 from cryptography import x509
 
 from lab.base.errors import UsageError
-from lab.targets.common import certificates
-from lab.targets.common.certificates import Request, described, issue, requested, subject
+from lab.systems.manifests import certificates
+from lab.systems.manifests.certificates import Request, described, issue, requested, subject
 
 
 @pytest.mark.parametrize(("key", "shown"), [("rsa-2048", "RSA 2048"), ("ecdsa-256", "ECDSA 256")])

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab.targets.common import envoy, inside
+from lab.systems.envoy import admin as envoy
+from lab.systems import inside
 
 
 @pytest.fixture

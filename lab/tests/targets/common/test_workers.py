@@ -7,8 +7,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from lab.targets.common import traefik
-from lab.targets.common.workers import LISTED, listed, started, told
+from lab.systems.traefik import admin as traefik
+from lab.systems.workers import LISTED, listed, started, told
 
 MASTER, WORKER = (1, "nginx: master process nginx -c /tmp/nginx/nginx.conf"), (33, "nginx: worker process")
 

@@ -17,7 +17,8 @@ from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.system import Recorder
 from lab.model.variants.variants import Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget, cgroups
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.sandbox import cgroups
 from lab.targets.local.images import ingress_nginx
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point

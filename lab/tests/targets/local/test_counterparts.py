@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.counterparts import F5, counterparts, f5_text, hint, is_f5
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.ingress_nginx.counterparts import F5, counterparts, f5_text, hint, is_f5
 
 
 def test_every_line_leads_to_a_key_that_there_is() -> None:

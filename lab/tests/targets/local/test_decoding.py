@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.targets.local.configmap import KEYS, look_up
-from lab.targets.local.decoding import decoded, items
+from lab.systems.ingress_nginx.configmap import KEYS, look_up
+from lab.systems.ingress_nginx.decoding import decoded, items
 
 ANSWERED = [
     json.loads(line) for line in (Path(__file__).parent / "testdata/controller-decoded.jsonl").read_text().splitlines()

@@ -12,14 +12,15 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.local import objects, proxies
-from lab.targets.local.checker import refusal
-from lab.targets.local.envoy_conf import BOOTSTRAP, CHECKED, PARTS, render
-from lab.targets.local.gateway_api import Backend, served
-from lab.targets.local.gateway_objects import read_gateway, read_http_route
+from lab.systems.manifests import objects
+from lab.systems import programs
+from lab.systems.checker import refusal
+from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render
+from lab.systems.manifests.gateway_api import Backend, served
+from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
 from lab.targets.local.images import Context, envoy
-from lab.targets.local.objects import Member
-from lab.targets.local.settings import read
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import read
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {
@@ -108,7 +109,7 @@ def test_settings_are_laid_over_every_part_but_what_the_probes_come_to() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.36.4", "1.40.0"])
 def test_envoy_itself_takes_what_is_written_and_names_what_it_does_not_know(version: str) -> None:
-    program = proxies.program("test", "envoy", version)
+    program = programs.program("test", "envoy", version)
     command = [program.inside, "--mode", "validate", "-l", "critical", "-c", CHECKED]
     assert refusal(command, rendered(), programs={program.inside: program.file}) == ""
     said = refusal(command, rendered({"cluster.lb_polcy": "RANDOM"}), programs={program.inside: program.file})

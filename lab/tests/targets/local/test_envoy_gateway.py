@@ -11,10 +11,11 @@ import yaml
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.common import envoy
-from lab.targets.local import objects, proxies
-from lab.targets.local.envoy_gateway_objects import VERSION, Serves, written
-from lab.targets.local.envoy_gateway_objects import objects as given
+from lab.systems.envoy import admin as envoy
+from lab.systems.manifests import objects
+from lab.systems import programs
+from lab.systems.envoy_gateway.objects import VERSION, Serves, written
+from lab.systems.envoy_gateway.objects import objects as given
 from lab.targets.local.images import envoy_gateway
 from lab.targets.local.images.envoy_gateway import CONTROLLER
 
@@ -157,6 +158,6 @@ def test_the_control_plane_s_cluster_serves_no_load() -> None:
 def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Any) -> None:
     program = tmp_path / "envoy-gateway"
     program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
-    told = proxies.built_from
+    told = programs.built_from
     assert told(program, "github.com/envoyproxy/gateway") == "1.9.1"
     assert told(program, "github.com/other/module") == ""

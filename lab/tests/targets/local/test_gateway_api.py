@@ -9,8 +9,8 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants import hosts
-from lab.targets.local import objects
-from lab.targets.local.gateway_api import (
+from lab.systems.manifests import objects
+from lab.systems.manifests.gateway_api import (
     Backend,
     Headers,
     Match,
@@ -21,7 +21,7 @@ from lab.targets.local.gateway_api import (
     check,
     served,
 )
-from lab.targets.local.gateway_objects import read_gateway, read_http_route
+from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
 from lab.tests.support.gateway import GATEWAY, ROUTE
 
 

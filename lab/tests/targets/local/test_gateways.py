@@ -18,17 +18,18 @@ from lab.analysis.migration.table import load
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
-from lab.model.variants import workers
+from lab.systems import workers
 from lab.model.variants.variants import load_variant
-from lab.targets.local import objects, proxies
-from lab.targets.local.caddy_conf import CONFIG as CADDY
-from lab.targets.local.checker import refusal
-from lab.targets.local.containers import Realisation
-from lab.targets.local.haproxy_served import CONFIG as HAPROXY
+from lab.systems.manifests import objects
+from lab.systems import programs
+from lab.systems.caddy.config import CONFIG as CADDY
+from lab.systems.checker import refusal
+from lab.targets.local.kubelet.containers import Realisation
+from lab.systems.haproxy.served import CONFIG as HAPROXY
 from lab.targets.local.images import Context, table
 from lab.targets.local.images.httpd import CONFIG as HTTPD
-from lab.targets.local.nginx_served import CONFIG as NGINX
-from lab.targets.local.proxies import Program
+from lab.systems.nginx.served import CONFIG as NGINX
+from lab.systems.programs import Program
 from lab.tests.support.factories import limited, plain_systems
 
 Manifests = list[dict[str, Any]]
@@ -74,7 +75,7 @@ def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_pa
     if "real" not in request.fixturenames:
 
         def program(place: str, name: str, version: str) -> Program:
-            return Program(name, version, proxies.BROUGHT / name)
+            return Program(name, version, programs.BROUGHT / name)
 
         def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
             found = tmp_path / file
@@ -427,7 +428,7 @@ def test_workers_are_the_proxys_to_count_but_where_its_controller_does(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On machines of 1, 2, 8 and 64 CPUs, with a limit and without: nothing that is written is another, or it is their number."""
-    monkeypatch.setattr(proxies, "built", lambda place, name, *_: Program(name, "1", proxies.BROUGHT / name))
+    monkeypatch.setattr(proxies, "built", lambda place, name, *_: Program(name, "1", programs.BROUGHT / name))
     variant = load_variant(name)
     counts: dict[str, set[int | None]] = {}
     for cpus in (1, 2, 8, 64):

@@ -16,13 +16,18 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
-from lab.targets.common import certificates, haproxy, nginx
-from lab.targets.local import bringup, cpus, network, objects
-from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
+from lab.systems.manifests import certificates
+from lab.systems.haproxy import admin as haproxy
+from lab.systems.nginx import system as nginx
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox import cpus
+from lab.targets.local.sandbox import network
+from lab.systems.manifests import objects
+from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
 from lab.targets.local.images.haproxy_router import reload_interval_s
-from lab.targets.local.network import NODE_ADDRESS as SINK
-from lab.targets.local.objects import Objects
+from lab.targets.local.sandbox.network import NODE_ADDRESS as SINK
+from lab.systems.manifests.objects import Objects
 from lab.tests.support.factories import make_point
 
 Manifests = list[dict[str, Any]]

@@ -21,12 +21,16 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.targets.common import nginx
-from lab.targets.local import LocalTarget, cgroups, keys, network, objects
-from lab.targets.local.configmap import TABLE
-from lab.targets.local.containers import Process
+from lab.systems.nginx import system as nginx
+from lab.targets.local import LocalTarget
+from lab.targets.local.sandbox import cgroups
+from lab.systems.ingress_nginx import keys
+from lab.targets.local.sandbox import network
+from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.configmap import TABLE
+from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.images import ingress_nginx
-from lab.targets.local.kubelet import Kubelet
+from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, clean, pod_of, target

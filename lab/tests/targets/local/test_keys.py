@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.targets.local import keys
+from lab.systems.ingress_nginx import keys
 
 
 def test_the_controllers_own_locations_may_have_other_values() -> None:

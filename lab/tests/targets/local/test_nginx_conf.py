@@ -9,10 +9,10 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.local import objects
-from lab.targets.local.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
 from lab.targets.local.images import Context
-from lab.targets.local.nginx_conf import render
+from lab.systems.ingress_nginx.config import render
 from lab.targets.readback import directives
 
 PLACE = "ConfigMap/ingress-nginx-controller"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.targets.cluster import docker, images
-from lab.targets.local import packing, proxies
-from lab.targets.local.proxies import Program
+from lab.targets.local import packing
+from lab.systems import programs
+from lab.systems.programs import Program
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.local import namespaces, proxies
-from lab.targets.local.checker import refusal
-from lab.targets.local.pods import Container
+from lab.targets.local.sandbox import namespaces
+from lab.systems import programs
+from lab.systems.checker import refusal
+from lab.systems.manifests.pods import Container
 
 
 def container_of(image: str) -> Container:
@@ -32,14 +33,14 @@ def container_of(image: str) -> Container:
 def test_the_version_is_the_tag_of_the_image(image: str, version: str | None) -> None:
     if version is None:
         with pytest.raises(UsageError, match="names no version by its tag"):
-            proxies.tagged(container_of(image))
+            programs.tagged(container_of(image))
     else:
-        assert proxies.tagged(container_of(image)) == version
+        assert programs.tagged(container_of(image)) == version
 
 
 def test_a_version_that_is_not_pinned_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="envoy 1.40.1 is not pinned here") as error:
-        proxies.program("Deployment/proxy", "envoy", "1.40.1")
+        programs.program("Deployment/proxy", "envoy", "1.40.1")
     assert "envoy-1.40.0" in error.value.remedy
 
 
@@ -63,7 +64,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(proxies, "run_outside", run)
     for _ in range(2):
-        found = proxies.program("Deployment/proxy", "caddy", "2.11.7")
+        found = programs.program("Deployment/proxy", "caddy", "2.11.7")
         assert (found.file, found.inside) == (bare / "caddy-2.11.7/pkg/caddy", "/srv/proxy/caddy")
     assert asked == [["proxies", "caddy-2.11.7"]]
 
@@ -71,7 +72,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
 def test_what_cannot_be_fetched_is_refused_with_the_command(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxies, "run_outside", lambda script, argv: 2)
     with pytest.raises(UsageError, match="caddy-2.11.7 cannot be fetched") as error:
-        proxies.program("Deployment/proxy", "caddy", "2.11.7")
+        programs.program("Deployment/proxy", "caddy", "2.11.7")
     assert "scripts/proxies caddy-2.11.7" in error.value.remedy
 
 
@@ -114,10 +115,10 @@ def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_n
     monkeypatch.setattr(proxies, "CACHE", bare)
     monkeypatch.setattr(proxies, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
     with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
-        proxies.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
+        programs.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
     assert (
         asked == [["unpack", "apache2", "apache2-bin"]] and "scripts/unpack apache2 apache2-bin" in error.value.remedy
     )
     (bare / "apache2/usr/sbin").mkdir(parents=True)
     (bare / "apache2/usr/sbin/apache2").touch()
-    assert proxies.unpacked("", "apache2", ["apache2-bin"], "usr/sbin/apache2") == bare / "apache2" and len(asked) == 1
+    assert programs.unpacked("", "apache2", ["apache2-bin"], "usr/sbin/apache2") == bare / "apache2" and len(asked) == 1

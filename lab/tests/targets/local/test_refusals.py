@@ -14,7 +14,8 @@ from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, cgroups, refusals
+from lab.targets.local import LocalTarget, refusals
+from lab.targets.local.sandbox import cgroups
 from lab.targets.local.images import table
 from lab.tests.support.factories import make_point
 

@@ -11,12 +11,12 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.local import objects
-from lab.targets.local.configmap import settings
-from lab.targets.local.haproxy_conf import CONF
+from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.haproxy_router.config import CONF
 from lab.targets.local.images import Context, haproxy_router, ingress_nginx
-from lab.targets.local.nginx_conf import render
-from lab.targets.local.objects import Member, Objects, applied
+from lab.systems.ingress_nginx.config import render
+from lab.systems.manifests.objects import Member, Objects, applied
 
 META: dict[str, Any] = {
     "name": "changing",

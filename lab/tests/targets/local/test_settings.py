@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.local.settings import merged, read
+from lab.systems.settings import merged, read
 
 PARTS = ("cluster", "listener")
 

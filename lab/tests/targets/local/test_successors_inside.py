@@ -14,9 +14,10 @@ import pytest
 from lab.base.errors import NotMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
-from lab.model.variants import workers
+from lab.systems import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
-from lab.targets.local import LocalSystem, LocalTarget, images, objects
+from lab.targets.local import LocalSystem, LocalTarget, images
+from lab.systems.manifests import objects
 from lab.targets.local.images import table
 from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target

@@ -15,17 +15,19 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
-from lab.targets.local import bringup, control, objects
-from lab.targets.local.containers import Process
-from lab.targets.local.control import Control
-from lab.targets.local.haproxy_control import RouterControl
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.control_plane import control
+from lab.systems.manifests import objects
+from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.control_plane.control import Control
+from lab.systems.haproxy.control import RouterControl
 from lab.targets.local.images import Loading, table
-from lab.targets.local.kubelet import RunningPod
-from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.pods import Pod
-from lab.targets.local.reloads import Follower
-from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Runner
+from lab.targets.local.kubelet.kubelet import RunningPod
+from lab.systems.nginx.control import NginxControl
+from lab.systems.manifests.pods import Pod
+from lab.targets.local.control_plane.reloads import Follower
+from lab.targets.local.control_plane.routing import Routing
+from lab.targets.local.kubelet.runner import Runner
 from lab.tests.support.waiting import until
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.local import proxies
-from lab.targets.local.checker import refusal
-from lab.targets.local.gateway_api import Backend, served
-from lab.targets.local.gateway_objects import read_gateway, read_http_route
+from lab.systems import programs
+from lab.systems.checker import refusal
+from lab.systems.manifests.gateway_api import Backend, served
+from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
 from lab.targets.local.images import traefik
-from lab.targets.local.objects import Member
-from lab.targets.local.settings import read
-from lab.targets.local.traefik_conf import CAN, FILE, PARTS, render, version
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import read
+from lab.systems.traefik.config import CAN, FILE, PARTS, render, version
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {
@@ -88,7 +88,7 @@ def test_a_port_without_an_entry_point_is_refused() -> None:
 
 
 def _said(*args: str, data: Mapping[str, str] | None = None) -> str:
-    program = proxies.program("test", "traefik", "3.7.15")
+    program = programs.program("test", "traefik", "3.7.15")
     served_by = [
         "--entrypoints.web.address=:80",
         "--entrypoints.secure.address=:443",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.model.variants.variants import Check
-from lab.targets.common import envoy
+from lab.systems.envoy import admin as envoy
 from lab.targets.readback import read_back
 
 DUMP = (Path(__file__).parent / "testdata" / "envoy-1.40-config_dump.json").read_text()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.model.variants.variants import Check
-from lab.targets.common import traefik
+from lab.systems.traefik import admin as traefik
 from lab.targets.readback import read_back
 
 ANSWERS = json.loads((Path(__file__).parent / "testdata" / "traefik-3.7-answers.json").read_text())
