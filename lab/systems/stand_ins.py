@@ -1,9 +1,16 @@
-"""Programs that run in the place of the one that a variant names, from one table, `stand_ins.toml` beside this file.
+"""Programs that run in the place of the one that a variant names, from a table of each system: `stand_ins.toml` in its package.
 
     ingress-nginx 1.15.1 on apiserver  →  ingress-nginx 1.11.0 (its Go module of 8 July 2024) on Debian's nginx
 
 The base sets what the named release has by default where the stand-in has something else. This module says how that is read back from
-a running system, what cannot be made equal, and what a stored run did not set yet. Pure but for the table.
+a running system, what cannot be made equal, and what a stored run did not set yet. Pure but for the tables. In a table:
+
+    shown_by          facts of a run by which it shows that the stand-in ran: name of the fact, expression that its value matches
+    setting           a default that differs: the base sets the named release's, and it is read back from the running system before a sample counts
+    flag, key         of the controller's command line, or of the ConfigMap that it watches
+    stand_in, named   the default of each
+    check             what else shows it in the running system, as in `lab/readback`
+    unequal           what no setting makes equal
 """
 
 from __future__ import annotations
@@ -20,8 +27,9 @@ from pydantic import Field, model_validator
 from lab.base.validation import Record, read_toml, validated
 from lab.model.variants.knobs import Check
 from lab.model.variants.labels import ROLE_LABEL
+from lab.systems.table import SYSTEMS, refuse_checks
 
-TABLE = Path(__file__).with_suffix(".toml")
+TABLE = "stand_ins.toml"
 PROXY = "proxy"
 Manifests = Sequence[Mapping[str, Any]]
 
@@ -112,9 +120,17 @@ class _Table(Record):
 
 @cache
 def load_stand_ins() -> tuple[StandIn, ...]:
-    """Read the table. UsageError with every fault of it."""
-    place = f"lab/targets/{TABLE.name}"
-    return validated(_Table, read_toml(TABLE, place, "git's"), place, place, StandIn, Setting, Inequality).stand_in
+    """Read every system's table. UsageError with every fault of one."""
+    found: list[StandIn] = []
+    for system in SYSTEMS:
+        path = Path(__file__).parent / system.name.replace("-", "_") / TABLE
+        if path.exists():
+            place = f"lab/systems/{path.parent.name}/{TABLE}"
+            parts = (StandIn, Setting, Inequality)
+            table = validated(_Table, read_toml(path, place, "git's"), place, place, *parts).stand_in
+            refuse_checks(place, (each.check for stand_in in table for each in stand_in.setting if each.check))
+            found += table
+    return tuple(found)
 
 
 def stand_ins_of(manifests: Manifests, target: str | None = None) -> list[StandIn]:

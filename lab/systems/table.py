@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.variants.variants import Check
 from lab.systems.caddy.system import SYSTEM as CADDY
 from lab.systems.contour.system import SYSTEM as CONTOUR
@@ -22,21 +23,21 @@ from lab.systems.system import Controller, ProxySystem, ReadbackKind
 from lab.systems.traefik.system import SYSTEM as TRAEFIK
 
 SYSTEMS: tuple[ProxySystem, ...] = (
-    HAPROXY,
-    HAPROXY_INGRESS,
-    HAPROXY_ROUTER,
     INGRESS_NGINX,
     NGINX,
+    CONTOUR,
+    HAPROXY_ROUTER,
+    HAPROXY_INGRESS,
     NGINX_F5,
     NGINX_NGF,
+    HTTPD,
+    HAPROXY,
     ENVOY,
     ENVOY_GATEWAY,
-    CONTOUR,
     TRAEFIK,
     CADDY,
-    HTTPD,
 )
-"""What a container of a cluster counts is asked in this order, the cheapest question first."""
+"""In the order in which a run's stand-ins are told."""
 
 READBACKS: Mapping[str, ReadbackKind] = {kind: how for system in SYSTEMS for kind, how in system.readbacks.items()}
 """Kind of check of a system's own → how it is read back."""
@@ -46,7 +47,23 @@ CONTROLLERS: Mapping[str, Controller] = {found.image: found for system in SYSTEM
 
 PASSING = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
 """How the titles of processes begin that end by themselves: none that a proxy must have."""
+PASSING_PATTERN = "|".join(f"'{title}'*" for title in PASSING)
+"""The same as a pattern of a shell's `case`."""
 
+
+MASTERS = tuple(dict.fromkeys(system.renew_in_cluster for system in SYSTEMS if system.renew_in_cluster))
+"""What the kernel calls the processes that make new workers on a cluster when they are told so."""
+
+DEFINITIONS = tuple(file for system in SYSTEMS for file in system.definitions)
+"""Files in manifests/clusters that define the kinds which variants need on a cluster beside Kubernetes' own."""
+DEFINITIONS_OF = " and of ".join(system.definitions_of for system in SYSTEMS if system.definitions_of)
+"""Whose kinds these are, in words."""
+
+MADE = {kind: path for system in SYSTEMS for kind, path in system.workloads.items()}
+"""Kind of an object of which a controller makes a Deployment → the path of what is laid over that."""
+
+INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.interval_variable)
+"""Environment variables that set the least time between two loads."""
 
 def find(repository: str) -> ProxySystem | None:
     """Return the system of an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
@@ -80,11 +97,22 @@ def event_of(line: str) -> str | None:
     return next(filter(None, (found.event_of(line) for found in CONTROLLERS.values())), None)
 
 
-def speak(check: Check, forms: Mapping[str, str]) -> str:
-    """Put a check into a sentence's worth of words. `forms`: of the kinds that are no system's own."""
+def speak(check: Check) -> str:
+    """Put a check into a sentence's worth of words."""
     context = f" in {check.context}" if check.context else ""
     own = READBACKS.get(check.kind)
-    form = own.spoken if own else forms.get(check.kind, "{kind}: {name}{context}")
+    form = own.spoken if own else Check.SPOKEN.get(check.kind, "{kind}: {name}{context}")
     what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
     often = "" if check.times is None else f", {check.times} times"
     return f"{check.role}: {what} = {check.value}{often}"
+
+
+def refuse_checks(place: str, checks: Iterable[Check]) -> None:
+    """UsageError for a check of a kind that neither `Check` nor a system has, or with a key that its kind has not."""
+    for check in checks:
+        if check.kind in Check.KEYS:
+            continue
+        refuse_unknown(check.kind, [*Check.KEYS, *READBACKS], place, f"lab/readback: there is no kind {check.kind!r}")
+        given = {key for key in ("context", "among", "times") if getattr(check, key) is not None}
+        if extra := sorted(given - READBACKS[check.kind].possible):
+            raise UsageError(place, f"lab/readback: a check of kind {check.kind!r} has no {extra[0]}", "leave it out")

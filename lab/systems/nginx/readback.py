@@ -1,5 +1,11 @@
 """Check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
 
+    name: gzip, context: http/server        its arguments in the parsed `nginx -T`; `context` if it stands in several blocks
+    name: access_log buffer                  the argument that is meant, by place (`access_log 1`) or key
+    among: true                              of several such directives with other arguments one is enough, as a controller has some of its own
+    times: 2                                 how often it stands there with just these; there is one block where `context` says which:
+                                             `http/server[bench.lab.test]/location[/]`, of a server its names, of any other block its arguments
+
 Read from what nginx itself prints (`nginx -T` of the file that its master was started with), parsed, never searched for
 as text; since that is the file and not what is loaded, the workers must be younger than the file, and where a directive
 has an effect that can be seen in the processes (open files, number of workers), that is compared too.

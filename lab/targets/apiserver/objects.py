@@ -44,7 +44,7 @@ def applied(manifests: Iterable[Object]) -> list[Object]:
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Of the groups of kinds that no API server knows by itself, those that objects are of: OpenShift's Route, Contour's."""
+    """Of the groups of kinds that no API server knows by itself, those that objects are of."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
     texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]

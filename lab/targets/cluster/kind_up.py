@@ -14,6 +14,7 @@ from lab.targets.cluster import docker, failure_report, images, kind, ownership,
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
+from lab.systems.table import DEFINITIONS_OF
 from lab.targets.common.bringing import bring
 
 READY_S, POLL_S = 120.0, 1.0
@@ -44,7 +45,7 @@ def up(workers: int, talk: Console) -> None:
             kind.delete()
         raise
     _images(chosen, talk)
-    with step(talk, "kinds of OKD's router and of Envoy Gateway") as remarks:
+    with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
         remarks.append(", ".join(ownership.ensure_kinds(api, kind.name())) or "there")
     said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kind.kubeconfig()}"
     say(talk, said)

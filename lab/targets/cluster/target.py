@@ -32,6 +32,7 @@ from lab.targets.cluster import (
     requirements,
     rollout,
 )
+from lab.systems.table import find, refuse_checks
 from lab.targets.cluster.api import Api, DeniedError, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
@@ -45,7 +46,6 @@ from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
-CONTROLLER = "ingress-nginx/controller"
 CLIENT_DEADLINE_S = 180.0
 """For the generator's pod, whose image may still have to be pulled."""
 
@@ -140,6 +140,7 @@ class ClusterTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         variant.refuse_on(self.name)
+        refuse_checks(variant.name, variant.readback)
         taken, there = self._place, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
@@ -276,9 +277,10 @@ def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mappi
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a reload makes new workers of the proxy, if there is one: of nginx under its controller; the others are told of changes."""
+    """Whether a reload makes new workers of the proxy, if there is one."""
     proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
-    return all(CONTROLLER in objects.pod_spec(obj)["containers"][0]["image"] for obj in proxies)
+    named = (images.split(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
+    return all(system is not None and system.renew_in_cluster for system in map(find, named))
 
 
 def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:

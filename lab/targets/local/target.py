@@ -166,6 +166,7 @@ class LocalTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         variant.refuse_on(self.name)
+        table.refuse_checks(variant.name, variant.readback)
         wanted = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:

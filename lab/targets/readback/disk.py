@@ -47,6 +47,3 @@ def _has_attribute(system: System, check: Check, path: str) -> bool:
 
 
 READERS = {"disk": _disk}
-SPOKEN = {
-    "disk": "how {name} is written",
-}

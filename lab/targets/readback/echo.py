@@ -43,4 +43,3 @@ def _balancer(system: System) -> str | None:
 
 
 READERS = {"echo": _echo}
-SPOKEN = {"echo": "{name} as it reaches the backend"}

@@ -129,10 +129,3 @@ def _entry(system: System, check: Check) -> Reading:
 
 
 READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports, "entry": _entry}
-SPOKEN = {
-    "sysctl": "sysctl {name} in the pod",
-    "backlog": "accept queue of the socket on port {port}",
-    "ports": "local ports of outgoing connections",
-    "entry": "whose address load is sent to",
-    "rps": "CPUs that receive packet steering spreads to",
-}

@@ -45,6 +45,3 @@ def _node(system: System, check: Check) -> Reading:
 
 
 READERS = {"node": _node}
-SPOKEN = {
-    "node": "the node's {name}",
-}

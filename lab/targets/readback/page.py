@@ -37,4 +37,3 @@ def lines(text: str) -> list[str]:
 
 
 READERS = {"page": _page}
-SPOKEN = {"page": "port {port}: {name}"}

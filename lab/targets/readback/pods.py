@@ -64,7 +64,3 @@ def _budget(system: System, check: Check) -> Reading:
 
 
 READERS = {"pod": _pod, "pods": _pods, "budget": _budget}
-SPOKEN = {
-    "pod": "the running pod's {name}",
-    "pods": "ready pods",
-}

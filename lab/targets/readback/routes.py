@@ -25,7 +25,7 @@ NOBODY = "nobody.lab.test"
 """A host that no route has."""
 
 CERTIFICATE = "/srv/certificate/tls.crt"
-"""In the backend's container, where it serves TLS (manifests/base/haproxy-router)."""
+"""In the backend's container, where it serves TLS."""
 
 TIMEOUT_S = 5.0
 _ALL = Point(
@@ -104,8 +104,3 @@ def _tls(system: System, check: Check) -> Reading:
 
 
 READERS = {"routes": _routes, "termination": _termination, "tls": _tls, "shards": _shards}
-SPOKEN = {
-    "routes": "routes that answer",
-    "termination": "where TLS ends",
-    "tls": "{name} that a TLS handshake comes to",
-}

@@ -163,7 +163,7 @@ class Runner:
                 prober.start()
 
     def confine(self) -> None:
-        """Bring threads back that have left the role's CPUs (nginx sets affinities of its own)."""
+        """Bring threads back that have left the role's CPUs (a proxy may set affinities of its own)."""
         if strays := self.process.confine():
             self._event("Confined", f"{len(strays)} threads had left the role's CPUs")
 

@@ -23,11 +23,11 @@ NEEDED_BYTES = 2 * 2**30
 """Free space asked for. At 60,000 requests/s and 300 B a line a log grows by 18 MB/s: 1.1 GB a minute, if nobody cut it."""
 
 CUT_EVERY_S, CUT_BYTES = 2.0, 256 * 2**20
-"""A larger file is cut to nothing, as logs are rotated: nginx appends, so it goes on from there."""
+"""A larger file is cut to nothing, as logs are rotated: what appends to it goes on from there."""
 
 _PREFIX = "lab-"
 _IN_MEMORY = {"tmpfs", "ramfs"}
-_CHECKOUT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).resolve().parents[4]
 
 
 class Disk:
