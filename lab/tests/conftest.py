@@ -45,7 +45,7 @@ def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: igno
             pytest.skip(f"{name} is not built here: `just test --all` has it built, as scripts/bring {name} does")
         return built(place, name, module, version)
 
-    monkeypatch.setattr(proxies, "built", there)
+    monkeypatch.setattr(programs, "built", there)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,7 +13,7 @@ from typing import Any
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
-from lab.model.names import INSIDE
+from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
@@ -39,7 +39,7 @@ class ApiserverTarget(LocalTarget):
     """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
 
     name = "apiserver"
-    bring_up_s = 4.3
+    bring_up_s = BRING_UP_S["apiserver"]
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,6 +16,7 @@ from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableEr
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
+from lab.model.names import BRING_UP_S
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
@@ -69,7 +70,7 @@ class ClusterTarget:
     `machine`: who sees what else runs on the nodes' machine, where that is this one.
     """
 
-    bring_up_s = 12.0
+    bring_up_s = BRING_UP_S["kind"]
     sides: Sequence[Side] = SIDES
 
     def __init__(

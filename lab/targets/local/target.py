@@ -16,7 +16,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
-from lab.model.names import INSIDE
+from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
@@ -51,7 +51,7 @@ class LocalTarget:
     """Works inside the lab's namespaces, which `enter` makes; remembers the CPUs it found before it pinned itself."""
 
     name = "local"
-    bring_up_s = 0.5
+    bring_up_s = BRING_UP_S["local"]
     sides: Sequence[Side] = SIDES
     deadline_s = DEADLINE_S
     """For a variant to come up."""

@@ -65,7 +65,7 @@ PYTHON
 
 # bats test_tags=measures
 @test "a short bench of Contour ends in a table, its knob read back from its Envoy" {
-  python -c 'from lab.targets.local import proxies; raise SystemExit(programs.found("contour") is None)' ||
+  python -c 'from lab.systems import programs; raise SystemExit(programs.found("contour") is None)' ||
     skip "contour is not built: scripts/bring contour"
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
   lab bench contour-log-off --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1

@@ -1,4 +1,4 @@
-"""Volumes on a disk (`lab/targets/local/disk.py`), and the read-back that says whether something is on one."""
+"""Volumes on a disk (`lab/targets/local/sandbox/disk.py`), and the read-back that says whether something is on one."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from lab.targets.local.sandbox import network
 from lab.systems.manifests import objects
 from lab.systems.ingress_nginx.configmap import TABLE
 from lab.targets.local.kubelet.containers import Process
-from lab.targets.local.images import ingress_nginx
+from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point

@@ -19,7 +19,7 @@ from lab.targets.local.kubelet import bringup
 from lab.systems.manifests import objects
 from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox.cpus import split
-from lab.targets.local.images.table import find
+from lab.systems.table import find
 from lab.tests.support.factories import make_point
 
 PINNED = split([0, 1])
@@ -254,5 +254,5 @@ def test_images_are_found_whatever_their_registry() -> None:
         "ingress-nginx/controller",
     ):
         image = find(name)
-        assert image is not None and image.IMAGE == "ingress-nginx/controller"
+        assert image is not None and image.image == "ingress-nginx/controller"
     assert find("docker.io/library/nginx") is not None and find("docker.io/library/nginx-unprivileged") is None

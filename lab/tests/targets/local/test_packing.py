@@ -26,7 +26,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def build(short: str, program: Path, reference: str, base: str) -> None:
         found[reference] = program.name
 
-    monkeypatch.setattr(proxies, "packed", packed)
+    monkeypatch.setattr(programs, "packed", packed)
     monkeypatch.setattr(images, "build_program", build)
     monkeypatch.setattr(docker, "held", found.get)
     return found

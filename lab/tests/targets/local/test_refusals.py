@@ -16,7 +16,7 @@ from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, refusals
 from lab.targets.local.sandbox import cgroups
-from lab.targets.local.images import table
+from lab.systems import table
 from lab.tests.support.factories import make_point
 
 WHY = "no group from /a up gives cpu to its children"

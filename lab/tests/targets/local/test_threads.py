@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +21,9 @@ from lab.targets.local.control_plane import control
 from lab.systems.manifests import objects
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.control_plane.control import Control
-from lab.systems.haproxy.control import RouterControl
-from lab.targets.local.images import Loading, table
+from lab.systems.haproxy_router.control import RouterControl
+from lab.systems.system import Loading
+from lab.targets.local.control_plane import routing
 from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.systems.nginx.control import NginxControl
 from lab.systems.manifests.pods import Pod
@@ -45,6 +47,11 @@ class Held:
 
     def enter(self, argv: object) -> list[str]:
         return ["sh", "-c", self._entered]
+
+    def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.enter(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    end_entered = Process.end_entered
 
     def inside(self, path: str) -> Path:
         return self._folder / path.strip("/").replace("/", "-")
@@ -102,7 +109,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod
     """A proxy pod, its process and who is to follow it, by a broken control."""
     wanted = objects.read(load_variant("baseline").manifests)
     (pod,) = wanted.role("proxy")
-    monkeypatch.setattr(table, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
+    monkeypatch.setattr(routing, "find", lambda _: SimpleNamespace(control=lambda _: Broken(), renew=None))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = cast("Any", Held(tmp_path))
     process.setting.place, process.container = None, pod.containers[0]

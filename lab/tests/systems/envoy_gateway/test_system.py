@@ -16,8 +16,8 @@ from lab.systems.manifests import objects
 from lab.systems import programs
 from lab.systems.envoy_gateway.objects import VERSION, Serves, written
 from lab.systems.envoy_gateway.objects import objects as given
-from lab.targets.local.images import envoy_gateway
-from lab.targets.local.images.envoy_gateway import CONTROLLER
+from lab.systems.envoy_gateway import system as envoy_gateway
+from lab.systems.envoy_gateway.system import CONTROLLER
 
 ADDRESS = "10.64.0.3"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.local.sandbox import namespaces
 from lab.systems import programs
+from lab.targets.local.sandbox import namespaces
 from lab.systems.checker import refusal
 from lab.systems.manifests.pods import Container
 
@@ -47,7 +48,7 @@ def test_a_version_that_is_not_pinned_is_refused_with_the_nearest() -> None:
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout that has fetched nothing."""
-    monkeypatch.setattr(proxies, "BROUGHT", tmp_path / "proxies")
+    monkeypatch.setattr(programs, "BROUGHT", tmp_path / "proxies")
     return tmp_path / "proxies"
 
 
@@ -62,7 +63,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
             (bare / argv[0] / path).write_bytes(content)
         return 0
 
-    monkeypatch.setattr(proxies, "run_outside", run)
+    monkeypatch.setattr(programs, "run_outside", run)
     for _ in range(2):
         found = programs.program("Deployment/proxy", "caddy", "2.11.7")
         assert (found.file, found.inside) == (bare / "caddy-2.11.7/pkg/caddy", "/srv/proxy/caddy")
@@ -70,7 +71,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_fetched_is_refused_with_the_command(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "run_outside", lambda script, argv: 2)
+    monkeypatch.setattr(programs, "run_outside", lambda script, argv: 2)
     with pytest.raises(UsageError, match="caddy-2.11.7 cannot be fetched") as error:
         programs.program("Deployment/proxy", "caddy", "2.11.7")
     assert "scripts/proxies caddy-2.11.7" in error.value.remedy
@@ -84,18 +85,18 @@ def test_a_script_runs_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(namespaces, "SCRIPTS", tmp_path)
     with namespaces.serving_scripts() as channel:
         kept = os.dup(channel)
-        monkeypatch.setenv(namespaces.OUTSIDE, str(kept))
-        assert [namespaces.run_outside("told", ["a", "b c"]), namespaces.run_outside("told", ["d"])] == [3, 3]
+        monkeypatch.setenv(programs.OUTSIDE, str(kept))
+        assert [programs.run_outside("told", ["a", "b c"]), programs.run_outside("told", ["d"])] == [3, 3]
     os.close(kept)
     assert (tmp_path / "told.said").read_text() == "a b c\nd\n"
 
 
 def test_nobody_outside_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = namespaces.socket.socketpair()
-    monkeypatch.setenv(namespaces.OUTSIDE, str(theirs.fileno()))
+    ours, theirs = socket.socketpair()
+    monkeypatch.setenv(programs.OUTSIDE, str(theirs.fileno()))
     ours.close()
     with pytest.raises(OSError, match=r"gone|Broken pipe"):
-        namespaces.run_outside("proxies", ["caddy-2.11.7"])
+        programs.run_outside("proxies", ["caddy-2.11.7"])
     theirs.close()
 
 
@@ -112,8 +113,8 @@ def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_n
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(proxies, "CACHE", bare)
-    monkeypatch.setattr(proxies, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
+    monkeypatch.setattr(programs, "CACHE", bare)
+    monkeypatch.setattr(programs, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
     with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
         programs.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
     assert (

@@ -10,7 +10,7 @@ import pytest
 
 from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
-from lab.targets.readback import effects
+from lab.systems.nginx import effects
 from lab.systems.reading import Process, UnreadableError
 
 MASTER = Process(9, "nginx: master process nginx -c /tmp/nginx.conf")

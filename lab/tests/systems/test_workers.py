@@ -12,6 +12,7 @@ import pytest
 from lab.analysis.migration import table
 from lab.base.quantities import quantity
 from lab.systems import workers
+from lab.systems.system import limit_up
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import load_variant
 from lab.tests.support.factories import limited, plain_systems
@@ -74,7 +75,7 @@ def test_ingress_nginx_takes_its_quota_rounded_up_and_else_its_cpus(limit: str |
     """Of 1.15.1, also where the quota is more than the machine has."""
     cores = _cores(limit)
     count = ceil(cores) if cores else cpus
-    assert workers.automatic(limit, cpus) == workers.asked([deployment(limit)], cpus) == count
+    assert limit_up(_cores(limit), cpus) == workers.asked([deployment(limit)], cpus) == count
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ from lab.targets.local.sandbox import cpus
 from lab.targets.local.sandbox import network
 from lab.systems.manifests import objects
 from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME
-from lab.targets.local.images import Context, haproxy_router
-from lab.targets.local.images.haproxy_router import reload_interval_s
-from lab.targets.local.sandbox.network import NODE_ADDRESS as SINK
+from lab.systems.haproxy_router import system as haproxy_router
+from lab.systems.haproxy_router.system import reload_interval_s
+from lab.systems.system import NODE_ADDRESS as SINK
+from lab.systems.system import Context
 from lab.systems.manifests.objects import Objects
 from lab.tests.support.factories import make_point
 

@@ -24,10 +24,10 @@ from lab.systems.manifests import objects
 from lab.systems import programs
 from lab.systems.caddy.config import CONFIG as CADDY
 from lab.systems.checker import refusal
-from lab.targets.local.kubelet.containers import Realisation
 from lab.systems.haproxy.served import CONFIG as HAPROXY
-from lab.targets.local.images import Context, table
-from lab.targets.local.images.httpd import CONFIG as HTTPD
+from lab.systems.httpd.system import CONFIG as HTTPD
+from lab.systems.system import Context, Realisation
+from lab.targets.local import realising
 from lab.systems.nginx.served import CONFIG as NGINX
 from lab.systems.programs import Program
 from lab.tests.support.factories import limited, plain_systems
@@ -84,8 +84,8 @@ def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_pa
             found.chmod(0o755)
             return tmp_path
 
-        monkeypatch.setattr(proxies, "program", program)
-        monkeypatch.setattr(proxies, "unpacked", unpacked)
+        monkeypatch.setattr(programs, "program", program)
+        monkeypatch.setattr(programs, "unpacked", unpacked)
 
 
 def manifests(variant: str, rules: str = "") -> Manifests:
@@ -109,7 +109,7 @@ def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: in
     pod = wanted.role("proxy")[0]
     container = replace(pod.containers[0], limits=limits or {})
     addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
-    return table.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
+    return realising.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:
@@ -428,7 +428,7 @@ def test_workers_are_the_proxys_to_count_but_where_its_controller_does(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On machines of 1, 2, 8 and 64 CPUs, with a limit and without: nothing that is written is another, or it is their number."""
-    monkeypatch.setattr(proxies, "built", lambda place, name, *_: Program(name, "1", programs.BROUGHT / name))
+    monkeypatch.setattr(programs, "built", lambda place, name, *_: Program(name, "1", programs.BROUGHT / name))
     variant = load_variant(name)
     counts: dict[str, set[int | None]] = {}
     for cpus in (1, 2, 8, 64):

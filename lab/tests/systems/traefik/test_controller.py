@@ -9,8 +9,7 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
-from lab.targets.apiserver.images import table as images
-from lab.targets.apiserver.images import traefik
+from lab.systems.traefik import controller as traefik
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
@@ -70,7 +69,7 @@ def test_a_controller_without_a_provider_is_refused() -> None:
 
     wanted = objects.read(changed("traefik-ingress", edit).manifests)
     with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
-        bringup.vet(wanted, PINNED, images.realise)
+        bringup.vet(wanted, PINNED, ApiserverTarget().realise)
 
 
 @pytest.mark.slow
@@ -80,6 +79,6 @@ def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_any
             "--serverstransport.maxidleconnsperhot=2"
         )
 
-    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, images.realise)
+    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, ApiserverTarget().realise)
     with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
-        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, images.realise)
+        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, ApiserverTarget().realise)

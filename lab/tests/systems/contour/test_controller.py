@@ -12,8 +12,8 @@ from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.targets.apiserver import objects
-from lab.targets.apiserver.images import contour
-from lab.targets.apiserver.images import table as images
+from lab.systems.contour import controller as contour
+from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster.objects import on_side
 from lab.systems.envoy import admin as envoy
 from lab.targets.local import LocalTarget
@@ -44,15 +44,15 @@ def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     def built(place: str, name: str, module: str, version: str) -> Program:
         return program(place, name, version)
 
-    monkeypatch.setattr(proxies, "program", program)
-    monkeypatch.setattr(proxies, "built", built)
+    monkeypatch.setattr(programs, "program", program)
+    monkeypatch.setattr(programs, "built", built)
 
 
 def vet(edit: Any = lambda containers: None) -> None:
     manifests: list[Any] = json.loads(json.dumps(objects.read(load_variant("contour").manifests)))
     (proxy,) = [each for each in manifests if each["kind"] == "Deployment" and each["metadata"]["name"] == "proxy"]
     edit(proxy["spec"]["template"]["spec"]["containers"])
-    bringup.vet(local_objects.read(manifests), PINNED, images.realise)
+    bringup.vet(local_objects.read(manifests), PINNED, ApiserverTarget().realise)
 
 
 def test_its_log_is_told_in_its_words_with_what_they_are_about() -> None:
@@ -95,9 +95,9 @@ def test_what_cannot_be_honoured_is_refused(edit: Any, fault: str) -> None:
 def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The program of another version is there, and building brings it again."""
     (tmp_path / "contour").touch()
-    monkeypatch.setattr(proxies, "BUILT", tmp_path)
-    monkeypatch.setattr(proxies, "built_from", lambda *_: "1.0.0")
-    monkeypatch.setattr(proxies, "run_outside", lambda *_: 0)
+    monkeypatch.setattr(programs, "BUILT", tmp_path)
+    monkeypatch.setattr(programs, "built_from", lambda *_: "1.0.0")
+    monkeypatch.setattr(programs, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
         programs.built("here", "contour", contour.MODULE, "1.33.8")
 

@@ -19,7 +19,7 @@ from lab.report.catalog import LONGEST_VALUE, print_show, show_json
 from lab.systems import stand_ins
 from lab.targets.cluster import images as references
 from lab.systems.ingress_nginx.configmap import KEYS
-from lab.targets.local.images import table as images
+from lab.systems import table
 from lab.targets.readback import read_back
 from lab.systems.stand_ins import Setting, load_stand_ins
 
@@ -113,11 +113,12 @@ def test_every_image_that_this_machines_programs_stand_in_for_is_in_the_table() 
     """Those whose tag decides what runs are themselves."""
     there = {each.image for each in load_stand_ins() if "local" in each.targets}
     missing = [
-        image.IMAGE
-        for image in map(images.find, references.pinned().values())
-        if image is not None
-        and not getattr(image, "BY_TAG", False)
-        and not any(each.endswith(image.IMAGE) for each in there)
+        system.image
+        for system in map(table.find, references.pinned().values())
+        if system is not None
+        and system.realise is not None
+        and not system.by_tag
+        and not any(each.endswith(system.image) for each in there)
     ]
     assert missing == []
 

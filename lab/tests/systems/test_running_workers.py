@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from lab.systems.traefik import admin as traefik
-from lab.systems.workers import LISTED, listed, started, told
+from lab.systems.workers import list_script, listed, started, told
 
 MASTER, WORKER = (1, "nginx: master process nginx -c /tmp/nginx/nginx.conf"), (33, "nginx: worker process")
 
@@ -49,7 +49,7 @@ def test_a_traefik_in_a_container_tells_of_itself(tmp_path: Path) -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Metrics)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    script = LISTED.replace(str(traefik.PORT), str(server.server_port))
+    script = list_script().replace(str(traefik.PORT), str(server.server_port))
     program = tmp_path / "traefik"
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o755)

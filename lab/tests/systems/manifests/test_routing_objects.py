@@ -14,7 +14,9 @@ from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
 from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.haproxy_router.config import CONF
-from lab.targets.local.images import Context, haproxy_router, ingress_nginx
+from lab.systems.haproxy_router import system as haproxy_router
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.systems.system import Context
 from lab.systems.ingress_nginx.config import render
 from lab.systems.manifests.objects import Member, Objects, applied
 

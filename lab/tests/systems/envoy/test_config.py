@@ -18,7 +18,8 @@ from lab.systems.checker import refusal
 from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render
 from lab.systems.manifests.gateway_api import Backend, served
 from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
-from lab.targets.local.images import Context, envoy
+from lab.systems.envoy import system as envoy
+from lab.systems.system import Context
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
@@ -129,7 +130,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "proxies" / "envoy-1.40.0" / "envoy"
     program.parent.mkdir(parents=True)
     program.write_bytes(b"\x7fELF")
-    monkeypatch.setattr(proxies, "BROUGHT", tmp_path / "proxies")
+    monkeypatch.setattr(programs, "BROUGHT", tmp_path / "proxies")
     return tmp_path
 
 
