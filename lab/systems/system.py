@@ -324,6 +324,9 @@ class ProxySystem:
     """Whose kinds these are, in words."""
     workloads: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind of an object of which its controller makes a Deployment → the path of what is laid over that."""
+    migrations: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Successor of ingress-nginx, as its folder in manifests/base is called → the file in the system's package that has what stands in the
+    place of ingress-nginx's keys."""
     workers: Workers = field(default_factory=Workers)
     readbacks: Mapping[str, ReadbackKind] = field(default_factory=dict[str, ReadbackKind])
     """Kind of check → how it is read back."""

@@ -112,7 +112,7 @@ def refuse_checks(place: str, checks: Iterable[Check]) -> None:
     for check in checks:
         if check.kind in Check.KEYS:
             continue
-        refuse_unknown(check.kind, [*Check.KEYS, *READBACKS], place, f"lab/readback: there is no kind {check.kind!r}")
+        refuse_unknown(check.kind, [*Check.KEYS, *READBACKS], place, f"readback: there is no kind {check.kind!r}")
         given = {key for key in ("context", "among", "times") if getattr(check, key) is not None}
         if extra := sorted(given - READBACKS[check.kind].possible):
-            raise UsageError(place, f"lab/readback: a check of kind {check.kind!r} has no {extra[0]}", "leave it out")
+            raise UsageError(place, f"readback: a check of kind {check.kind!r} has no {extra[0]}", "leave it out")

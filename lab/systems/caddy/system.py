@@ -116,6 +116,7 @@ SYSTEM = ProxySystem(
     control=CaddyControl,
     counters=lambda process: admin.counted(process.ask(admin.PORT, admin.METRICS)),
     gauges=lambda process: admin.workers(process.ask(admin.PORT, admin.METRICS)),
+    migrations={"caddy": "migrate.tsv"},
     workers=Workers(rules={"caddy": limit_down}, variables=("GOMAXPROCS",)),
     readbacks={"caddy": ReadbackKind(read=admin.read)},
 )

@@ -53,6 +53,7 @@ def complaints(log: Iterable[str]) -> list[str]:
 SYSTEM = ProxySystem(
     name="contour",
     image=controller.IMAGE,
+    migrations={"contour": "migrate.tsv"},
     controllers=(
         controller.CONTROLLER,
         # What Contour was given, Contour judges; the Envoy is told of changes and makes no new workers.

@@ -94,6 +94,7 @@ SYSTEM = ProxySystem(
     gauges=admin.gauges,
     count_script=admin.COUNT_SCRIPT,
     parse_counts=admin.counted,
+    migrations={"envoy": "migrate.tsv"},
     workers=Workers(
         rules={"envoyproxy/envoy": within_down, "envoyproxy/envoy:v1.36": all_cpus},
         options=(CONCURRENCY,),

@@ -98,5 +98,6 @@ SYSTEM = ProxySystem(
     definitions=("envoy-gateway/definitions.json",),
     definitions_of="Envoy Gateway",
     workloads={"EnvoyProxy": "spec.provider.kubernetes.envoyDeployment"},
+    migrations={"envoy-gateway": "migrate.tsv"},
     workers=Workers(rules={"envoyproxy/gateway": within_down}, fields={"EnvoyProxy": "concurrency"}),
 )

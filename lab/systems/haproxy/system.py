@@ -104,6 +104,7 @@ SYSTEM = ProxySystem(
     count_script=admin.COUNT_SCRIPT,
     parse_counts=admin.parse_counts,
     versions={"haproxy": haproxy_version},
+    migrations={"haproxy": "migrate.tsv"},
     workers=Workers(rules={"haproxy": all_cpus}, keys=("global.nbthread",), count=admin.count_workers),
     readbacks=admin.READBACKS,
 )

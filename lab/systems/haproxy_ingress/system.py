@@ -171,5 +171,6 @@ SYSTEM = ProxySystem(
     control=control,
     renew=by_signal(signal.SIGUSR2),  # as its master is told
     counters=admin.count,
+    migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),
 )

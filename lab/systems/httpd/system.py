@@ -213,5 +213,6 @@ SYSTEM = ProxySystem(
     control=control,
     counters=counters,
     gauges=gauges,
+    migrations={"httpd": "migrate.tsv"},
     workers=Workers(rules={"httpd": lambda _limit, _cpus: None}),  # threads as load comes and goes, whatever the CPUs
 )

@@ -198,5 +198,6 @@ SYSTEM = ProxySystem(
     control=control,
     renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
     passing=LOADER,
+    migrations={"nginx-f5": "migrate.tsv"},
     workers=Workers(rules={"nginx-ingress": all_cpus}, keys=("worker-processes",)),
 )

@@ -226,5 +226,6 @@ SYSTEM = ProxySystem(
     control=control,
     renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
     passing=LOADER,
+    migrations={"nginx-ngf": "migrate.tsv"},
     workers=Workers(rules={"nginx-gateway-fabric/nginx": all_cpus}, fields={"NginxProxy": "workerProcesses"}),
 )

@@ -75,6 +75,7 @@ SYSTEM = ProxySystem(
     # No counters: it counts requests only where its metrics have labels, which cost some on every request.
     gauges=admin.gauges,
     controllers=(INGRESS_CONTROLLER,),
+    migrations={"traefik": "migrate.tsv", "traefik-ingress-nginx": "migrate-ingress-nginx.tsv"},
     workers=Workers(
         rules={"traefik": within_up},
         variables=("GOMAXPROCS",),
