@@ -122,12 +122,13 @@ def test_targets_and_the_model_ask_for_systems_by_the_table() -> None:
 
 def test_targets_and_the_model_name_no_proxy() -> None:
     """In code or comment; the backend is an nginx, which must be there and whose image is built."""
-    own = {LAB / "targets/prerequisites.py", LAB / "targets/cluster/images.py"}
+    own = {LAB / "targets" / path for path in ("prerequisites.py", "cluster/images.py", "provision/images/Dockerfile")}
     words = {word for system in SYSTEMS for word in system.name.split("-")} - GENERAL
     named = [
         f"{path.relative_to(LAB)}: {line.strip()}"
         for package in ("model", "targets")
-        for path in sorted((LAB / package).rglob("*.py"))
+        for path in sorted((LAB / package).rglob("*"))
+        if path.is_file() and path.suffix not in (".md", ".pyc")
         for line in path.read_text().splitlines()
         for word in words
         if word in line.lower() and not (path in own and word == "nginx")

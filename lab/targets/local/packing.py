@@ -16,6 +16,7 @@ from lab.model.variants.variants import load_overlay, load_variant, variant_name
 from lab.targets.cluster import docker, images, objects
 from lab.systems import programs
 from lab.systems.programs import Program
+from lab.systems.table import find
 
 TARGET = "kind"
 _DIGITS = 12

@@ -21,11 +21,11 @@ from typing import TypeVar
 
 from lab.base.errors import MeasuringError
 from lab.model.pairs import Side
+from lab.systems.system import NODE_ADDRESS as NODE_ADDRESS
 from lab.targets.local.sandbox.namespaces import set_namespace
 
 T = TypeVar("T")
 
-NODE_ADDRESS = "10.64.0.1"
 CLIENT = "client"
 HOSTS = Path("/etc/hosts")
 
