@@ -1,5 +1,6 @@
 """Asking an interface on a container's loopback from inside it, by what its image has: curl, else bash, else wget. Pure.
 
+Apart from `reading`, which asks a system that is up: these are words of scripts that are composed before one is.
 The official images of ingress-nginx have curl, Envoy's bash, Traefik's busybox' wget. No container of the lab's own asks where that is
 looked for every second: its processes would be among the proxy's.
 """

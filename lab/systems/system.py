@@ -256,7 +256,7 @@ class Workers:
     """What that number is called there; the number stands behind it, after a colon or a blank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A program of the machine's that some variants of a system want: how it is asked for its version, the least that does, and how to get it."""
 

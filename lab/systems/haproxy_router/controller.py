@@ -1,7 +1,7 @@
 """OKD's router itself: its Go process, template and HAProxy, where you name the files of its image.
 
 Nobody but you can: its source is in no package registry, and the image is not fetched unasked (LAB_IMAGES: `haproxy-router: …`).
-Never run by us on this target. Refuses more threads than a container has CPUs.
+Never run by us on this target. Refuses more threads than a container has CPUs. Apart from `system`, whose stand-in has nothing of it.
 """
 
 from __future__ import annotations

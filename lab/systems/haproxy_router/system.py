@@ -301,23 +301,9 @@ SYSTEM = ProxySystem(
     renew=renew,
     counters=admin.count,
     tools=(
-        Tool(
-            name="haproxy",
-            argv=("-v",),
-            least=(2, 6),
-            why="the OKD router's variants",
-            remedy="apt-get install haproxy",
-        ),
-        Tool(
-            name="bash", argv=("--version",), least=(5, 0), why="starts HAProxy anew", remedy="apt-get install bash"
-        ),
-        Tool(
-            name="socat",
-            argv=("-V",),
-            least=(1, 7),
-            why="reads HAProxy back, serves WebSockets",
-            remedy="apt-get install socat",
-        ),
+        Tool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
+        Tool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),
+        Tool("socat", ("-V",), (1, 7), "reads HAProxy back, serves WebSockets", "apt-get install socat"),
     ),
     sinks=syslog_ports,
     controllers=(CONTROLLER,),

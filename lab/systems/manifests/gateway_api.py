@@ -4,7 +4,7 @@
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
         →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(backends (backend, 80))),)})]
 
-Each proxy's file in `images/` writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Manifests are
+Each system writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Manifests are
 read in `gateway_objects`.
 """
 

@@ -89,7 +89,7 @@ class Objects:
     gateways: tuple[Gateway, ...] = ()
     http_routes: tuple[HttpRoute, ...] = ()
     others: tuple[Mapping[str, Any], ...] = ()
-    """Of kinds that nothing here knows: a proxy's image reads its own (`images.Image.KINDS`), any other is refused (`bringup.vet`)."""
+    """Of kinds that nothing here knows: a system's controller reads its own (`ProxySystem.kinds`), any other is refused (`bringup.vet`)."""
 
     def served(self, controller: str, options: Collection[str] = ()) -> list[Served]:
         """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, two that cannot go together, or an

@@ -1,4 +1,7 @@
-"""What a container's image stands for on this machine: what its system's row of `lab.systems.table` says, or its command executed."""
+"""What a container's image stands for on this machine: what its system's row of `lab.systems.table` says, or its command executed.
+
+Apart from `target`, since who starts a pod asks as well.
+"""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: L
         subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
         code = (
             "import signal\n"
-            "from lab.targets.local import network\n"
+            "from lab.targets.local.sandbox import network\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
             f"place = network.Place({client.name!r}, {client.address!r})\n"
             "print('connecting', flush=True)\n"
