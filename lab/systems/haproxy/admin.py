@@ -57,6 +57,17 @@ def ask(path: Path, command: str) -> str:
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
 
 
+def serving(process: Process) -> str:
+    """Return the process id, in the container, of the HAProxy that answers; empty while none does, or it is too busy."""
+    path = process.inside(SOCKET)
+    try:
+        said = ask(path, "show info") if path is not None else ""
+    except OSError:
+        return ""
+    found = re.search(r"^Pid: (\d+)$", said, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def counted(stat: str) -> Mapping[str, int]:
     """HTTP requests of clients, and those of them by HTTP/2, from `show stat`: the sum over the frontends that speak it, but for the
     probes'; empty where none is counted.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import threading
 import time
@@ -35,14 +34,14 @@ class MasterControl:
     def serving(self, loading: Loading) -> bool:
         if self._process.pid is None:
             raise MeasuringError(self._place, "ended before it served", self._process.tail(5) or "it printed nothing")
-        worker = self._worker()
+        worker = admin.serving(self._process)
         return bool(worker) and worker != self._before
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         main, folder = self._process.pid, str(Path(self._config).parent)
         if main is None:
             raise MeasuringError(self._place, "ended before it took a reload", self._process.tail(5))
-        self._before = self._worker()
+        self._before = admin.serving(self._process)
         if not write_changed(self._process, {path: text for path, text in files.items() if path.startswith(folder)}):
             return None
         began_s = time.time()
@@ -56,13 +55,3 @@ class MasterControl:
     @property
     def _place(self) -> str:
         return self._process.container.place
-
-    def _worker(self) -> str:
-        """Its process id in the container, as the one that serves tells it; empty where none answers."""
-        socket = self._process.inside(admin.SOCKET)
-        try:
-            said = admin.ask(socket, "show info") if socket is not None else ""
-        except OSError:
-            return ""
-        found = re.search(r"^Pid: (\d+)$", said, re.MULTILINE)
-        return found[1] if found else ""

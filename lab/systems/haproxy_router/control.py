@@ -49,12 +49,7 @@ class RouterControl:
         if str(loading.pid) not in (number for status in there for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
-        socket = self._process.inside(admin.SOCKET)
-        try:
-            said = admin.ask(socket, "show info") if socket is not None else ""
-        except OSError:  # not there yet, or too busy: asked again
-            return False
-        return f"\nPid: {loading.pid}\n" in said
+        return admin.serving(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         self._seen = len(self._starts())
