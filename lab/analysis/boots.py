@@ -19,11 +19,11 @@ from lab.analysis.claims.measuring import Measured
 from lab.analysis.effects import Effect
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
+from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.model.sweeps import control_of
 from lab.records.references import boots_of
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
-from lab.model.names import BRING_UP_S
 
 WANTED = 3
 """Boots that a finding is to rest on: with two, an interval over boots is twelve standard errors wide."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from lab.model.variants.variants import Check
 from lab.model.measurable import System
+from lab.model.variants.variants import Check
 
 ABSENT = "absent"
 

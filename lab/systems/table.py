@@ -65,6 +65,7 @@ MADE = {kind: path for system in SYSTEMS for kind, path in system.workloads.item
 INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.interval_variable)
 """Environment variables that set the least time between two loads."""
 
+
 def find(repository: str) -> ProxySystem | None:
     """Return the system of an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
     fitting = [system for system in SYSTEMS if f"/{repository}".endswith(f"/{system.image}")]
@@ -81,6 +82,7 @@ def program_versions(of_backend: bool = False) -> dict[str, str]:
 
     Args:
         of_backend: only what the lab's backend runs, too.
+
     """
     found = sorted(SYSTEMS, key=lambda system: not system.of_backend)
     asked = (system for system in found if system.of_backend or not of_backend)

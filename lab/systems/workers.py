@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -101,7 +100,8 @@ def list_script() -> str:
     """
     asking = [each for each in _of_systems() if each.process]
     cases = "\n".join(
-        f"  {each.process}) {{ {inside.asked(each.port, each.page)}; }} 2>/dev/null | grep ^{each.metric} ;;" for each in asking
+        f"  {each.process}) {{ {inside.asked(each.port, each.page)}; }} 2>/dev/null | grep ^{each.metric} ;;"
+        for each in asking
     )
     return rf"""
 asks=

@@ -138,7 +138,11 @@ def test_targets_and_the_model_name_no_proxy() -> None:
 
 def test_analysis_and_report_know_no_target() -> None:
     edges = graph(LAB)
-    found = [name for name, to in edges.items() if package_of(name) in ("analysis", "report") and any(package_of(each) == "targets" for each in to)]
+    found = [
+        name
+        for name, to in edges.items()
+        if package_of(name) in ("analysis", "report") and any(package_of(each) == "targets" for each in to)
+    ]
     assert found == []
 
 
@@ -183,7 +187,11 @@ def test_an_import_up_or_sideways_is_found(tmp_path: Path, text: str, wrong: str
 @pytest.mark.parametrize("package", ["model", "targets"])
 def test_a_system_that_is_imported_by_name_is_found(tmp_path: Path, package: str) -> None:
     lab = _house(
-        tmp_path, {f"{package}/one": "def late() -> None:\n    from lab.systems.caddy import system\n", "systems/caddy/system": ""}
+        tmp_path,
+        {
+            f"{package}/one": "def late() -> None:\n    from lab.systems.caddy import system\n",
+            "systems/caddy/system": "",
+        },
     )
     assert systems_by_name(graph(lab)) == [f"lab.{package}.one imports lab.systems.caddy.system"]
 

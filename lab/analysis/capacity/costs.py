@@ -23,10 +23,10 @@ from lab.model.plan import Arm
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
-from lab.systems import workers
 from lab.records.store import RunStore
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
+from lab.systems import workers
 
 Floats = npt.NDArray[np.float64]
 Bound = Literal["", "at least", "at most"]

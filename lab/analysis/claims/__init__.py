@@ -46,11 +46,10 @@ from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import Model, read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import METRICS
-from lab.model.names import DEFAULT_TARGET
+from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.model.variants.former import FORMER
 from lab.records import published
-from lab.model.names import BRING_UP_S
 
 FOLDER = Path(__file__).parent
 CHECKS = FOLDER / "checks"

@@ -21,8 +21,7 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
 from lab.systems import checker
-from lab.systems.ingress_nginx import keys
-from lab.systems.ingress_nginx import modules
+from lab.systems.ingress_nginx import keys, modules
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
 

@@ -24,9 +24,9 @@ from lab.model.metrics import METRICS
 from lab.model.pairs import REPEATS, SIDES, Compared, Layout, Way
 from lab.model.plan import Arm, Slot
 from lab.model.sweeps import Point
-from lab.systems import workers
 from lab.model.variants.variants import Variant, load_variant
 from lab.records.sweep_files import load_sweep
+from lab.systems import workers
 from lab.targets.base import System, Target
 from lab.targets.readback import Reading, read_back
 

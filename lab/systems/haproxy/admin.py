@@ -155,7 +155,9 @@ fi"""
 
 def count_workers(found: Sequence[tuple[int, str]]) -> int:
     """Count threads: as many workers as threads; of two processes with `-W` one is the master, a thread that serves nobody."""
-    own = [(threads, title.split()) for threads, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy"]
+    own = [
+        (threads, title.split()) for threads, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy"
+    ]
     return sum(threads for threads, _ in own) - sum("-W" in words for _, words in own) // 2
 
 

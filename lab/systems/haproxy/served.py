@@ -17,8 +17,8 @@ from pathlib import Path
 from lab.base.errors import UsageError
 from lab.systems.haproxy.admin import HEALTH, SOCKET
 from lab.systems.manifests.gateway_api import ANY, Entry, Headers, Match, Rule, Served
-from lab.systems.system import Context
 from lab.systems.rendering import rendered
+from lab.systems.system import Context
 
 HOME = "/var/lib/haproxy"
 CONFIG = f"{HOME}/conf/haproxy.cfg"

@@ -100,9 +100,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=COMMAND,
         env=container.env,
-        files=served.files(
-            "haproxytech's controller", ports, bounded(sections(place, values), context), context
-        ),
+        files=served.files("haproxytech's controller", ports, bounded(sections(place, values), context), context),
         checker=CHECKER,
         stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
     )

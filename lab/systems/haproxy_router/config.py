@@ -18,8 +18,8 @@ from pathlib import Path
 
 from lab.systems.haproxy.admin import SOCKET
 from lab.systems.manifests.objects import Member
-from lab.systems.rendering import rendered
 from lab.systems.manifests.routes import HostRoute
+from lab.systems.rendering import rendered
 
 HOME = "/var/lib/haproxy"
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"

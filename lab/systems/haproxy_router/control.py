@@ -90,5 +90,3 @@ class RouterControl:
             return os.write(writer, b"reload\n") > 0
         finally:
             os.close(writer)
-
-

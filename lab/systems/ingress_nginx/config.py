@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from lab.systems.nginx import system as nginx
 from lab.systems.ingress_nginx.configmap import lines
 from lab.systems.ingress_nginx.decoding import items
-from lab.systems.system import Context, cores, limit_up
 from lab.systems.manifests.objects import Route
+from lab.systems.nginx import system as nginx
 from lab.systems.rendering import rendered
+from lab.systems.system import Context, cores, limit_up
 
 PID = "/tmp/nginx/nginx.pid"
 _CERTIFICATES = "/tmp/nginx/ssl"

@@ -107,7 +107,9 @@ CONTROLLER = Controller(
     short=SHORT,
     made=True,
     config="/etc/nginx/nginx.conf",
-    renew=by_signal(signal.SIGHUP, PROXY),  # as the controller's `nginx -s reload` tells it, of the configuration that is there
+    renew=by_signal(
+        signal.SIGHUP, PROXY
+    ),  # as the controller's `nginx -s reload` tells it, of the configuration that is there
     load_lines={
         '"Configuration changes detected, backend reload required"': "Reload",
         '"Backend successfully reloaded"': "Reloaded",

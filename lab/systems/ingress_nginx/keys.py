@@ -18,14 +18,14 @@ from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
 from lab.systems import checker
 from lab.systems.ingress_nginx import modules
-from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, KEYS, look_up, settings
 from lab.systems.ingress_nginx.system import CHECKER, files
-from lab.systems.nginx.system import nginx_version
-from lab.systems.system import Context
-from lab.systems.ingress_nginx.config import render
+from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
+from lab.systems.nginx.system import nginx_version
 from lab.systems.reading import ABSENT
+from lab.systems.system import Context
 
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from lab.model.endpoint import Response
-from lab.model.variants.variants import Check
 from lab.model.measurable import System
+from lab.model.variants.variants import Check
 from lab.systems.reading import Process, UnreadableError, run
 
 PAGE = "/8kB.txt"

@@ -25,8 +25,8 @@ from typing import Any
 
 import crossplane
 
-from lab.model.variants.variants import Check
 from lab.model.measurable import System
+from lab.model.variants.variants import Check
 from lab.systems.nginx import effects
 from lab.systems.reading import (
     ABSENT,

@@ -16,9 +16,9 @@ from pathlib import Path
 from lab.base.errors import UsageError
 from lab.systems import programs
 from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
-from lab.systems.system import Context
 from lab.systems.manifests.objects import Member
 from lab.systems.rendering import rendered
+from lab.systems.system import Context
 
 FOLDER = "/tmp/nginx"
 CONFIG = f"{FOLDER}/nginx.conf"

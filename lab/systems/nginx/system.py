@@ -24,8 +24,8 @@ from lab.systems.nginx import readback
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
-    ProxySystem,
     Process,
+    ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,

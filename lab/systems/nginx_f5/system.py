@@ -13,8 +13,12 @@ from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests import ingress_served
+from lab.systems.manifests.pods import Container
 from lab.systems.nginx import served as nginx_served
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.served import CONFIG, Directives
 from lab.systems.nginx.system import LOADER, refuse_nginx_workers
+from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
     Control,
@@ -26,10 +30,6 @@ from lab.systems.system import (
     configmap_of,
     refuse_open_files,
 )
-from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.served import CONFIG, Directives
-from lab.systems.manifests.pods import Container
-from lab.systems.renewing import by_signal
 
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")

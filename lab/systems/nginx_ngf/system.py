@@ -13,8 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.objects import Objects
 from lab.systems.nginx import served as nginx_served
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.served import CONFIG, Directives
 from lab.systems.nginx.system import LOADER
+from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
     Control,
@@ -26,11 +31,6 @@ from lab.systems.system import (
     refuse_open_files,
     refuse_workers,
 )
-from lab.systems.manifests.fields import Fields, spec_of
-from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.served import CONFIG, Directives
-from lab.systems.manifests.objects import Objects
-from lab.systems.renewing import by_signal
 
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.base.errors import UsageError
-from lab.systems.traefik import admin as traefik
 from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Match, Rewrite, Rule, Served, ValueMatch
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import Settings, merged
+from lab.systems.traefik import admin as traefik
 
 FILE = "/srv/traefik/dynamic.yaml"
 PARTS = ("router", "service", "serversTransport", "tls", "options")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
+from lab.systems import renewing
+from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Controller
 from lab.systems.table import find_controller
-from lab.systems import renewing
 from lab.targets.local.kubelet.containers import Process
-from lab.systems.manifests.pods import Container, Pod
 
 LOOK_S = 0.02
 MOST_READ = 1 << 20

@@ -18,18 +18,18 @@ from typing import Any
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import EventLog
 from lab.model.pairs import Side
+from lab.systems import renewing
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Pod
+from lab.systems.system import Context, Realisation
+from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.controllers import Controllers
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import Reference, on_side
-from lab.systems import renewing
-from lab.systems.system import Context, Realisation
-from lab.systems.table import find, find_controller
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
-from lab.systems.manifests.objects import Objects
-from lab.systems.manifests.pods import Pod
 
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 DEFINED_S = 10.0

@@ -21,9 +21,9 @@ import urllib.request
 from collections.abc import Callable
 
 from lab.base.errors import LabError, LostError
+from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
-from lab.systems.manifests import certificates
 from lab.targets.common.environment import composed
 from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.namespaces import STATE

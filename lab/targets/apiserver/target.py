@@ -18,6 +18,8 @@ from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.systems import programs, table
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import MACHINE, Context, Controller, Realisation
 from lab.targets.apiserver import objects, providing
 from lab.targets.apiserver.programs import SERVERS, server, version
@@ -25,11 +27,9 @@ from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side
 from lab.targets.local import realising
+from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import Network
-from lab.systems.manifests.objects import Objects
-from lab.systems.manifests.pods import Container, Pod
-from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.target import LocalTarget
 
 LSATTR = "lsattr"

@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 
 from lab.base.errors import LabError, LostError, UsageError
+from lab.systems.table import DEFINITIONS_OF
 from lab.targets import prerequisites
 from lab.targets.cluster import docker, failure_report, images, kind, ownership, pods
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
-from lab.systems.table import DEFINITIONS_OF
 from lab.targets.common.bringing import bring
 
 READY_S, POLL_S = 120.0, 1.0

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UsageError, refuse_unknown
+from lab.base.paths import at
 from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
+from lab.systems.manifests import certificates
+from lab.systems.table import DEFINITIONS_OF, MADE
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
-from lab.systems.manifests import certificates
-from lab.systems.table import DEFINITIONS_OF, MADE
-from lab.base.paths import at
 
 ON_CLUSTERS = "lab/on-clusters"
 """Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""

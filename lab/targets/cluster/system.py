@@ -24,6 +24,7 @@ from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
+from lab.systems import inside, renewing, table, workers
 from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
@@ -43,7 +44,6 @@ from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, leftovers
-from lab.systems import inside, renewing, table, workers
 
 T = TypeVar("T")
 

@@ -22,6 +22,8 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
+from lab.systems import renewing
+from lab.systems.table import find, refuse_checks
 from lab.targets.base import nothing
 from lab.targets.cluster import (
     deletion,
@@ -33,7 +35,6 @@ from lab.targets.cluster import (
     requirements,
     rollout,
 )
-from lab.systems.table import find, refuse_checks
 from lab.targets.cluster.api import Api, DeniedError, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
@@ -42,7 +43,6 @@ from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
-from lab.systems import renewing
 from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0

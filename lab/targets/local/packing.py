@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
-from lab.targets.cluster import docker, images, objects
 from lab.systems import programs
 from lab.systems.programs import Program
 from lab.systems.table import find
+from lab.targets.cluster import docker, images, objects
 
 TARGET = "kind"
 _DIGITS = 12

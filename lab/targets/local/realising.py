@@ -19,7 +19,9 @@ from lab.targets.cluster import images as references
 def realise(context: Context) -> Realisation:
     """By its system, or its command executed. UsageError for another version than what stands for the image here."""
     system = find(context.container.repository)
-    if system is None or system.realise is None or context.pod.role == "balancer":  # whatever a balancer runs, it serves no route
+    if (
+        system is None or system.realise is None or context.pod.role == "balancer"
+    ):  # whatever a balancer runs, it serves no route
         return Realisation(command(context.container), context.container.env)
     if context.pod.role == "proxy" and not system.by_tag:
         refuse_other_version(context.container)

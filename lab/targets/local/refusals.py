@@ -16,9 +16,9 @@ from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
 from lab.systems import renewing
-from lab.targets.local.sandbox import cgroups
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container
+from lab.targets.local.sandbox import cgroups
 
 
 def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:

@@ -26,29 +26,25 @@ from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
-from lab.systems.workers import GAUGE
-from lab.targets.common import fetching, leftovers
 from lab.systems import renewing, workers
-from lab.targets.common.environment import composed
-from lab.targets.common.sampler import Sampler, process_times, thread_ids
-from lab.targets.local.kubelet import bringup
-from lab.targets.local.sandbox import cpus
-from lab.targets.local.sandbox import hostwide
-from lab.targets.local.sandbox import network
-from lab.targets.local.kubelet import pod_objects
-from lab.targets.local.control_plane import services
-from lab.targets.local.sandbox import shaping
-from lab.targets.local.kubelet.containers import ask, tree
-from lab.targets.local.control_plane.control import Control
-from lab.systems.table import PASSING, find
-from lab.targets.local.kubelet.kubelet import Kubelet
-from lab.targets.local.sandbox.network import Network
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
-from lab.targets.local.control_plane.recorder import LocalRecorder
 from lab.systems.renewing import running
+from lab.systems.table import PASSING, find
+from lab.systems.workers import GAUGE
+from lab.targets.common import fetching, leftovers
+from lab.targets.common.environment import composed
+from lab.targets.common.sampler import Sampler, process_times, thread_ids
+from lab.targets.local.control_plane import services
+from lab.targets.local.control_plane.control import Control
+from lab.targets.local.control_plane.recorder import LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet.runner import CONTAINER, Runner
+from lab.targets.local.kubelet import bringup, pod_objects
+from lab.targets.local.kubelet.containers import ask, tree
+from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.kubelet.runner import CONTAINER
+from lab.targets.local.sandbox import cpus, hostwide, network, shaping
+from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
 ERRORS = 400
@@ -423,7 +419,9 @@ class LocalSystem:
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
             if system is not None and system.counters is not None:
-                with contextlib.suppress(OSError, ValueError):  # it has no such page, or has just ended, which the restarts tell
+                with contextlib.suppress(
+                    OSError, ValueError
+                ):  # it has no such page, or has just ended, which the restarts tell
                     found.update(system.counters(runner.process))
         ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
         return {f"proxy/{name}": value for name, value in found.items() if ends_tls or not name.startswith("tls_")}

@@ -21,24 +21,18 @@ from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
-from lab.targets.base import nothing
-from lab.targets.local import refusals
-from lab.targets.local.kubelet import bringup
-from lab.targets.local.sandbox import cgroups
-from lab.targets.local.sandbox import cpus
-from lab.targets.local.sandbox import disk
-from lab.targets.local.sandbox import hostwide
-from lab.targets.local.sandbox import namespaces
-from lab.targets.local.sandbox import network
+from lab.systems import table
 from lab.systems.manifests import objects
+from lab.systems.manifests.pods import Container, Pod
+from lab.systems.system import Context, Realisation
+from lab.targets.base import nothing
+from lab.targets.local import realising, refusals
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control
-from lab.systems import table
-from lab.systems.system import Context, Realisation
-from lab.targets.local import realising
-from lab.targets.local.kubelet.kubelet import Kubelet, Make
-from lab.systems.manifests.pods import Container, Pod
 from lab.targets.local.control_plane.routing import Routes, Routing
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.kubelet import Kubelet, Make
+from lab.targets.local.sandbox import cgroups, cpus, disk, hostwide, namespaces, network
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 30.0

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, run
+from lab.targets.base import System
 
 
 def _configmap(system: System, check: Check) -> Reading:

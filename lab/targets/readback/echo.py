@@ -13,8 +13,8 @@ import re
 from lab.base.errors import LabError
 from lab.model.load import FORWARDED
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given
+from lab.targets.base import System
 
 TIMEOUT_S = 5.0
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")

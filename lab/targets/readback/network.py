@@ -20,9 +20,9 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import Reading, UnreadableError, compared, given, joined, run
 from lab.targets.base import System
 from lab.targets.common.sampler import cpu_list
-from lab.systems.reading import Reading, UnreadableError, compared, given, joined, run
 
 PAGE = "/100MB.bin"
 TRIES = 5

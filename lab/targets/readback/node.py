@@ -9,8 +9,8 @@ LAB_NODE is what the local target saw before it entered its network namespace, w
 from __future__ import annotations
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.reading import Reading, UnreadableError, compared, given
+from lab.targets.base import System
 
 SCRIPT = r"""
 proc=${LAB_PROC:-/proc}

@@ -13,8 +13,8 @@ import html
 import re
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
+from lab.targets.base import System
 
 _ENDS = re.compile(r"</?(dd|dt|li|p|tr|br|div|pre)\b[^>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")

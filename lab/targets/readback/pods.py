@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
+from lab.targets.base import System
 
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
 

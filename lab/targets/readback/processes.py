@@ -9,10 +9,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
-from lab.targets.common import cgroup
-from lab.targets.common.cgroup import Controller
-from lab.targets.common.sampler import cpu_list
 from lab.systems.reading import (
     ABSENT,
     Reading,
@@ -25,6 +21,10 @@ from lab.systems.reading import (
     run,
     soft_limit,
 )
+from lab.targets.base import System
+from lab.targets.common import cgroup
+from lab.targets.common.cgroup import Controller
+from lab.targets.common.sampler import cpu_list
 
 UNLIMITED = cgroup.spelled("cpu", None)
 OWN = "own"

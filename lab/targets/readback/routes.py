@@ -16,9 +16,9 @@ from lab.base.errors import LabError
 from lab.model.endpoint import Endpoint, Response
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
-from lab.targets.base import System
 from lab.systems.manifests import certificates
 from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
+from lab.targets.base import System
 
 PAGE = "/1kB.bin"
 NOBODY = "nobody.lab.test"

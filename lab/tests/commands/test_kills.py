@@ -26,11 +26,11 @@ from lab.commands.measuring import done_samples
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
+from lab.systems import table
+from lab.systems.manifests import objects
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
 from lab.targets.local.sandbox import cgroups
-from lab.systems.manifests import objects
-from lab.systems import table
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 

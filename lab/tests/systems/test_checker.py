@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.systems.ingress_nginx import modules
 from lab.systems.checker import refusal
+from lab.systems.ingress_nginx import modules
 
 CONFIG = "/tmp/nginx/nginx.conf"
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)

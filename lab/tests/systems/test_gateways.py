@@ -18,18 +18,17 @@ from lab.analysis.migration.table import load
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
-from lab.systems import workers
 from lab.model.variants.variants import load_variant
-from lab.systems.manifests import objects
-from lab.systems import programs
+from lab.systems import programs, workers
 from lab.systems.caddy.config import CONFIG as CADDY
 from lab.systems.checker import refusal
 from lab.systems.haproxy.served import CONFIG as HAPROXY
 from lab.systems.httpd.system import CONFIG as HTTPD
-from lab.systems.system import Context, Realisation
-from lab.targets.local import realising
+from lab.systems.manifests import objects
 from lab.systems.nginx.served import CONFIG as NGINX
 from lab.systems.programs import Program
+from lab.systems.system import Context, Realisation
+from lab.targets.local import realising
 from lab.tests.support.factories import limited, plain_systems
 
 Manifests = list[dict[str, Any]]

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab.systems.envoy import admin as envoy
 from lab.systems import inside
+from lab.systems.envoy import admin as envoy
 
 
 @pytest.fixture

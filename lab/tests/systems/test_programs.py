@@ -12,9 +12,9 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.systems import programs
-from lab.targets.local.sandbox import namespaces
 from lab.systems.checker import refusal
 from lab.systems.manifests.pods import Container
+from lab.targets.local.sandbox import namespaces
 
 
 def container_of(image: str) -> Container:

@@ -16,12 +16,11 @@ from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.report.catalog import LONGEST_VALUE, print_show, show_json
-from lab.systems import stand_ins
-from lab.targets.cluster import images as references
+from lab.systems import stand_ins, table
 from lab.systems.ingress_nginx.configmap import KEYS
-from lab.systems import table
-from lab.targets.readback import read_back
 from lab.systems.stand_ins import Setting, load_stand_ins
+from lab.targets.cluster import images as references
+from lab.targets.readback import read_back
 
 CONTROLLER = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)
 CONFIGMAP = "ingress-nginx-controller"

@@ -11,10 +11,10 @@ import pytest
 
 from lab.analysis.migration import table
 from lab.base.quantities import quantity
-from lab.systems import workers
-from lab.systems.system import limit_up
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import load_variant
+from lab.systems import workers
+from lab.systems.system import limit_up
 from lab.tests.support.factories import limited, plain_systems
 
 CONTROLLER = "registry.k8s.io/ingress-nginx/controller:v1.15.1"

@@ -24,15 +24,15 @@ from dataclasses import replace
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import EventLog
-from lab.targets.local.kubelet import bringup
-from lab.targets.local.control_plane import services
 from lab.systems.manifests.deployments import Deployment
-from lab.targets.local.kubelet.kubelet import Kubelet, Make, RunningPod
-from lab.targets.local.sandbox.network import Network, complaining
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
 from lab.systems.manifests.replicas import Member, Step, over, step
+from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.kubelet import Kubelet, Make, RunningPod
+from lab.targets.local.sandbox.network import Network, complaining
 
 KUBELET_S = 0.05
 """From a pod's deletion to its kubelet's first act: a watch and a queue lie between. What was on its way arrives."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import EventLog
-from lab.targets.local.kubelet.containers import Process
 from lab.systems.system import Control, Loading
+from lab.targets.local.kubelet.containers import Process
 
 LOOK_S, REST_S = 0.003, 0.02
 """Between two looks while something loads, and while nothing does: so much may a time be late."""

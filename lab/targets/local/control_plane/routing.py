@@ -16,14 +16,14 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
 from lab.systems import renewing
-from lab.targets.local.kubelet import bringup
 from lab.systems.manifests import objects
-from lab.systems.system import Context, Realisation
-from lab.systems.table import find
-from lab.targets.local.kubelet.containers import Process
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
+from lab.systems.system import Context, Realisation
+from lab.systems.table import find
 from lab.targets.local.control_plane.reloads import Follower
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.containers import Process
 
 
 class Routes(Protocol):
@@ -165,7 +165,10 @@ class Routing:
         there = (follower.process for follower in self._followers if not follower.left)
         served_by = ((process, find(process.container.repository)) for process in there)
         return [
-            pid for process, system in served_by if system and system.proxy for pid in process.processes_but(system.proxy)
+            pid
+            for process, system in served_by
+            if system and system.proxy
+            for pid in process.processes_but(system.proxy)
         ]
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:

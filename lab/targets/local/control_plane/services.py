@@ -33,10 +33,10 @@ from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.base.files import readable
-from lab.targets.common.sampler import network_counters
-from lab.targets.local.sandbox.network import CLIENT, Network, Place, batch, call_in, write_sysctls
 from lab.systems.manifests.objects import Objects, Service
 from lab.systems.manifests.pods import Pod
+from lab.targets.common.sampler import network_counters
+from lab.targets.local.sandbox.network import CLIENT, Network, Place, batch, call_in, write_sysctls
 
 NODE = "node"
 ADDRESS = "10.65.0.1"

@@ -13,19 +13,17 @@ from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refu
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
 from lab.systems import checker
-from lab.targets.local.sandbox import disk
-from lab.targets.local.sandbox import hostwide
-from lab.targets.local.sandbox import network
-from lab.targets.local.control_plane import services
-from lab.targets.local.sandbox.cgroups import Groups
-from lab.systems.system import Context, Realisation, Realise, command, find_program
-from lab.targets.local import realising
-from lab.targets.local.kubelet.containers import Process, Setting
-from lab.targets.local.kubelet.kubelet import Make
-from lab.targets.local.sandbox.namespaces import STATE, real_root
-from lab.targets.local.sandbox.network import Network, Place
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod, Volume
+from lab.systems.system import Context, Realisation, Realise, command, find_program
+from lab.targets.local import realising
+from lab.targets.local.control_plane import services
+from lab.targets.local.kubelet.containers import Process, Setting
+from lab.targets.local.kubelet.kubelet import Make
+from lab.targets.local.sandbox import disk, hostwide, network
+from lab.targets.local.sandbox.cgroups import Groups
+from lab.targets.local.sandbox.namespaces import STATE, real_root
+from lab.targets.local.sandbox.network import Network, Place
 
 PODS = STATE / "pods"
 

@@ -25,6 +25,9 @@ import psutil
 from lab.base.errors import UsageError
 from lab.base.files import readable
 from lab.model.endpoint import Endpoint
+from lab.systems.manifests.pods import Container
+from lab.systems.rendering import rendered
+from lab.systems.system import PRIVATE, WRITABLE, Realisation
 from lab.targets.common import fetching
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import thread_ids
@@ -32,9 +35,6 @@ from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.cgroups import Group
 from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.local.sandbox.network import Place
-from lab.systems.manifests.pods import Container
-from lab.systems.rendering import rendered
-from lab.systems.system import PRIVATE, WRITABLE, Realisation
 
 ONLINE = "/sys/devices/system/cpu/online"
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from lab.base.errors import MeasuringError, StartError
 from lab.model.events import EventLog
-from lab.targets.local.sandbox.cgroups import Groups
-from lab.targets.local.kubelet.containers import Process, reap_orphans
 from lab.systems.manifests.pods import Container, Pod
+from lab.targets.local.kubelet.containers import Process, reap_orphans
 from lab.targets.local.kubelet.runner import CONTAINER, Runner
+from lab.targets.local.sandbox.cgroups import Groups
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.systems.manifests.pods import Container, Probe
+from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.targets.local.kubelet.runner import Runner
 
 

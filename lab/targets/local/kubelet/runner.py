@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from lab.model.events import EventLog
+from lab.systems.manifests.pods import Container, Pod, Probe
 from lab.targets.local.kubelet import probes
 from lab.targets.local.kubelet.containers import Process, reap_orphans
-from lab.systems.manifests.pods import Container, Pod, Probe
 
 BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
 """A kubelet's: the first restart at once, then 10 s, 20 s, … up to five minutes; forgotten after ten good minutes."""

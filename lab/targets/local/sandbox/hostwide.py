@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.base.errors import NotMeasurableError
-from lab.targets.common.sampler import HOST_PROC, host_proc
 from lab.systems.manifests.objects import Objects
+from lab.targets.common.sampler import HOST_PROC, host_proc
 
 SEEN_OUTSIDE = "LAB_NODE"
 """Environment variable: `name=value` lines from outside the lab's namespaces. `lab.targets.readback.node`'s script reads it, too."""

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import MeasuringError
-from lab.targets.local.sandbox import network
-from lab.targets.local.control_plane import services
-from lab.targets.local.sandbox.network import Network, Place
 from lab.systems.manifests.objects import Objects
+from lab.targets.local.control_plane import services
+from lab.targets.local.sandbox import network
+from lab.targets.local.sandbox.network import Network, Place
 
 FRAME_BYTES = 1514
 QUEUE_S = 0.1

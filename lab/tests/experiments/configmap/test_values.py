@@ -16,8 +16,8 @@ from lab.base.errors import UsageError
 from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
-from lab.systems.ingress_nginx import modules
 from lab.systems.checker import refusal
+from lab.systems.ingress_nginx import modules
 from lab.systems.ingress_nginx.configmap import KEYS, TABLE
 from lab.systems.ingress_nginx.decoding import items
 

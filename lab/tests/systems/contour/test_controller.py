@@ -11,16 +11,16 @@ import pytest
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
-from lab.targets.apiserver import objects
-from lab.systems.contour import controller as contour
-from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.cluster.objects import on_side
-from lab.systems.envoy import admin as envoy
-from lab.targets.local import LocalTarget
-from lab.targets.local.kubelet import bringup
 from lab.systems import programs
+from lab.systems.contour import controller as contour
+from lab.systems.envoy import admin as envoy
 from lab.systems.manifests import objects as local_objects
 from lab.systems.programs import Program
+from lab.targets.apiserver import objects
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.cluster.objects import on_side
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
 from lab.tests.support.factories import make_point
 
 CPUS = frozenset({0})

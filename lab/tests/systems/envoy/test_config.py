@@ -12,16 +12,16 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.systems.manifests import objects
 from lab.systems import programs
 from lab.systems.checker import refusal
+from lab.systems.envoy import system as envoy
 from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render
+from lab.systems.manifests import objects
 from lab.systems.manifests.gateway_api import Backend, served
 from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
-from lab.systems.envoy import system as envoy
-from lab.systems.system import Context
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
+from lab.systems.system import Context
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {

@@ -11,13 +11,13 @@ import yaml
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
-from lab.systems.envoy import admin as envoy
-from lab.systems.manifests import objects
 from lab.systems import programs
+from lab.systems.envoy import admin as envoy
+from lab.systems.envoy_gateway import system as envoy_gateway
 from lab.systems.envoy_gateway.objects import VERSION, Serves, written
 from lab.systems.envoy_gateway.objects import objects as given
-from lab.systems.envoy_gateway import system as envoy_gateway
 from lab.systems.envoy_gateway.system import CONTROLLER
+from lab.systems.manifests import objects
 
 ADDRESS = "10.64.0.3"
 

@@ -16,19 +16,17 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
-from lab.systems.manifests import certificates
 from lab.systems.haproxy import admin as haproxy
-from lab.systems.nginx import system as nginx
-from lab.targets.local.kubelet import bringup
-from lab.targets.local.sandbox import cpus
-from lab.targets.local.sandbox import network
-from lab.systems.manifests import objects
-from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME
 from lab.systems.haproxy_router import system as haproxy_router
+from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME
 from lab.systems.haproxy_router.system import reload_interval_s
+from lab.systems.manifests import certificates, objects
+from lab.systems.manifests.objects import Objects
+from lab.systems.nginx import system as nginx
 from lab.systems.system import NODE_ADDRESS as SINK
 from lab.systems.system import Context
-from lab.systems.manifests.objects import Objects
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox import cpus, network
 from lab.tests.support.factories import make_point
 
 Manifests = list[dict[str, Any]]

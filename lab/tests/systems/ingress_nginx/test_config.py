@@ -9,11 +9,11 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
-from lab.systems.manifests import objects
-from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
-from lab.systems.system import Context
 from lab.systems.ingress_nginx.config import render
+from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
+from lab.systems.system import Context
 
 PLACE = "ConfigMap/ingress-nginx-controller"
 OLD, NEW = (1, 22, 1), (1, 29, 7)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.targets.apiserver.controllers import stamp
 from lab.systems.ingress_nginx import controller as ingress_nginx
 from lab.systems.table import find_controller
+from lab.targets.apiserver.controllers import stamp
 
 DECODING = """\
 W1125 14:54:37.843120      27 client_config.go:659] Neither --kubeconfig nor --master was specified.
@@ -57,7 +57,10 @@ def test_reloads_are_told_and_when() -> None:
         'I1125 14:26:41.366508      27 controller.go:193] "Configuration changes detected, backend reload required"'
     )
     ends = 'I1125 14:26:41.551980      27 controller.go:213] "Backend successfully reloaded"'
-    assert (ingress_nginx.CONTROLLER.event_of(begins), ingress_nginx.CONTROLLER.event_of(ends)) == ("Reload", "Reloaded")
+    assert (ingress_nginx.CONTROLLER.event_of(begins), ingress_nginx.CONTROLLER.event_of(ends)) == (
+        "Reload",
+        "Reloaded",
+    )
     assert ingress_nginx.CONTROLLER.event_of('10.64.0.2 - - [25/Nov/2026] "GET /1kB.bin HTTP/1.1" 200') is None
     began, ended = stamp(begins), stamp(ends)
     assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6

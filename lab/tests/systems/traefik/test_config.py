@@ -14,9 +14,9 @@ from lab.systems import programs
 from lab.systems.checker import refusal
 from lab.systems.manifests.gateway_api import Backend, served
 from lab.systems.manifests.gateway_objects import read_gateway, read_http_route
-from lab.systems.traefik import system as traefik
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
+from lab.systems.traefik import system as traefik
 from lab.systems.traefik.config import CAN, FILE, PARTS, render, version
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 

@@ -9,11 +9,11 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
+from lab.systems.manifests import objects
 from lab.systems.traefik import controller as traefik
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
-from lab.systems.manifests import objects
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed
 

@@ -17,11 +17,11 @@ from lab.experiments.migration.folder import add, written
 from lab.experiments.migration.plan import plan
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
+from lab.systems import programs
 from lab.targets.apiserver.registry import Registry
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalSystem
 from lab.targets.local.sandbox import cgroups
-from lab.systems import programs
 from lab.targets.local.sandbox.namespaces import prepare
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.systems.programs import ABOUT, ROOTS, files
 from lab.systems import programs as brought
+from lab.systems.programs import ABOUT, ROOTS, files
 from lab.targets.apiserver import programs
 
 

@@ -12,10 +12,9 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
-from lab.targets.local.control_plane import recorder
-from lab.targets.local.kubelet import runner
-from lab.targets.local.control_plane import services
 from lab.systems.manifests.replicas import Budget, Member, Step, Strategy, over, step
+from lab.targets.local.control_plane import recorder, services
+from lab.targets.local.kubelet import runner
 
 SHIPPED = Strategy(unavailable=1)
 """The manifests': maxUnavailable 1, and Kubernetes' own maxSurge of 25 %."""

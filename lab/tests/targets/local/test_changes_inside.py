@@ -17,9 +17,9 @@ from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.system import Recorder
 from lab.model.variants.variants import Variant, load_variant
+from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
-from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
@@ -332,7 +332,9 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
 def test_a_changing_system_says_how_changes_reach_it(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         way = system.endpoint(make_point()).way
-        assert way.startswith("through a node's Service NAT") and way.endswith(f", {ingress_nginx.SYSTEM.note}, {AT_ONCE}")
+        assert way.startswith("through a node's Service NAT") and way.endswith(
+            f", {ingress_nginx.SYSTEM.note}, {AT_ONCE}"
+        )
         assert system.backend_endpoint().way == ""
 
 

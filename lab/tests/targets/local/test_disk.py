@@ -13,9 +13,9 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import Check
+from lab.systems.manifests.pods import Volume
 from lab.targets.local.sandbox import disk
 from lab.targets.local.sandbox.disk import Disk
-from lab.systems.manifests.pods import Volume
 from lab.targets.readback import read_back
 from lab.targets.readback.disk import mount_options
 from lab.tests.support.waiting import until

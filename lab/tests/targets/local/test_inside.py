@@ -21,16 +21,15 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
+from lab.systems.ingress_nginx import keys
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.systems.ingress_nginx.configmap import TABLE
+from lab.systems.manifests import objects
 from lab.systems.nginx import system as nginx
 from lab.targets.local import LocalTarget
-from lab.targets.local.sandbox import cgroups
-from lab.systems.ingress_nginx import keys
-from lab.targets.local.sandbox import network
-from lab.systems.manifests import objects
-from lab.systems.ingress_nginx.configmap import TABLE
 from lab.targets.local.kubelet.containers import Process
-from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.sandbox import cgroups, network
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, clean, pod_of, target

@@ -14,12 +14,12 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant, variant_names
 from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget
-from lab.targets.local.kubelet import bringup
 from lab.systems.manifests import objects
-from lab.targets.local.control_plane import services
-from lab.targets.local.sandbox.cpus import split
 from lab.systems.table import find
+from lab.targets.local import LocalTarget
+from lab.targets.local.control_plane import services
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox.cpus import split
 from lab.tests.support.factories import make_point
 
 PINNED = split([0, 1])

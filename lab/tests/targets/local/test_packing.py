@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.targets.cluster import docker, images
-from lab.targets.local import packing
 from lab.systems import programs
 from lab.systems.programs import Program
+from lab.targets.cluster import docker, images
+from lab.targets.local import packing
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
 from lab.systems import renewing
-from lab.systems.renewing import Running
+from lab.systems.renewing import Running, running
 from lab.targets.local import LocalTarget
-from lab.systems.renewing import running
 from lab.tests.support.factories import make_point
 
 

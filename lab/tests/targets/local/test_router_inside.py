@@ -13,8 +13,8 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import Check, Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget
 from lab.systems.haproxy_router.config import CONF, RUN
+from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target

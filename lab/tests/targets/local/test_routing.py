@@ -21,8 +21,8 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.sandbox import network
 from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.sandbox import network
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
 from lab.tests.support.waiting import until
 

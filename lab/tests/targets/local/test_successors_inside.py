@@ -14,12 +14,11 @@ import pytest
 from lab.base.errors import NotMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
-from lab.systems import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
-from lab.targets.local import LocalSystem, LocalTarget
+from lab.systems import table, workers
 from lab.systems.manifests import objects
-from lab.systems import table
 from lab.systems.system import ProxySystem
+from lab.targets.local import LocalSystem, LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
@@ -41,7 +40,11 @@ def _takes(name: str) -> bool:
 
 def telling() -> list[str]:
     """Those whose proxy tells of itself."""
-    return [name for name in changing() if any(system is not None and system.gauges is not None for system in _systems(name))]
+    return [
+        name
+        for name in changing()
+        if any(system is not None and system.gauges is not None for system in _systems(name))
+    ]
 
 
 def _systems(name: str) -> list[ProxySystem | None]:

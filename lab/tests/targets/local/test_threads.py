@@ -16,19 +16,18 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
-from lab.targets.local.kubelet import bringup
-from lab.targets.local.control_plane import control
-from lab.systems.manifests import objects
-from lab.targets.local.kubelet.containers import Process
-from lab.targets.local.control_plane.control import Control
 from lab.systems.haproxy_router.control import RouterControl
-from lab.systems.system import Loading
-from lab.targets.local.control_plane import routing
-from lab.targets.local.kubelet.kubelet import RunningPod
-from lab.systems.nginx.control import NginxControl
+from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Pod
+from lab.systems.nginx.control import NginxControl
+from lab.systems.system import Loading
+from lab.targets.local.control_plane import control, routing
+from lab.targets.local.control_plane.control import Control
 from lab.targets.local.control_plane.reloads import Follower
 from lab.targets.local.control_plane.routing import Routing
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.targets.local.kubelet.runner import Runner
 from lab.tests.support.waiting import until
 
