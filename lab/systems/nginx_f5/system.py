@@ -163,7 +163,7 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
 
 
 def control(process: Process) -> Control:
-    return NginxControl(process, CONFIG, _PER_S, process.setting.started.command[0])
+    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
 
 
 def _flag(place: str, text: str) -> str:

@@ -84,7 +84,7 @@ def realise(context: Context) -> Realisation:
 
 
 def control(process: Process) -> Control:
-    return NginxControl(process, CONFIG, _PER_S, process.setting.started.command[0])
+    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
