@@ -29,7 +29,7 @@ class Talk(Console):
 
 def main(argv: Sequence[str] | None = None) -> int:
     if INSIDE in os.environ:
-        from lab.targets.local import namespaces
+        from lab.targets.local.sandbox import namespaces
 
         namespaces.arrive()
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -19,11 +19,11 @@ from lab.analysis.claims.measuring import Measured
 from lab.analysis.effects import Effect
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
+from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.model.sweeps import control_of
 from lab.records.references import boots_of
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
-from lab.targets import target_named
 
 WANTED = 3
 """Boots that a finding is to rest on: with two, an interval over boots is twelve standard errors wide."""
@@ -181,7 +181,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
 
 def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
     """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
-    bring_up_s = target_named(record.target).bring_up_s
+    bring_up_s = BRING_UP_S[record.target]
     return round(part_of(record, arms, points).plan().lasts_s(bring_up_s) / 60, 1)
 
 

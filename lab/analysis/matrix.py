@@ -19,14 +19,13 @@ from lab.analysis.claims.studies import LOAD, StudyFile, load_study, study_keys
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.model import sweeps
-from lab.model.names import DEFAULT_TARGET
+from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import Trial, Tried
-from lab.targets import TARGETS
 
 Kind = Literal["measured", "works", "accepted", "not possible", "not shown"]
 TESTS = Path(__file__).parents[1] / "tests" / "commands"
@@ -79,7 +78,7 @@ class Measured:
 
 def places() -> list[str]:
     """The targets, the default one first."""
-    return sorted(TARGETS, key=lambda name: (name != DEFAULT_TARGET, name))
+    return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
 def matrix() -> Matrix:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.base.errors import LabError
 from lab.records.store import RunStore
-from lab.targets import stand_ins
+from lab.systems import stand_ins
 
 
 def describe_programs(run: RunStore) -> list[str]:

@@ -118,7 +118,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
     from lab.experiments.configmap import reading
-    from lab.targets.local import keys, modules
+    from lab.systems.ingress_nginx import keys, modules
 
     if options.k6_out:
         raise UsageError(

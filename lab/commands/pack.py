@@ -48,7 +48,7 @@ def _pack_into(options: argparse.Namespace, talk: Console, run: RunStore) -> int
     from lab.model.facts import git_commit
     from lab.records.packing import Size
     from lab.records.references import add_run, replace_run
-    from lab.targets.stand_ins import omit_defaults
+    from lab.systems.stand_ins import omit_defaults
 
     if options.replace:
         commit = git_commit() or ""

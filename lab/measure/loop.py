@@ -30,11 +30,10 @@ from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot, needs_reload
 from lab.model.run import RoundTrip
 from lab.model.samples import Cell, Reason, Sample, cell, cells, counts, planned_cells, settled
-from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.targets import stand_ins
+from lab.systems import stand_ins, workers
 from lab.targets.base import System, Target, nothing
 from lab.targets.readback import Reading, read_back
 

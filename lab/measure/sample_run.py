@@ -23,7 +23,7 @@ from lab.model.pairs import Renewed
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
-from lab.model.variants.workers import GAUGE
+from lab.systems.workers import GAUGE
 from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, taken
 from lab.targets.common.scratch import scratch

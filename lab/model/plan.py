@@ -19,7 +19,7 @@ SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = 3.5
 """The bare network's round trip beside the reference: it measures for a second, and waits for two."""
 RELOAD_S = 0.15
-"""Of one side, until its new workers alone serve, about: ingress-nginx."""
+"""Of one side, until its new workers alone serve, about."""
 TRIES = 100
 """Draws of which the most even one is taken."""
 ArmRole = Literal["variant", "baseline", "again", "reference"]

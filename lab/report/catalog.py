@@ -25,8 +25,8 @@ from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.report.terminal import hung
 from lab.stats.units import format_duration
-from lab.targets import stand_ins
-from lab.targets.readback import spoken
+from lab.systems import stand_ins
+from lab.systems.table import speak
 
 ARMS = 3
 """A variant, its baseline, and that again."""
@@ -132,7 +132,7 @@ def print_show(console: Console, name: str) -> None:
     if variant.readback:
         lines += [
             "\nread back before every sample counts",
-            *(hung(console, f"  {spoken(each)}", 4) for each in variant.readback),
+            *(hung(console, f"  {speak(each)}", 4) for each in variant.readback),
         ]
     lines += [hung(console, line, 4) for line in _stand_in_lines(variant)]
     if patches := variants.openshift_patches(variant):

@@ -23,11 +23,12 @@ from typing import Literal
 from lab import generators
 from lab.base.errors import UsageError
 from lab.base.files import readable, runs_folder
+from lab.systems.table import CONTROLLERS, SYSTEMS
 from lab.targets.apiserver import programs
-from lab.targets.apiserver.images import table as controllers
 from lab.targets.cluster import docker
-from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
+from lab.targets.local.control_plane import services
+from lab.targets.local.sandbox import cgroups
 
 Need = Literal["local", "apiserver", "kind", "remote", "optional"]
 APISERVER: tuple[Need, ...] = ("apiserver",)
@@ -84,9 +85,11 @@ TOOLS = (
     Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
     Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", BROUGHT.format("kubectl")),
     Tool("kind", ["version"], (0, 27), KIND, "", BROUGHT.format("kind")),
-    Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
-    Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
-    Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back, serves WebSockets", "apt-get install socat"),
+    *(
+        Tool(tool.name, tool.argv, tool.least, OPTIONAL, tool.why, tool.remedy)
+        for system in SYSTEMS
+        for tool in system.tools
+    ),
     Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
     Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
     Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
@@ -293,7 +296,7 @@ def _controllers() -> list[Finding]:
     wanted: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
-    wanted |= {f"controller {name}": image.about for name, image in controllers.IMAGES.items() if image.MADE}
+    wanted |= {f"controller {name}": found.about for name, found in CONTROLLERS.items() if found.made}
     found: list[Finding] = []
     for name, look in wanted.items():
         try:

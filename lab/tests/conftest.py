@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings, strategies
 
-from lab.targets.local import proxies
+from lab.systems import programs
 from lab.tests.support.deadlines import pytest_runtest_call, pytest_runtest_setup, pytest_runtest_teardown
 
 __all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
@@ -38,14 +38,14 @@ def pytest_collection() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     """A program that takes minutes to build is built before the lane that needs it (scripts/test), never by a test."""
-    built = proxies.built
+    built = programs.built
 
-    def there(place: str, name: str, module: str, version: str) -> proxies.Program:
-        if proxies.found(name) is None:
+    def there(place: str, name: str, module: str, version: str) -> programs.Program:
+        if programs.found(name) is None:
             pytest.skip(f"{name} is not built here: `just test --all` has it built, as scripts/bring {name} does")
         return built(place, name, module, version)
 
-    monkeypatch.setattr(proxies, "built", there)
+    monkeypatch.setattr(programs, "built", there)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.systems.table import SYSTEMS
+
 LAB = Path(__file__).parents[1]
 FLOORS = (
     ("base", "stats"),
     ("model",),
     ("generators", "disturbances"),
+    ("systems",),
     ("targets", "records"),
     ("measure", "analysis"),
     ("experiments", "report"),
@@ -23,6 +26,11 @@ FLOORS = (
 """Bottom to top; what shares a floor does not import each other."""
 FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
 IN_LAB = {"__init__.py", "__main__.py", "README.md", "tests", "sweeps", "schema", *FLOOR} - {"__main__"}
+SHARED = {"manifests"}
+"""Packages of `lab/systems` that are no system."""
+PACKAGES = {path.parent.name for path in LAB.glob("systems/*/__init__.py")} - SHARED
+GENERAL = {"router", "ingress", "gateway", "f5"}
+"""Words in systems' names that mean other things, too."""
 
 
 def modules(lab: Path) -> dict[str, Path]:
@@ -77,6 +85,16 @@ def wrong_ways(edges: Mapping[str, set[str]]) -> list[str]:
     )
 
 
+def systems_by_name(edges: Mapping[str, set[str]], packages: Iterable[str] = ("model", "targets")) -> list[str]:
+    """Imports of one system's package from where only the table of systems may be asked."""
+    return sorted(
+        f"{importer} imports {imported}"
+        for importer, targets in edges.items()
+        for imported in targets
+        if package_of(importer) in packages and imported.startswith(tuple(f"lab.systems.{name}." for name in PACKAGES))
+    )
+
+
 def circles(edges: Mapping[str, set[str]]) -> list[str]:
     """Each module that is reached again from itself, with the way round."""
     return sorted({" -> ".join(way) for start in edges if (way := _way_back(edges, start))})
@@ -98,12 +116,46 @@ def test_imports_between_packages_go_down() -> None:
     assert wrong_ways(graph(LAB)) == []
 
 
+def test_targets_and_the_model_ask_for_systems_by_the_table() -> None:
+    assert systems_by_name(graph(LAB)) == []
+
+
+def test_targets_and_the_model_name_no_proxy() -> None:
+    """In code or comment; the backend is an nginx, which must be there and whose image is built."""
+    own = {LAB / "targets" / path for path in ("prerequisites.py", "cluster/images.py", "provision/images/Dockerfile")}
+    words = {word for system in SYSTEMS for word in system.name.split("-")} - GENERAL
+    named = [
+        f"{path.relative_to(LAB)}: {line.strip()}"
+        for package in ("model", "targets")
+        for path in sorted((LAB / package).rglob("*"))
+        if path.is_file() and path.suffix not in (".md", ".pyc")
+        for line in path.read_text().splitlines()
+        for word in words
+        if word in line.lower() and not (path in own and word == "nginx")
+    ]
+    assert named == []
+
+
+def test_analysis_and_report_know_no_target() -> None:
+    edges = graph(LAB)
+    found = [
+        name
+        for name, to in edges.items()
+        if package_of(name) in ("analysis", "report") and any(package_of(each) == "targets" for each in to)
+    ]
+    assert found == []
+
+
+def test_every_package_of_a_system_is_in_the_table() -> None:
+    assert {system.name.replace("-", "_") for system in SYSTEMS} == set(PACKAGES)
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(graph(LAB)) == []
 
 
-def test_there_are_at_most_eight_floors() -> None:
-    assert len(FLOORS) <= 8
+def test_there_are_at_most_nine_floors() -> None:
+    assert len(FLOORS) <= 9
     assert {package_of(name) for name in modules(LAB)} <= {"lab", *FLOOR}
 
 
@@ -132,6 +184,18 @@ def test_an_import_up_or_sideways_is_found(tmp_path: Path, text: str, wrong: str
     assert wrong_ways(graph(lab)) == [wrong]
 
 
+@pytest.mark.parametrize("package", ["model", "targets"])
+def test_a_system_that_is_imported_by_name_is_found(tmp_path: Path, package: str) -> None:
+    lab = _house(
+        tmp_path,
+        {
+            f"{package}/one": "def late() -> None:\n    from lab.systems.caddy import system\n",
+            "systems/caddy/system": "",
+        },
+    )
+    assert systems_by_name(graph(lab)) == [f"lab.{package}.one imports lab.systems.caddy.system"]
+
+
 @pytest.mark.parametrize("second", ["from lab.stats import one\n", "def late():\n    import lab.stats.one\n"])
 def test_a_circle_of_modules_is_found(tmp_path: Path, second: str) -> None:
     lab = _house(tmp_path, {"stats/one": "from lab.stats import two\n", "stats/two": second})
@@ -146,7 +210,7 @@ def _house(root: Path, files: Mapping[str, str]) -> Path:
     for name, text in files.items():
         path = lab / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (lab, path.parent):
+        for folder in (each for each in path.parents if each.is_relative_to(lab)):
             (folder / "__init__.py").touch()
         path.write_text(text)
     return lab

@@ -22,10 +22,11 @@ from lab.model.endpoint import Tls
 from lab.model.plan import Arm
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
-from lab.model.variants import hosts, workers
+from lab.model.variants import hosts
 from lab.records.store import RunStore
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
+from lab.systems import workers
 
 Floats = npt.NDArray[np.float64]
 Bound = Literal["", "at least", "at most"]

@@ -46,11 +46,10 @@ from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import Model, read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import METRICS
-from lab.model.names import DEFAULT_TARGET
+from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.model.variants.former import FORMER
 from lab.records import published
-from lab.targets import TARGETS
 
 FOLDER = Path(__file__).parent
 CHECKS = FOLDER / "checks"
@@ -315,7 +314,7 @@ def _refuse_unknown(place: str, rule: Rule) -> None:
     known = (
         (rule.sweeps, sweeps.sweep_names()),
         (rule.named(), [*variants.variant_names(), *FORMER]),
-        ([rule.target], TARGETS),
+        ([rule.target], BRING_UP_S),
     )
     for names, every in known:
         for name in names:

@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias
 
 from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
 from lab.analysis.migration.values import LeaveError, UntranslatableError, conversions, translated
-from lab.targets.local.configmap import KEYS, look_up
-from lab.targets.local.counterparts import hint
-from lab.targets.local.routes import PREFIX
+from lab.systems.ingress_nginx.configmap import KEYS, look_up
+from lab.systems.ingress_nginx.counterparts import hint
+from lab.systems.manifests.routes import PREFIX
 
 Standing = Literal["same", "set", "hand", "lost", "off"]
 """The successor does it by itself; a setting that can be written; one that must be made by hand; there is none; it does nothing in this file."""

@@ -1,8 +1,8 @@
-"""What each successor has in the place of ingress-nginx's keys: tables that a person can check, beside the manifests.
+"""What each successor has in the place of ingress-nginx's keys: tables that a person can check, beside each system's code.
 
-    manifests/base/ingress-nginx/leaving.tsv    per key: what it does, how much its loss weighs, what it depends on; and what is said
+    lab/systems/ingress_nginx/leaving.tsv        per key: what it does, how much its loss weighs, what it depends on; and what is said
                                                 of every successor that does not say otherwise (`elsewhere`)
-    manifests/base/SYSTEM/migrate.tsv           per key: the setting, how the value is translated, the successor's own default
+    lab/systems/SYSTEM/migrate.tsv               per key: the setting, how the value is translated, the successor's own default
 
 A row is for all `keys` of its first column; a name with @ is an annotation's. A row without a key (`-`) is what ingress-nginx has no
 key for, and is told unless the file sets one of those after it; `*  like  SYSTEM` takes over that one's rows
@@ -30,10 +30,12 @@ from typing import Literal, cast, get_args
 import yaml
 from pydantic import ValidationError
 
+import lab.systems
 from lab.analysis.migration.values import CONVERSIONS, conversions
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.model.variants.knobs import MANIFESTS, Check
-from lab.targets.local.configmap import KEYS
+from lab.model.variants.knobs import Check
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.table import SYSTEMS, refuse_checks
 
 Weight = Literal["fails", "guards", "answers", "costs", "seen", "nothing"]
 """The heaviest first: requests fail; something open that was guarded; other answers; CPU, memory, time; logs; nothing."""
@@ -41,7 +43,12 @@ WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 
 How = Literal["arg", "key", "field", "hand", "none", "read"]
 ANNOTATION, EXTRA, ALL = "@", "-", "*"
-FILE, LEAVING = "migrate.tsv", "ingress-nginx/leaving.tsv"
+FOLDER = Path(lab.systems.__file__).parent
+FILES = {
+    name: f"{system.name.replace('-', '_')}/{file}" for system in SYSTEMS for name, file in system.migrations.items()
+}
+"""Successor → its table in `FOLDER`."""
+LEAVING = "ingress_nginx/leaving.tsv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,42 +85,42 @@ class Table:
     extras: tuple[Row, ...]
 
 
-def systems(manifests: Path = MANIFESTS) -> list[str]:
+def systems() -> list[str]:
     """The successors that have a table."""
-    return sorted(path.parent.name for path in manifests.glob(f"base/*/{FILE}"))
+    return sorted(FILES)
 
 
 @lru_cache(maxsize=4)
-def subjects(manifests: Path = MANIFESTS) -> Mapping[str, Subject]:
+def subjects(folder: Path = FOLDER) -> Mapping[str, Subject]:
     """Every key, and the annotations that are known."""
-    return {name: subject for name, subject, _ in _leaving(manifests)}
+    return {name: subject for name, subject, _ in _leaving(folder)}
 
 
 @lru_cache(maxsize=32)
-def load(system: str, manifests: Path = MANIFESTS) -> Table:
+def load(system: str, folder: Path = FOLDER) -> Table:
     """UsageError for a system without a table, and for a fault in one."""
-    refuse_unknown(system, systems(manifests), "--to", f"there is no successor {system!r}")
-    path = manifests / "base" / system / FILE
-    rows, extras = _merged(system, manifests)
-    elsewhere = {name: (row,) for name, _, row in _leaving(manifests) if row}
+    refuse_unknown(system, systems(), "--to", f"there is no successor {system!r}")
+    path = folder / FILES[system]
+    rows, extras = _merged(system, folder)
+    elsewhere = {name: (row,) for name, _, row in _leaving(folder) if row}
     whole = {**elsewhere, **rows}
     if missing := [key for key in KEYS if key not in whole]:
         raise UsageError(str(path), f"says nothing of {', '.join(missing)}", "add a row: a setting, or none and why")
     return Table(system, whole, tuple(extras))
 
 
-def _merged(system: str, manifests: Path) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
+def _merged(system: str, folder: Path) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
     """Its own rows over those of the system that it is like."""
-    path = manifests / "base" / system / FILE
+    path = folder / FILES[system]
     rows: dict[str, tuple[Row, ...]] = {}
     extras: list[Row] = []
     like: dict[str, tuple[Row, ...]] = {}
     inherited: list[Row] = []
-    known = subjects(manifests)
+    known = subjects(folder)
     for line, cells in enumerate(_lines(path), 2):
         where = f"{path}:{line}"
         if cells["keys"] == ALL:
-            like, inherited = _merged(cells["value"], manifests)
+            like, inherited = _merged(cells["value"], folder)
             continue
         row = _row(where, cells)
         if row.keys[0] == EXTRA:
@@ -155,17 +162,18 @@ def _row(where: str, cells: Mapping[str, str]) -> Row:
 def _readback(where: str, text: str) -> str:
     if text:
         try:
-            Check.model_validate(yaml.safe_load(text))
+            check = Check.model_validate(yaml.safe_load(text))
         except (yaml.YAMLError, ValidationError) as error:
             raise UsageError(
                 where, f"readback: {' '.join(str(error).split())}", "a check as in a component's lab/readback"
             ) from None
+        refuse_checks(where, [check])
     return text
 
 
 @lru_cache(maxsize=4)
-def _leaving(manifests: Path) -> tuple[tuple[str, Subject, Row | None], ...]:
-    path = manifests / "base" / LEAVING
+def _leaving(folder: Path) -> tuple[tuple[str, Subject, Row | None], ...]:
+    path = folder / LEAVING
     found: dict[str, tuple[str, Subject, Row | None]] = {}
     for line, cells in enumerate(_lines(path), 2):
         where = f"{path}:{line}"

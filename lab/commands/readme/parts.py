@@ -106,7 +106,8 @@ def folder(path: Path) -> str:
     """Return what a folder of the code may import, and its folders and modules, each with the first sentence of its docstring."""
     inner = [each.parent for each in sorted(path.glob("*/__init__.py"))]
     modules = [each for each in sorted(path.glob("*.py")) if each.name != "__init__.py"]
-    listed = [(f"{each.name}/", each / "README.md", each / "__init__.py") for each in inner]
+    pages = {each: each / "README.md" for each in inner}
+    listed = [(f"{each.name}/", page if page.exists() else each, each / "__init__.py") for each, page in pages.items()]
     listed += [(each.name, each, each) for each in modules]
     rows = [
         (f"[`{name}`]({link.relative_to(ROOT)})", first_sentence(module).replace("|", r"\|"))

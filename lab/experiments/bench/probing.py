@@ -25,10 +25,10 @@ from lab.model.plan import Arm, Slot
 from lab.model.run import Probe, ProbeTrial
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
-from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records import store
 from lab.records.store import RunStore
+from lab.systems import workers
 from lab.targets.base import System, Target
 
 MOST_TRIALS = 3

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.local.counterparts import directives_led
+from lab.systems.ingress_nginx.counterparts import directives_led
 
 TABLE = Path(__file__).with_suffix(".tsv")
 REMEDY = "give what comes of it: "

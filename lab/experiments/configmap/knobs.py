@@ -16,8 +16,8 @@ from lab.model.metrics import about
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import Cost, knob_names, load_knob
 from lab.model.variants.variants import load_overlay
-from lab.targets.local import keys
-from lab.targets.local.configmap import KEYS
+from lab.systems.ingress_nginx import keys
+from lab.systems.ingress_nginx.configmap import KEYS
 
 CONFIGMAP = "ingress-nginx-controller"
 PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])

@@ -21,9 +21,9 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap.forms import REMEDY, Form, find_blocks, find_form, refuse_form, split_json
 from lab.experiments.configmap.searching import Named, Settings, find_named, find_settings
 from lab.experiments.configmap.yaml_text import NO_NAME, NotYamlError, Scalar, Value, documents, text_at, text_of
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.counterparts import hint
-from lab.targets.local.decoding import WRITTEN, joined
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.ingress_nginx.counterparts import hint
+from lab.systems.ingress_nginx.decoding import WRITTEN, joined
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at
-from lab.targets.local.configmap import KEYS
+from lab.systems.ingress_nginx.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
 """Keys and places in lists; None: the text there is YAML again."""

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
-from lab.targets.local import checker, keys, modules
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.counterparts import f5_text, hint, is_f5
+from lab.systems import checker
+from lab.systems.ingress_nginx import keys, modules
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
 
 BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
 TLS = (OVER_TLS, OVER_TLS_BEHIND)

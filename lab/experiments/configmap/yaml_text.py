@@ -19,7 +19,7 @@ import yaml
 from yaml.resolver import Resolver
 
 from lab.base.errors import UsageError
-from lab.targets.local.decoding import decoded
+from lab.systems.ingress_nginx.decoding import decoded
 
 Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
 

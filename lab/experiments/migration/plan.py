@@ -16,7 +16,7 @@ from lab.base.handing import again
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at, text_of
-from lab.targets.local.routes import PREFIX
+from lab.systems.manifests.routes import PREFIX
 
 INTO, INGRESS_INTO = again("migrate"), again("migrate --configmap FILE", "--ingress")
 _CLASSES = ("kubernetes.io/", "kubectl.kubernetes.io/")

@@ -41,11 +41,6 @@ class Check(Record, coerce_numbers_to_str=True):
     """One read-back: what must be found in the running system before a sample counts.
 
     kind        what is compared with `value`
-    nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several;
-                after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`;
-                `among`: of several such directives with other arguments one is enough, as a controller has some of its own;
-                `times`: how often it stands there with just these; there is one block where `context` says which:
-                `http/server[bench.lab.test]/location[/]`, of a server its names, of any other block its arguments)
     sysctl      /proc/sys in the pod's network namespace (`name`)
     backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
     limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
@@ -57,19 +52,10 @@ class Check(Record, coerce_numbers_to_str=True):
     entry       whose address load is sent to: `pod` where it is that of the role's first pod itself, else the address
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
-    caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
-                in those of them that serve the load; after `metrics` a metric
-    envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
-                `router`, `route`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
-    traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
-                after `overview` in its overview; after `metrics` a metric, `version` alone its release
     page        what stands in a line (`name`: the page's path, a blank, the words with which the line begins) that any proxy's own interface
                 shows on `port` of its pod's loopback; `absent` without such a line
     argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without
-    haproxy     a key (`name`) of HAProxy's `show info`
-    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …) or
-                in one (`frontend public`); one without arguments is `set`; `among`: the words stand somewhere among its arguments
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
@@ -80,10 +66,12 @@ class Check(Record, coerce_numbers_to_str=True):
     tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them, group or key: X25519, `RSA 2048`) on every host
     termination where TLS ends, from the certificate that a client sees and from what reaches the backend
     disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+
+    Any other kind is a proxy system's own, whose package in `lab.systems` says what `name` is there and which of the other keys it has: `context`,
+    `among` (of several values one is enough), `times` (how often it stands there). `lab.systems.table.refuse_checks` knows which there are.
     """
 
     KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
-        "nginx": ({"name"}, {"context", "among", "times"}),
         "sysctl": ({"name"}, set()),
         "backlog": ({"port"}, set()),
         "limit": ({"name", "process"}, set()),
@@ -95,14 +83,9 @@ class Check(Record, coerce_numbers_to_str=True):
         "entry": (set(), set()),
         "node": ({"name"}, set()),
         "rps": (set(), set()),
-        "caddy": ({"name"}, set()),
-        "envoy": ({"name"}, set()),
-        "traefik": ({"name"}, set()),
         "page": ({"name", "port"}, set()),
         "argument": ({"name"}, set()),
         "configmap": ({"name"}, set()),
-        "haproxy": ({"name"}, set()),
-        "haproxy-config": ({"name"}, {"context", "among"}),
         "pod": ({"name"}, set()),
         "pods": (set(), set()),
         "budget": ({"name"}, set()),
@@ -115,11 +98,33 @@ class Check(Record, coerce_numbers_to_str=True):
     }
     """kind → the keys it needs and the keys it may have, beside kind, role and value."""
 
-    kind: Literal[
-        "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "entry", "node", "rps",
-        "caddy", "envoy", "traefik", "page", "argument", "configmap", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
-        "termination", "tls", "shards", "disk",
-    ]  # fmt: skip
+    SPOKEN: ClassVar[dict[str, str]] = {
+        "configmap": "{name} in the ConfigMap that its controller watches",
+        "disk": "how {name} is written",
+        "echo": "{name} as it reaches the backend",
+        "sysctl": "sysctl {name} in the pod",
+        "backlog": "accept queue of the socket on port {port}",
+        "ports": "local ports of outgoing connections",
+        "entry": "whose address load is sent to",
+        "rps": "CPUs that receive packet steering spreads to",
+        "node": "the node's {name}",
+        "page": "port {port}: {name}",
+        "pod": "the running pod's {name}",
+        "pods": "ready pods",
+        "limit": "{name} of every process '{process}'",
+        "processes": "number of processes '{process}'",
+        "affinity": "CPUs of every process '{process}'",
+        "argument": "{name} on the command line",
+        "environment": "{name} in the container's environment",
+        "quota": "{name} limit of the container's cgroup",
+        "routes": "routes that answer",
+        "termination": "where TLS ends",
+        "tls": "{name} that a TLS handshake comes to",
+    }
+    """kind → its form in words; a kind without one is called by its name."""
+    OF_A_SYSTEM: ClassVar[tuple[set[str], set[str]]] = ({"name"}, {"context", "among", "times"})
+
+    kind: str = Field(pattern=r"^[a-z][a-z-]*$", description="of those above, or a proxy system's own")
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend", "balancer"] = "proxy"
     name: str | None = None
@@ -131,7 +136,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @model_validator(mode="after")
     def _keys_of_kind(self) -> Self:
-        needed, possible = self.KEYS[self.kind]
+        needed, possible = self.KEYS.get(self.kind, self.OF_A_SYSTEM)
         possibly = ("name", "context", "port", "process", "among", "times")
         given = {key for key in possibly if getattr(self, key) is not None}
         if missing := sorted(needed - given):

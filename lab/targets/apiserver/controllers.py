@@ -15,11 +15,11 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
-from lab.targets.apiserver.images import Image
-from lab.targets.apiserver.images import table as images
-from lab.targets.common import renewing
-from lab.targets.local.containers import Process
-from lab.targets.local.pods import Container, Pod
+from lab.systems import renewing
+from lab.systems.manifests.pods import Container, Pod
+from lab.systems.system import Controller
+from lab.systems.table import find_controller
+from lab.targets.local.kubelet.containers import Process
 
 LOOK_S = 0.02
 MOST_READ = 1 << 20
@@ -36,9 +36,9 @@ class Controllers:
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A proxy's container is about to start."""
-        image = images.find(process.container.repository)
-        if image is not None:
-            followed = Followed(pod, process, image, self._log)
+        controller = find_controller(process.container.repository)
+        if controller is not None:
+            followed = Followed(pod, process, controller, self._log)
             self._followed.append(followed)
             if self._changing:
                 followed.start()
@@ -47,9 +47,9 @@ class Controllers:
         """MeasuringError where no reload makes new workers."""
         for followed in self._followed:
             if not followed.left:
-                if followed.image.RENEW is None:
-                    raise MeasuringError(followed.image.IMAGE, *renewing.NONE)
-                followed.image.RENEW(followed.process)
+                if followed.controller.renew is None:
+                    raise MeasuringError(followed.controller.image, *renewing.NONE)
+                followed.controller.renew(followed.process)
 
     def leave(self, pod: Pod) -> None:
         for followed in self._followed:
@@ -58,13 +58,13 @@ class Controllers:
 
     def what(self, container: Container) -> str:
         """What an image is here."""
-        image = images.find(container.repository)
-        return (image.about() if image is not None else "") or container.image
+        controller = find_controller(container.repository)
+        return (controller.about() if controller is not None else "") or container.image
 
     def processes(self) -> list[int]:
         """Those in the proxies' containers that are not the proxies themselves."""
         there = [followed for followed in self._followed if not followed.left]
-        return [pid for followed in there for pid in followed.process.processes_but(followed.image.PROXY)]
+        return [pid for followed in there for pid in followed.process.processes_but(followed.controller.proxy)]
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
@@ -77,12 +77,12 @@ class Controllers:
 
     def refused(self) -> list[str]:
         """What they ignore or refuse of their settings, in their own words, each once."""
-        said = [words for followed in self._followed for words in followed.image.ignored(followed.lines())]
+        said = [words for followed in self._followed for words in followed.controller.ignored(followed.lines())]
         return list(dict.fromkeys(said))
 
     def complaints(self) -> list[str]:
         """What they say of why they do not serve, each once."""
-        said = [words for followed in self._followed for words in followed.image.complaints(followed.lines())]
+        said = [words for followed in self._followed for words in followed.controller.complaints(followed.lines())]
         return list(dict.fromkeys(said))
 
     def check(self) -> None:
@@ -98,8 +98,8 @@ class Controllers:
 class Followed:
     """One controller's container."""
 
-    def __init__(self, pod: Pod, process: Process, image: Image, log: EventLog) -> None:
-        self.pod, self.process, self.image, self._log = pod, process, image, log
+    def __init__(self, pod: Pod, process: Process, controller: Controller, log: EventLog) -> None:
+        self.pod, self.process, self.controller, self._log = pod, process, controller, log
         self.left, self.fault = False, ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"log-{pod.name}", daemon=True)
@@ -114,7 +114,7 @@ class Followed:
 
     def lines(self) -> list[str]:
         said = ""
-        for name in self.image.SAYS:
+        for name in self.controller.says:
             file: Path = getattr(self.process, name)
             if file.exists():
                 with file.open(errors="replace") as stream:
@@ -122,7 +122,7 @@ class Followed:
         return said.splitlines()
 
     def config_bytes(self) -> int:
-        file = self.process.inside(self.image.CONFIG) if self.image.CONFIG else None
+        file = self.process.inside(self.controller.config) if self.controller.config else None
         return file.stat().st_size if file is not None and file.exists() else 0
 
     def load_s(self) -> float | None:
@@ -130,7 +130,7 @@ class Followed:
         began: float | None = None
         took: float | None = None
         for line in self.lines():
-            kind, at_s = self.image.loads(line), stamp(line)
+            kind, at_s = self.controller.event_of(line), stamp(line)
             if kind == "Reload":
                 began = at_s
             elif kind == "Reloaded" and began is not None and at_s is not None:
@@ -156,7 +156,7 @@ class Followed:
                 at = stream.tell()
             *whole, rest = (rest + text.decode(errors="replace")).split("\n")
             for line in whole:
-                kind = self.image.loads(line)
+                kind = self.controller.event_of(line)
                 if kind is not None and not starting:
                     self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
                 elif kind == "Reloaded":

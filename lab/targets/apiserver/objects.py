@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
+from lab.systems.manifests.objects import Member, Service
+from lab.systems.manifests.slices import SERVICE_LABEL
 from lab.targets.cluster.api import Object
 from lab.targets.cluster.objects import Reference, certify, pod_template
-from lab.targets.local.network import NODE_ADDRESS
-from lab.targets.local.objects import Member, Service
-from lab.targets.local.slices import SERVICE_LABEL
+from lab.targets.local.sandbox.network import NODE_ADDRESS
 
 DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
 NODE = "node"
@@ -44,7 +44,7 @@ def applied(manifests: Iterable[Object]) -> list[Object]:
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Of the groups of kinds that no API server knows by itself, those that objects are of: OpenShift's Route, Contour's."""
+    """Of the groups of kinds that no API server knows by itself, those that objects are of."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
     texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]

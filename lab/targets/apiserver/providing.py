@@ -13,11 +13,12 @@ import subprocess
 import sys
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import programs, unpacking
-from lab.targets.apiserver.images import table as images
+from lab.systems import programs
+from lab.systems.table import CONTROLLERS
+from lab.targets.apiserver import unpacking
 from lab.targets.cluster import images as references
 
-SCRIPT = programs.ROOT / "scripts" / "controllers"
+SCRIPT = programs.SCRIPTS / "controllers"
 UNPACKED = programs.MADE / "images"
 SERVERS_ALONE = "servers"
 
@@ -26,20 +27,20 @@ def provide() -> None:
     """UsageError when something can be neither had nor made."""
     roots, made = chosen(), list[str]()
     written = references.written()
-    for image in images.IMAGES.values():
-        if image.SHORT in roots or not image.MADE:
+    for controller in CONTROLLERS.values():
+        if controller.short in roots or not controller.made:
             continue
-        if (programs.MADE / image.SYSTEM / "root").is_dir():
-            made.append(image.SYSTEM)  # again where its pins are others now
+        if (programs.MADE / controller.system / "root").is_dir():
+            made.append(controller.system)  # again where its pins are others now
             continue
-        reference = written.named(image.SHORT)
+        reference = written.named(controller.short)
         if not unpacking.there(reference, UNPACKED):
             _say(f"for --target apiserver, once: {reference} …")
         try:
-            roots[image.SHORT] = (reference, str(unpacking.unpacked(reference, UNPACKED)))
+            roots[controller.short] = (reference, str(unpacking.unpacked(reference, UNPACKED)))
         except UsageError as error:
-            _say(f"  ✗ {error.fault}: {image.SYSTEM} is made from its Go module")
-            made.append(image.SYSTEM)
+            _say(f"  ✗ {error.fault}: {controller.system} is made from its Go module")
+            made.append(controller.system)
     if subprocess.run([SCRIPT, *(made or [SERVERS_ALONE])], check=False).returncode:
         remedy = f"{SCRIPT.relative_to(programs.ROOT)} --help says what it needs"
         raise UsageError("--target apiserver", "what it runs could not be made (see above)", remedy)
@@ -49,7 +50,7 @@ def provide() -> None:
 def chosen() -> dict[str, tuple[str, str]]:
     """Short name → (reference, folder) of the images that LAB_IMAGES names. UsageError for one that cannot be had."""
     given = references.written().chosen
-    wanted = [image.SHORT for image in images.IMAGES.values() if image.SHORT in given]
+    wanted = [controller.short for controller in CONTROLLERS.values() if controller.short in given]
     return {short: (given[short], str(unpacking.unpacked(given[short], UNPACKED))) for short in wanted}
 
 

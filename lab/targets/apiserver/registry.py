@@ -1,6 +1,6 @@
 """What a cluster's own controllers and its kubelet write to the API server: Pods, their status, EndpointSlices, tokens.
 
-Stands where `lab.targets.local.routing` stands on the local target: the same questions and calls, but what the proxies know they
+Stands where `lab.targets.local.control_plane.routing` stands on the local target: the same questions and calls, but what the proxies know they
 hear from the API server, by their own controllers' watches and queues. Pods and endpoints are written in the moment in which
 the lab knows them. Refuses to judge manifests: what the API server refuses is a fault with its words.
 
@@ -18,19 +18,18 @@ from typing import Any
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import EventLog
 from lab.model.pairs import Side
+from lab.systems import renewing
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Pod
+from lab.systems.system import Context, Realisation
+from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.controllers import Controllers
-from lab.targets.apiserver.images import table as images
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import Reference, on_side
-from lab.targets.common import renewing
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context
-from lab.targets.local.images import table as local
-from lab.targets.local.kubelet import Kubelet
-from lab.targets.local.network import NODE_ADDRESS, Network
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Pod
+from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
 
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 DEFINED_S = 10.0
@@ -142,7 +141,7 @@ class Registry:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
         if pod.role == "proxy":
             self._controllers.follow(pod, process)
-            if images.find(process.container.repository) is None:
+            if find_controller(process.container.repository) is None:
                 self._plain.append(process)
 
     def leave(self, pod: Pod) -> None:
@@ -186,9 +185,10 @@ class Registry:
         """Of what it has."""
         self._controllers.renew()
         for process in self._plain:
-            if (renew := local.renew(process.container.repository)) is None:
+            system = find(process.container.repository)
+            if system is None or system.renew is None:
                 raise MeasuringError(process.container.place, *renewing.NONE)
-            renew(process)
+            system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
         return self._controllers.gauges()

@@ -21,12 +21,12 @@ import urllib.request
 from collections.abc import Callable
 
 from lab.base.errors import LabError, LostError
+from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
-from lab.targets.common import certificates
 from lab.targets.common.environment import composed
-from lab.targets.local import network
-from lab.targets.local.namespaces import STATE
+from lab.targets.local.sandbox import network
+from lab.targets.local.sandbox.namespaces import STATE
 
 PORT, ETCD_PORT, ETCD_PEER_PORT = 6443, 2379, 2380
 CONTEXT = "apiserver"

@@ -10,25 +10,26 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
-from lab.model.names import INSIDE
+from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.targets.apiserver import objects, programs, providing
-from lab.targets.apiserver.images import table as images
+from lab.systems import programs, table
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Container, Pod
+from lab.systems.system import MACHINE, Context, Controller, Realisation
+from lab.targets.apiserver import objects, providing
+from lab.targets.apiserver.programs import SERVERS, server, version
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side
-from lab.targets.local.containers import Realisation
-from lab.targets.local.images import Context
-from lab.targets.local.kubelet import Kubelet
-from lab.targets.local.network import Network
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container, Pod
-from lab.targets.local.routing import Routes
+from lab.targets.local import realising
+from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.sandbox.network import Network
 from lab.targets.local.target import LocalTarget
 
 LSATTR = "lsattr"
@@ -38,7 +39,7 @@ class ApiserverTarget(LocalTarget):
     """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
 
     name = "apiserver"
-    bring_up_s = 4.3
+    bring_up_s = BRING_UP_S["apiserver"]
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,10 +60,10 @@ class ApiserverTarget(LocalTarget):
     def facts(self) -> Mapping[str, str]:
         own = {
             "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
-            **{name: programs.version(programs.server(name)) for name in programs.SERVERS},
-            "controllers": " | ".join(image.about() for image in images.there().values()),
+            **{name: version(server(name)) for name in SERVERS},
+            "controllers": " | ".join(filter(None, map(_about, table.CONTROLLERS.values()))),
         }
-        kept = {key: value for key, value in super().facts().items() if key not in ("allocator", "haproxy")}
+        kept = {key: value for key, value in super().facts().items() if key != "allocator"}
         return {**kept, **own}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
@@ -72,13 +73,23 @@ class ApiserverTarget(LocalTarget):
         return super().read(objects.read(manifests))
 
     def realise(self, context: Context) -> Realisation:
-        return images.realise(context)
+        """By the controller's own programs, or as on the local target. UsageError for another version than there is."""
+        controller = table.find_controller(context.container.repository)
+        if controller is None:
+            return realising.realise(context)
+        if context.pod.role == "proxy":
+            realising.refuse_other_version(context.container)
+        return controller.realise(context)
+
+    def program_versions(self) -> Mapping[str, str]:
+        """Of what the backend runs: systems' own programs are their controllers'."""
+        return table.program_versions(of_backend=True)
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         found = super().check_variant(variant, points)
         (pod, *_) = self.read(variant.manifests).role("proxy") or [None]
         for check in variant.readback:
-            if pod and check.kind == "disk" and check.value == "sync" and not images.has(pod.containers[0], LSATTR):
+            if pod and check.kind == "disk" and check.value == "sync" and not _has(pod.containers[0], LSATTR):
                 fault = f"the controller's files have no {LSATTR}, which tells whether {check.name} waits for the disk"
                 raise NotMeasurableError("a slow disk", variant.name, fault, "--target local or kind shows it")
         return found
@@ -88,11 +99,11 @@ class ApiserverTarget(LocalTarget):
         return [wanted.role("backend"), wanted.role("proxy"), wanted.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
-        return images.find(container.repository) is None
+        return table.find_controller(container.repository) is None
 
     def renews(self, container: Container) -> bool:
-        image = images.find(container.repository)
-        return super().renews(container) if image is None else image.RENEW is not None
+        controller = table.find_controller(container.repository)
+        return super().renews(container) if controller is None else controller.renew is not None
 
     def routes(
         self,
@@ -106,3 +117,20 @@ class ApiserverTarget(LocalTarget):
     ) -> Routes:
         place = Place(self.servers.api(), side, self.servers.authority, PORT, self.servers.processes)
         return Registry([dict(obj) for obj in manifests], place, wanted, net, kubelet, log, changing)
+
+
+def _about(controller: Controller) -> str:
+    """Return what a controller really is; empty where its files are not here, or where its containers tell."""
+    try:
+        return controller.about()
+    except UsageError:
+        return ""
+
+
+def _has(container: Container, program: str) -> bool:
+    """Return whether a program can be run in this container: where it has files of its own, it has none of the machine's."""
+    controller = table.find_controller(container.repository)
+    if controller is None or controller.system == MACHINE:
+        return True
+    root = programs.files(controller.system, controller.short).folder
+    return any(os.path.lexists(root / place / program) for place in ("bin", "sbin", "usr/bin", "usr/sbin"))

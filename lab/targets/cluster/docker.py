@@ -100,8 +100,8 @@ def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Or
 def full(reference: str) -> str:
     """As a node's containerd lists it.
 
-    >>> full("lab/nginx:1"), full("debian"), full("quay.io/a/b:1@sha256:0f")
-    ('docker.io/lab/nginx:1', 'docker.io/library/debian:latest', 'quay.io/a/b@sha256:0f')
+    >>> full("lab/page:1"), full("debian"), full("quay.io/a/b:1@sha256:0f")
+    ('docker.io/lab/page:1', 'docker.io/library/debian:latest', 'quay.io/a/b@sha256:0f')
     """
     name, at, digest = reference.partition("@")
     head, slash, rest = name.partition("/")

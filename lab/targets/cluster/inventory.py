@@ -3,7 +3,7 @@
 A ConfigMap in CLIENT_NAMESPACE, one object a line:
 
     apps/v1 Deployment ingress-lab proxy
-    rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-nginx
+    rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-proxy
 
 An object is listed before it is applied, and struck off after it is gone. Refuses to write into a namespace, or over a
 cluster-scoped object, that does not carry RUN_LABEL, and to delete there; and to act on a list that another run has

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from lab.base.errors import LabError, LostError, UsageError
+from lab.systems.table import DEFINITIONS_OF
 from lab.targets import prerequisites
 from lab.targets.cluster import docker, failure_report, images, kind, ownership, pods
 from lab.targets.cluster.api import Api
@@ -44,7 +45,7 @@ def up(workers: int, talk: Console) -> None:
             kind.delete()
         raise
     _images(chosen, talk)
-    with step(talk, "kinds of OKD's router and of Envoy Gateway") as remarks:
+    with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
         remarks.append(", ".join(ownership.ensure_kinds(api, kind.name())) or "there")
     said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kind.kubeconfig()}"
     say(talk, said)

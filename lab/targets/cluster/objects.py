@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UsageError, refuse_unknown
+from lab.base.paths import at
 from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
+from lab.systems.manifests import certificates
+from lab.systems.table import DEFINITIONS_OF, MADE
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
-from lab.targets.common import certificates
-from lab.targets.common.paths import at
 
 ON_CLUSTERS = "lab/on-clusters"
 """Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""
@@ -35,8 +36,6 @@ WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "Cro
 SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_MADE = "spec.provider.kubernetes.envoyDeployment"
-"""Of an EnvoyProxy: what Envoy Gateway makes a Deployment of."""
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
@@ -128,19 +127,19 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
     """UsageError for a kind that the cluster does not know."""
     for obj in flat(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
-            remedy = "`just up` brings those of OKD's router and of Envoy Gateway; of others, install the definition"
+            remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
             raise UsageError(api.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
-    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none. Of an EnvoyProxy what it lays over its controller's."""
+    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none. Of one that a controller makes a Deployment of, what it lays over that."""
     match obj["kind"]:
         case "Pod":
             return dict(obj)
         case "CronJob":
             return obj["spec"]["jobTemplate"]["spec"]["template"]
-        case "EnvoyProxy":
-            return at(obj, f"{_MADE}.patch.value.spec.template")
+        case kind if kind in MADE:
+            return at(obj, f"{MADE[kind]}.patch.value.spec.template")
         case kind if kind in WORKLOADS:
             return obj["spec"]["template"]
         case _:
@@ -150,7 +149,7 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
 def made(obj: Mapping[str, Any]) -> Reference | None:
     """The workload that makes an object's pods: itself, or the Deployment that a controller makes of it; None where it makes none."""
     ref = Reference.of(obj)
-    name = at(obj, f"{_MADE}.name") if ref.kind == "EnvoyProxy" else None
+    name = at(obj, f"{MADE[ref.kind]}.name") if ref.kind in MADE else None
     if name is not None:
         return Reference("apps/v1", "Deployment", ref.namespace, name)
     return ref if ref.kind in WORKLOADS else None
@@ -186,7 +185,7 @@ def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
         if obj["kind"] != "Pod":
             _label(template, run)
         if obj["kind"] not in WORKLOADS:
-            _label(at(obj, f"{_MADE}.patch.value"), run)  # the workload that is made of it
+            _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
         metadata = template["metadata"]
         metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
         spec = template["spec"]

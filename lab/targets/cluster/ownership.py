@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.variants.kustomize import read_yaml
+from lab.systems.table import DEFINITIONS
 from lab.targets.cluster import deletion
 from lab.targets.cluster.api import Api, ConflictError, Object
 from lab.targets.cluster.names import RUN_LABEL
@@ -16,7 +17,7 @@ from lab.targets.cluster.objects import CLUSTERS, flat
 
 TERMINATING_S = 90.0
 """For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
-KINDS = (CLUSTERS / "route-crd.yaml", CLUSTERS / "envoy-gateway" / "definitions.json")
+KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
 """What variants on a cluster need that Kubernetes does not have."""
 
 
@@ -63,8 +64,7 @@ def refuse_foreign(api: Api, found: Object) -> None:
 
 
 def ensure_kinds(api: Api, run: str) -> list[str]:
-    """OpenShift's Route, which the OKD router's variants need, Gateway API's kinds and Envoy Gateway's: added to a cluster that lacks
-    them, left alone on one that has them.
+    """What variants need that Kubernetes does not have: added to a cluster that lacks them, left alone on one that has them.
 
     Which had to be added; then they are the lab's, and go with everything of its. What the lab added before is brought
     up to date: an older one may not know a field that a disturbance sets.

@@ -2,10 +2,9 @@
 
     2026-11-21T21:53:12.398Z I1121 … "Configuration changes detected, backend reload required"   →   Reload
     2026-11-21T21:53:12.541Z I1121 … "Backend successfully reloaded"                             →   Reloaded
-    2026-11-21T21:53:12.541Z I1121 … "router reloaded" logger="template" output=" - Checking …"   →   Reloaded
 
-OKD's router writes its line when the new HAProxy answers, and none when it begins: there is a Reloaded and no Reload.
-Both write these lines for a container's first configuration, too: that is its start, no event.
+Which words tell what, each controller says of itself (`lab.systems.table.event_of`); one may tell the end of a load and not its beginning.
+They write these lines for a container's first configuration, too: that is its start, no event.
 Lines of a container that had begun before it was followed arrive late, so their times are the node's own; `behind_s` of any
 line is its clock's distance from the lab's and the line's way, and the least of all of a node's lines is put to each.
 Refuses to read anything else (a log also has a line for every request), and to estimate what is not told.
@@ -23,23 +22,19 @@ from typing import Any
 
 from lab.base import durations
 from lab.base.errors import LabError, MeasuringError
+from lab.systems.table import INTERVALS, SYSTEMS, event_of
 from lab.targets.cluster import objects
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.connection import Stream
 from lab.targets.cluster.shell import Shell
 
-SAID: Mapping[bytes, str] = {
-    b'"Configuration changes detected, backend reload required"': "Reload",
-    b'"Backend successfully reloaded"': "Reloaded",
-    b'"router reloaded"': "Reloaded",
-}
 CAUGHT_UP_S = 5.0
 POLL_S = 0.02
 MARGIN_S = 1.0
 """For a load itself."""
 LINES = 2000
 """Of the log: a line per request since the last load is in the way."""
-_SIZE = "cat /etc/nginx/nginx.conf /var/lib/haproxy/conf/*.config /var/lib/haproxy/conf/*.map 2>/dev/null | wc -c"
+_SIZE = f"cat {' '.join(file for system in SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,7 @@ class Told:
 
 def kind(line: bytes) -> str | None:
     """Of the event that a line tells, or None."""
-    return next((event for words, event in SAID.items() if words in line), None)
+    return event_of(line.decode(errors="replace"))
 
 
 class Followed:
@@ -154,8 +149,8 @@ def loading_s(log: str) -> float | None:
 def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[str, float]:
     """What one proxy's pod says of its configuration; what it does not tell is not there.
 
-    proxy/config_bytes   nginx.conf, or HAProxy's configuration and maps, as they lie in the container
-    proxy/load_s         ingress-nginx: from "reload required" to "reloaded" in its own log; other proxies tell no beginning
+    proxy/config_bytes   its configuration and maps, as they lie in the container
+    proxy/load_s         from the beginning to the end of a load, where its controller's log tells both
 
     `loads`: its log is asked for its last load, too: that is 2000 lines of a proxy that logs every request, so only where
     configurations may change.
@@ -172,9 +167,9 @@ def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[
 
 
 def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
-    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no RELOAD_INTERVAL.
+    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no such interval.
 
-    OKD's router loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
+    A router that has one loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
     same Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one
     closes idle keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with
     5 s, 15 s and 120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
@@ -185,6 +180,6 @@ def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
         if objects.role(obj) == "proxy"
         for container in objects.pod_spec(obj)["containers"]
         for item in container.get("env", [])
-        if item["name"] == "RELOAD_INTERVAL" and (seconds := durations.seconds(str(item.get("value", "")))) is not None
+        if item["name"] in INTERVALS and (seconds := durations.seconds(str(item.get("value", "")))) is not None
     ]
     return max(found) + MARGIN_S if found else 0.0

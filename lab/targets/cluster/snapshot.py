@@ -3,7 +3,7 @@
     @/proc/uptime                     the shell prints every file behind its name, and of processes and threads the
     25211.42 48123.90                 lines of /proc/PID/stat
     @processes
-    1 (nginx) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("nginx", …)}, …)
+    1 (page) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("page", …)}, …)
 
 Looking must not be what is measured: no program is started where few processes run (from `MANY` on one `cat` is cheaper
 than a shell that reads byte by byte), and both ends of a sample ask everything else outside of what the CPU's reading

@@ -24,7 +24,8 @@ from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
-from lab.model.variants.workers import GAUGE
+from lab.systems import inside, renewing, table, workers
+from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
 from lab.targets.cluster.api import Api, right
@@ -42,7 +43,7 @@ from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import envoy, fetching, haproxy, inside, leftovers, nginx, renewing, workers
+from lab.targets.common import fetching, leftovers
 
 T = TypeVar("T")
 
@@ -54,34 +55,26 @@ SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
 CONNECT_S = 0.25
 """For one try: a first packet that was lost is sent again after a second, by another try sooner."""
-NGINX = "nginx"
 RENEWAL_LOOK_S = 0.1
 """Between two looks at a proxy's processes, each of which costs it a millisecond."""
 NODE_SCOPE = "lab/scope=node"
 LOG_LINES = 20
 ROLES: Sequence[Role] = ("proxy", "backend")
-_PARENTS = r"""
+_PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
   title=
   IFS= read -r title <$p/cmdline || :
-  case $title in "$LOADER"*) continue ;; esac
-  rest=${line##*) }
-  parent=${rest#* }
-  parent=${parent%% *}
-  name=${line#*(}
-  [ "${p#/proc/}" = "$SHELL_PID" ] || [ "$parent" = "$SHELL_PID" ] || echo "${p#/proc/} $parent ${name%)*}"
+  case $title in {table.PASSING_PATTERN}) continue ;; esac
+  rest=${{line##*) }}
+  parent=${{rest#* }}
+  parent=${{parent%% *}}
+  name=${{line#*(}}
+  [ "${{p#/proc/}}" = "$SHELL_PID" ] || [ "$parent" = "$SHELL_PID" ] || echo "${{p#/proc/}} $parent ${{name%)*}}"
 done 2>/dev/null
 """
-_COUNTS = f"""
-[ -S {haproxy.SOCKET} ] || {{
-  {{ {inside.asked(nginx.PORT, nginx.PATH)}; }} 2>/dev/null || {{ {inside.asked(envoy.PORT, envoy.COUNTS)}; }}
-  exit 0
-}}
-echo '{haproxy.COUNTS}' | socat - UNIX-CONNECT:{haproxy.SOCKET}
-"""
-"""What HAProxy's socket says, else nginx's status page, else Envoy's admin interface, else nothing that is read.
-"""
+_COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
+"""What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
 _SIGNAL = r"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -96,8 +89,8 @@ true
 
 
 def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
-    """Those of a container, without the shell and what nginx has ending by itself."""
-    script = f"SHELL_PID={shell.pid}\nLOADER='{nginx.LOADER}'\n{_PARENTS}"
+    """Those of a container, without the shell and what ends by itself."""
+    script = f"SHELL_PID={shell.pid}\n{_PARENTS}"
     words = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
     return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
 
@@ -276,7 +269,7 @@ class ClusterSystem:
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
+        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, `proxy/tls_…` where the entry ends TLS; the rest is the watch's own.
 
         MeasuringError if handshakes are not told; requests are where the image has what asks for them.
         """
@@ -289,11 +282,11 @@ class ClusterSystem:
             shell = self._shell(pod)
             done = shell.script(_COUNTS)
             if done.returncode and handshakes:
-                fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
+                fault = f"the proxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
-            found.update(nginx.counted(done.stdout) or haproxy.counted(done.stdout) or envoy.counted(done.stdout))
-            found.update(haproxy.tls(done.stdout) if handshakes else {})
-        return {f"proxy/{name}": count for name, count in found.items()}
+            parsed = (system.parse_counts(done.stdout) for system in table.SYSTEMS if system.parse_counts)
+            found.update(next(filter(None, parsed), {}))
+        return {f"proxy/{name}": count for name, count in found.items() if handshakes or not name.startswith("tls_")}
 
     def nodes(self) -> Mapping[str, Collection[str]]:
         """Role → those that its pods came up on."""
@@ -328,14 +321,16 @@ class ClusterSystem:
 
     @right()
     def renew(self) -> Renewed:
-        """As its controller's `nginx -s reload` tells nginx, of the configuration that is there."""
+        """As its controller tells its master, of the configuration that is there."""
 
         def ask() -> None:
             for shell in map(self._shell, self._came_up["proxy"]):
-                pid = renewing.master(processes_of(shell), NGINX)
+                found = processes_of(shell)
+                pid = next(filter(None, (renewing.master(found, name) for name in table.MASTERS)), None)
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
-                    fault = f"takes no reload: {done.stderr.strip() if done else 'no nginx is there'}"
+                    why = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
+                    fault = f"takes no reload: {why}"
                     raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
         found = renewing.renewed(
@@ -401,7 +396,7 @@ class ClusterSystem:
     def _gauges(self) -> Mapping[str, float]:
         pod = self._first("proxy")
         told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
-        listed = [self._shell(each).script(workers.LISTED).stdout for each in self.pods("proxy")]
+        listed = [self._shell(each).script(workers.list_script()).stdout for each in self.pods("proxy")]
         count = workers.started(process for text in listed for process in workers.listed(text))
         count = count or sum(workers.told(text) or 0 for text in listed)
         return {**told, **({GAUGE: float(count)} if count else {})}
@@ -422,7 +417,7 @@ class ClusterSystem:
         def look(place: str) -> leftovers.ContainerState | None:
             shell = places[place][1]
             try:
-                script = f"SHELL_PID={shell.pid}\nLOADER='{nginx.LOADER}'\n{leftovers.SCRIPT}"
+                script = f"SHELL_PID={shell.pid}\n{leftovers.SCRIPT}"
                 return leftovers.parse_container(shell.script(script).stdout)
             except LostError:
                 raise
@@ -574,7 +569,7 @@ class ClusterSystem:
         """That nobody takes a connection there, in words; empty when somebody does.
 
         Asked by a program that ends. What the SOCKS server is to connect to may answer when nobody waits for it any more: it keeps that
-        connection, on which nothing is ever said, and nginx' workers wait a minute for its request before a reload ends them.
+        connection, on which nothing is ever said, and workers may wait a minute for its request before a reload ends them.
         """
         host, port = fetching.place(endpoint)
         done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")

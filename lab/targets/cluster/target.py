@@ -16,11 +16,14 @@ from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableEr
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
+from lab.model.names import BRING_UP_S
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
+from lab.systems import renewing
+from lab.systems.table import find, refuse_checks
 from lab.targets.base import nothing
 from lab.targets.cluster import (
     deletion,
@@ -40,12 +43,10 @@ from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
-from lab.targets.common import renewing
 from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
-CONTROLLER = "ingress-nginx/controller"
 CLIENT_DEADLINE_S = 180.0
 """For the generator's pod, whose image may still have to be pulled."""
 
@@ -69,7 +70,7 @@ class ClusterTarget:
     `machine`: who sees what else runs on the nodes' machine, where that is this one.
     """
 
-    bring_up_s = 12.0
+    bring_up_s = BRING_UP_S["kind"]
     sides: Sequence[Side] = SIDES
 
     def __init__(
@@ -140,6 +141,7 @@ class ClusterTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         variant.refuse_on(self.name)
+        refuse_checks(variant.name, variant.readback)
         taken, there = self._place, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
@@ -276,9 +278,10 @@ def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mappi
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a reload makes new workers of the proxy, if there is one: of nginx under its controller; the others are told of changes."""
+    """Whether a reload makes new workers of the proxy, if there is one."""
     proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
-    return all(CONTROLLER in objects.pod_spec(obj)["containers"][0]["image"] for obj in proxies)
+    named = (images.split(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
+    return all(system is not None and system.renew_in_cluster for system in map(find, named))
 
 
 def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from urllib3.util.ssltransport import SSLTransport
 
 from lab.model.endpoint import Endpoint, Response
-from lab.targets.common import certificates, key_exchange
+from lab.systems.manifests import certificates
+from lab.targets.common import key_exchange
 
 
 def place(endpoint: Endpoint) -> tuple[str, int]:

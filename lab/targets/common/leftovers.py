@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.files import readable
+from lab.systems.table import PASSING_PATTERN
 
 LOOK_CLOSER = 100
 """TIME_WAIT sockets in a namespace from which on they are told apart: fewer are 0.4 % of the default port range and decide nothing."""
@@ -26,7 +27,7 @@ ANYWHERE = "any"
 RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 NET = "/proc/thread-self/net"
 SHUTTING_DOWN = "worker process is shutting down"
-"""In the title of an nginx worker that a reload has told to end."""
+"""In the title of a worker that a reload has told to end."""
 
 _TIME_WAIT, _LISTEN = "06", "0A"
 _DIAG_BY_FAMILY, _DIAG_ERROR, _DIAG_DONE = 20, 2, 3
@@ -212,13 +213,13 @@ for p in /proc/[0-9]*; do
   [ "${{p#/proc/}}" != "$SHELL_PID" ] && [ "$parent" != "$SHELL_PID" ] || continue
   title=
   IFS= read -r title <$p/cmdline || :
-  case $title in "$LOADER"*) continue ;; *"{SHUTTING_DOWN}"*) ending=$((ending + 1)) ;; esac
+  case $title in {PASSING_PATTERN}) continue ;; *"{SHUTTING_DOWN}"*) ending=$((ending + 1)) ;; esac
   read -r size resident rest <$p/statm || continue
   count=$((count + 1)) pages=$((pages + resident))
 done 2>/dev/null
 echo "$count $ending $((pages * page))"
 """
-"""What a container's `sh` is asked; SHELL_PID and LOADER are set before it. It starts one program, as a sysctl cannot be read byte by byte,
+"""What a container's `sh` is asked; SHELL_PID is set before it. It starts one program, as a sysctl cannot be read byte by byte,
 and another where many sockets wait.
 """
 

@@ -1,9 +1,9 @@
 """Programs of the lab's own as images, for a cluster that reaches no registry: what one is nothing but.
 
-    docker.io/library/traefik:v3.7.15   →   lab/traefik:3.7.15-0f93c1…, the locked wheel's program on the Debian that is there
+    docker.io/library/NAME:v3.7.15   →   lab/NAME:3.7.15-0f93c1…, the locked wheel's program on the Debian that is there
 
 Which: those of `manifests/images/images.yaml` that a variant on kind runs and whose program the lab fetches or builds in that version
-(`lab.targets.local.proxies`). Refuses nothing: an image that is more than a program is not among them.
+(`lab.systems.programs`). Refuses nothing: an image that is more than a program is not among them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.systems import programs
+from lab.systems.programs import Program
+from lab.systems.table import find
 from lab.targets.cluster import docker, images, objects
-from lab.targets.local import proxies
-from lab.targets.local.images import table as local
-from lab.targets.local.proxies import Program
 
 TARGET = "kind"
 _DIGITS = 12
@@ -38,8 +38,8 @@ def _programs() -> Iterator[tuple[str, Program]]:
     for short, reference in images.pinned().items():
         repository, tag = images.split(reference)
         if reference in used:
-            module = getattr(local.find(repository), "MODULE", "")
-            if (program := proxies.packed(short, tag.removeprefix("v"), module)) is not None:
+            module = found.module if (found := find(repository)) else ""
+            if (program := programs.packed(short, tag.removeprefix("v"), module)) is not None:
                 yield short, program
 
 

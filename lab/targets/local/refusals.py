@@ -15,10 +15,10 @@ from lab.disturbances.starve import Starve
 from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
-from lab.targets.common import renewing
-from lab.targets.local import cgroups
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container
+from lab.systems import renewing
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Container
+from lab.targets.local.sandbox import cgroups
 
 
 def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:

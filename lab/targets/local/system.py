@@ -26,23 +26,25 @@ from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
-from lab.model.variants.workers import GAUGE
-from lab.targets.common import fetching, haproxy, leftovers, nginx, renewing, workers
+from lab.systems import renewing, workers
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Pod
+from lab.systems.renewing import running
+from lab.systems.table import PASSING, find
+from lab.systems.workers import GAUGE
+from lab.targets.common import fetching, leftovers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
-from lab.targets.local import admin, bringup, cpus, hostwide, network, pod_objects, services, shaping
-from lab.targets.local.containers import tree
-from lab.targets.local.control import Control
-from lab.targets.local.images import Telling
-from lab.targets.local.images.table import telling
-from lab.targets.local.kubelet import Kubelet
-from lab.targets.local.network import Network
-from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Pod
-from lab.targets.local.recorder import LocalRecorder
-from lab.targets.local.renewing import running
-from lab.targets.local.routing import Routes
-from lab.targets.local.runner import CONTAINER, Runner
+from lab.targets.local.control_plane import services
+from lab.targets.local.control_plane.control import Control
+from lab.targets.local.control_plane.recorder import LocalRecorder
+from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.kubelet import bringup, pod_objects
+from lab.targets.local.kubelet.containers import ask, tree
+from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.kubelet.runner import CONTAINER
+from lab.targets.local.sandbox import cpus, hostwide, network, shaping
+from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
 ERRORS = 400
@@ -215,7 +217,7 @@ class LocalSystem:
                 pid for generator in self._generators if generator.returncode is None for pid in tree(generator.pid)
             ]
         pids = [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
-        return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(nginx.LOADER)]
+        return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if role == "node":
@@ -243,9 +245,11 @@ class LocalSystem:
             for pid in self.processes("proxy")
         )
         found: Counter[str] = Counter()
-        for runner, image in self._telling():
-            with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
-                found.update(image.gauges(admin.asking(self.net[runner.pod.name])))
+        for runner in self.kubelet.runners("proxy"):
+            system = find(runner.container.repository)
+            if system is not None and system.gauges is not None:
+                with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
+                    found.update(system.gauges(runner.process))
         told = {f"proxy/{name}": float(value) for name, value in found.items()}
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
@@ -410,35 +414,20 @@ class LocalSystem:
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
     def _told(self) -> Mapping[str, int]:
-        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where a HAProxy ends TLS; empty where they do not tell."""
+        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where the entry ends TLS; empty where they do not tell."""
         found: Counter[str] = Counter()
-        for runner, image in self._telling():
-            with contextlib.suppress(OSError, ValueError):
-                found.update(image.counters(admin.asking(self.net[runner.pod.name])))
         for runner in self.kubelet.runners("proxy"):
-            path = runner.process.inside(haproxy.SOCKET)
-            with contextlib.suppress(OSError):  # it has no such page, or has just ended, which the restarts tell
-                if path is None or not path.exists():
-                    found.update(nginx.counted(self._status_page(runner.pod)))
-                    continue
-                stat = haproxy.ask(path, haproxy.COUNTS)
-                found.update(haproxy.counted(stat))
-                if {"edge", "reencrypt"} & set(self._routed.values()):
-                    found.update(haproxy.tls(stat))
-        return {f"proxy/{name}": value for name, value in found.items()}
-
-    def _telling(self) -> Iterator[tuple[Runner, Telling]]:
-        """The proxy's containers that tell of themselves."""
-        for runner in self.kubelet.runners("proxy"):
-            if (image := telling(runner.container.repository)) is not None:
-                yield runner, image
+            system = find(runner.container.repository)
+            if system is not None and system.counters is not None:
+                with contextlib.suppress(
+                    OSError, ValueError
+                ):  # it has no such page, or has just ended, which the restarts tell
+                    found.update(system.counters(runner.process))
+        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
+        return {f"proxy/{name}": value for name, value in found.items() if ends_tls or not name.startswith("tls_")}
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        return admin.asking(self.net[self._running(role)[0].name])(port, path)
-
-    def _status_page(self, pod: Pod) -> str:
-        """Raises OSError where the pod has none."""
-        return admin.asking(self.net[pod.name])(nginx.PORT, nginx.PATH)
+        return ask(self.net[self._running(role)[0].name], port, path)
 
     def _way(self, objects: Objects) -> str:
         """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""

@@ -16,44 +16,36 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
-from lab.model.names import INSIDE
+from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
+from lab.systems import table
+from lab.systems.manifests import objects
+from lab.systems.manifests.pods import Container, Pod
+from lab.systems.system import Context, Realisation
 from lab.targets.base import nothing
-from lab.targets.local import (
-    bringup,
-    cgroups,
-    cpus,
-    disk,
-    hostwide,
-    namespaces,
-    network,
-    objects,
-    refusals,
-    services,
-)
-from lab.targets.local.containers import Realisation
-from lab.targets.local.control import Control
-from lab.targets.local.images import Context, haproxy_router, ingress_nginx
-from lab.targets.local.images import table as images
-from lab.targets.local.kubelet import Kubelet, Make
-from lab.targets.local.pods import Container, Pod
-from lab.targets.local.routing import Routes, Routing
+from lab.targets.local import realising, refusals
+from lab.targets.local.control_plane import services
+from lab.targets.local.control_plane.control import Control
+from lab.targets.local.control_plane.routing import Routes, Routing
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.kubelet import Kubelet, Make
+from lab.targets.local.sandbox import cgroups, cpus, disk, hostwide, namespaces, network
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 30.0
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
-"""What it runs beside nginx and HAProxy, and where Debian has them; `just doctor` checks the same list."""
+"""What it runs beside the proxies, and where Debian has them; `just doctor` checks the same list."""
 
 
 class LocalTarget:
     """Works inside the lab's namespaces, which `enter` makes; remembers the CPUs it found before it pinned itself."""
 
     name = "local"
-    bring_up_s = 0.5
+    bring_up_s = BRING_UP_S["local"]
     sides: Sequence[Side] = SIDES
     deadline_s = DEADLINE_S
     """For a variant to come up."""
@@ -72,7 +64,7 @@ class LocalTarget:
         return objects.read(manifests)
 
     def realise(self, context: Context) -> Realisation:
-        return images.realise(context)
+        return realising.realise(context)
 
     def order(self, wanted: objects.Objects) -> Sequence[Sequence[Pod]]:
         """Pods that are started at once, when those before them are ready."""
@@ -80,12 +72,15 @@ class LocalTarget:
 
     def fixed(self, container: Container) -> bool:
         """Whether a proxy keeps the backends of its start."""
-        image = images.find(container.repository)
-        return image is None or image.control is None
+        return realising.is_fixed(container)
 
     def renews(self, container: Container) -> bool:
         """Whether a reload of a proxy makes new workers."""
-        return images.renew(container.repository) is not None
+        return realising.makes_new_workers(container)
+
+    def program_versions(self) -> Mapping[str, str]:
+        """Of those on PATH that stand for images."""
+        return table.program_versions()
 
     def routes(
         self,
@@ -121,7 +116,7 @@ class LocalTarget:
 
     def check(self) -> None:
         os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every thread and helper from here on
-        ingress_nginx.nginx_version()
+        table.program_versions(of_backend=True)
         if not os.access("/run/lab", os.W_OK):
             raise UsageError(
                 f"{self.name} target", "the lab is not inside its namespaces", "start it with `python -m lab`"
@@ -135,8 +130,7 @@ class LocalTarget:
             "target": "local: directive-equivalent, not the controller (no Lua, no API server)",
             "privilege": "root" if Path("/proc/self/uid_map").read_text().split()[1] == "0" else "user namespace",
             "kernel": platform.release(),
-            "nginx": ".".join(map(str, ingress_nginx.nginx_version())),
-            "haproxy": haproxy_router.haproxy_version(),
+            **self.program_versions(),
             "open_files": f"{soft} (hard {hard})",
             "container_output": "tmpfs, cut to nothing beyond 64 MiB",
             "allocator": "the C library's (the controller's image preloads mimalloc)",
@@ -166,6 +160,7 @@ class LocalTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         variant.refuse_on(self.name)
+        table.refuse_checks(variant.name, variant.readback)
         wanted = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:
@@ -211,7 +206,7 @@ class LocalTarget:
                 net = network.build(names, bringup.links(wanted), network.LANES[side])
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                for port in haproxy_router.syslog_ports(wanted):
+                for port in table.sinks(wanted):
                     undo.callback(network.sink(port).close)
                 routing = self.routes(manifests, wanted, net, kubelet, log, changing, side)
                 undo.callback(routing.close)

@@ -32,6 +32,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         api = _api(options.context)
         remarks.append(f"Kubernetes {api.version()}")
     from lab.base.errors import UsageError
+    from lab.systems.table import DEFINITIONS_OF
     from lab.targets.cluster import images, ownership, rights
     from lab.targets.cluster.client import ClientPod
     from lab.targets.cluster.lease import Lease, holder, run_id
@@ -52,10 +53,10 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             remarks.append(f"on node {client.node}")
             client.close()
         if api.denied(rights.KINDS):
-            who = "the variants of OKD's router and of Envoy Gateway"
+            who = f"the variants of {DEFINITIONS_OF}"
             say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {who} need them")
         else:
-            with step(talk, "kinds of OKD's router and of Envoy Gateway") as remarks:
+            with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
                 remarks.append(", ".join(ownership.ensure_kinds(api, run)) or "there already")
         for what, wanted in rights.SOME_RUNS.items():
             if denied := api.denied(wanted):

@@ -1,9 +1,9 @@
 """Check kind `configmap`: a key of the ConfigMap that the proxy's controller was started with, as it is in the API server now.
 
-    name: strict-validate-path-type     --configmap=ingress-lab/ingress-nginx-controller  →  data: {strict-validate-path-type: "true"}
+    name: strict-validate-path-type     --configmap=ingress-lab/controller                 →  data: {strict-validate-path-type: "true"}
 
-Which ConfigMap that is, the running process's own command line says. Such a key changes nothing that nginx's configuration or a
-request would show; where one does, the kind `nginx` is the stronger check.
+Which ConfigMap that is, the running process's own command line says. Such a key changes nothing that the proxy's configuration or a
+request would show; where one does, its system's own kind is the stronger check.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, run
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, run
 
 
 def _configmap(system: System, check: Check) -> Reading:
@@ -25,4 +25,3 @@ def _configmap(system: System, check: Check) -> Reading:
 
 
 READERS = {"configmap": _configmap}
-SPOKEN = {"configmap": "{name} in the ConfigMap that its controller watches"}

@@ -8,9 +8,9 @@ A file's own attribute S counts; a folder only passes it on to new files, and is
 from __future__ import annotations
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import Reading, UnreadableError, compared, given, run
 from lab.targets.base import System
 from lab.targets.common import mounts
-from lab.targets.readback.reading import Reading, UnreadableError, compared, given, run
 
 _IN_MEMORY = {"tmpfs", "ramfs"}
 
@@ -47,6 +47,3 @@ def _has_attribute(system: System, check: Check, path: str) -> bool:
 
 
 READERS = {"disk": _disk}
-SPOKEN = {
-    "disk": "how {name} is written",
-}

@@ -13,8 +13,8 @@ import re
 from lab.base.errors import LabError
 from lab.model.load import FORWARDED
 from lab.model.variants.variants import Check
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given
 
 TIMEOUT_S = 5.0
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
@@ -43,4 +43,3 @@ def _balancer(system: System) -> str | None:
 
 
 READERS = {"echo": _echo}
-SPOKEN = {"echo": "{name} as it reaches the backend"}

@@ -20,9 +20,9 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import Reading, UnreadableError, compared, given, joined, run
 from lab.targets.base import System
 from lab.targets.common.sampler import cpu_list
-from lab.targets.readback.reading import Reading, UnreadableError, compared, given, joined, run
 
 PAGE = "/100MB.bin"
 TRIES = 5
@@ -129,10 +129,3 @@ def _entry(system: System, check: Check) -> Reading:
 
 
 READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports, "entry": _entry}
-SPOKEN = {
-    "sysctl": "sysctl {name} in the pod",
-    "backlog": "accept queue of the socket on port {port}",
-    "ports": "local ports of outgoing connections",
-    "entry": "whose address load is sent to",
-    "rps": "CPUs that receive packet steering spreads to",
-}

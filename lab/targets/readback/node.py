@@ -9,8 +9,8 @@ LAB_NODE is what the local target saw before it entered its network namespace, w
 from __future__ import annotations
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import Reading, UnreadableError, compared, given
 from lab.targets.base import System
-from lab.targets.readback.reading import Reading, UnreadableError, compared, given
 
 SCRIPT = r"""
 proc=${LAB_PROC:-/proc}
@@ -45,6 +45,3 @@ def _node(system: System, check: Check) -> Reading:
 
 
 READERS = {"node": _node}
-SPOKEN = {
-    "node": "the node's {name}",
-}

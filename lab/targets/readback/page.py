@@ -13,8 +13,8 @@ import html
 import re
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
 
 _ENDS = re.compile(r"</?(dd|dt|li|p|tr|br|div|pre)\b[^>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
@@ -37,4 +37,3 @@ def lines(text: str) -> list[str]:
 
 
 READERS = {"page": _page}
-SPOKEN = {"page": "port {port}: {name}"}

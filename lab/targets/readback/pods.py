@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.model.variants.variants import Check
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 from lab.targets.base import System
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
 
@@ -64,7 +64,3 @@ def _budget(system: System, check: Check) -> Reading:
 
 
 READERS = {"pod": _pod, "pods": _pods, "budget": _budget}
-SPOKEN = {
-    "pod": "the running pod's {name}",
-    "pods": "ready pods",
-}

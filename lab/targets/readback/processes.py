@@ -9,11 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.model.variants.variants import Check
-from lab.targets.base import System
-from lab.targets.common import cgroup
-from lab.targets.common.cgroup import Controller
-from lab.targets.common.sampler import cpu_list
-from lab.targets.readback.reading import (
+from lab.systems.reading import (
     ABSENT,
     Reading,
     UnreadableError,
@@ -25,6 +21,10 @@ from lab.targets.readback.reading import (
     run,
     soft_limit,
 )
+from lab.targets.base import System
+from lab.targets.common import cgroup
+from lab.targets.common.cgroup import Controller
+from lab.targets.common.sampler import cpu_list
 
 UNLIMITED = cgroup.spelled("cpu", None)
 OWN = "own"
@@ -63,7 +63,7 @@ def not_own(found: list[str]) -> str:
 
 
 def _environment(system: System, check: Check) -> Reading:
-    """What the main process was started with. nginx writes its title over that: then it cannot be read."""
+    """What the main process was started with. A program that writes its title over that cannot be read."""
     name = given(check, "name")
     items = [item for item in run(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
     if not items or not all("=" in item for item in items):
@@ -108,12 +108,4 @@ READERS = {
     "environment": _environment,
     "argument": _argument,
     "quota": _quota,
-}
-SPOKEN = {
-    "limit": "{name} of every process '{process}'",
-    "processes": "number of processes '{process}'",
-    "affinity": "CPUs of every process '{process}'",
-    "argument": "{name} on the command line",
-    "environment": "{name} in the container's environment",
-    "quota": "{name} limit of the container's cgroup",
 }

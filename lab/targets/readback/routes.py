@@ -16,16 +16,16 @@ from lab.base.errors import LabError
 from lab.model.endpoint import Endpoint, Response
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
+from lab.systems.manifests import certificates
+from lab.systems.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 from lab.targets.base import System
-from lab.targets.common import certificates
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 
 PAGE = "/1kB.bin"
 NOBODY = "nobody.lab.test"
 """A host that no route has."""
 
 CERTIFICATE = "/srv/certificate/tls.crt"
-"""In the backend's container, where it serves TLS (manifests/base/haproxy-router)."""
+"""In the backend's container, where it serves TLS."""
 
 TIMEOUT_S = 5.0
 _ALL = Point(
@@ -104,8 +104,3 @@ def _tls(system: System, check: Check) -> Reading:
 
 
 READERS = {"routes": _routes, "termination": _termination, "tls": _tls, "shards": _shards}
-SPOKEN = {
-    "routes": "routes that answer",
-    "termination": "where TLS ends",
-    "tls": "{name} that a TLS handshake comes to",
-}

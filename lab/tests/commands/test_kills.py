@@ -26,10 +26,11 @@ from lab.commands.measuring import done_samples
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
+from lab.systems import table
+from lab.systems.manifests import objects
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
-from lab.targets.local import cgroups, objects
-from lab.targets.local.images import table
+from lab.targets.local.sandbox import cgroups
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 
@@ -121,7 +122,8 @@ def alive(process: psutil.Process) -> bool:
 def proxies(variant: str) -> set[str]:
     """What those that serve are called, where a control plane starts them."""
     pods = objects.read(load_variant(variant).manifests).role("proxy")
-    return {table.serving(item.repository) for pod in pods for item in pod.containers} - {""}
+    systems = (table.find(item.repository) for pod in pods for item in pod.containers)
+    return {system.proxy for system in systems if system is not None} - {""}
 
 
 def names(family: Iterable[psutil.Process]) -> set[str]:

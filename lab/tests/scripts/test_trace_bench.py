@@ -25,4 +25,4 @@ def test_a_bench_is_traced_from_its_verb_to_its_first_load() -> None:
     assert "measure/canary.py" in files
     assert not any(file.startswith("report/html") for file in files)
     assert [line for line in others if line.endswith(" LocalTarget.up")]
-    assert "targets/local/kubelet.py" not in files
+    assert "targets/local/kubelet/kubelet.py" not in files

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from lab.targets.common import certificates
+from lab.systems.manifests import certificates
 
 _GATEWAY = """
 kind: Gateway

@@ -20,7 +20,7 @@ import pytest
 
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.namespaces import prepare, unshare
+from lab.targets.local.sandbox.namespaces import prepare, unshare
 from lab.tests.support.factories import make_point
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lab.commands import doctor
 from lab.targets import prerequisites
-from lab.targets.local import cpus
+from lab.targets.local.sandbox import cpus
 from lab.targets.local.target import TOOLS
 from lab.targets.prerequisites import Finding, Need, Tool
 from lab.tests.records.test_store import closed

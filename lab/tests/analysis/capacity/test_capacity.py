@@ -24,10 +24,10 @@ from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import USAGE_SCHEMA, Usage
-from lab.model.variants import workers
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.json.answers import CAPACITY
+from lab.systems import workers
 from lab.tests.support.factories import make_point, make_sample, of_slot
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}

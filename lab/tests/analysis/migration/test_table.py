@@ -9,23 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.migration.table import WEIGHTS, load, subjects, systems
+from lab.analysis.migration.table import FILES, FOLDER, LEAVING, WEIGHTS, load, subjects, systems
 from lab.analysis.migration.values import LeaveError, UntranslatableError, translated
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.routes import OF_ONE
-
-TSV = "migrate.tsv"
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.manifests.routes import OF_ONE
 
 
 def edited(tmp_path: Path, old: str, new: str, system: str = "traefik") -> Path:
     """The tables with one text replaced in one of them."""
-    for path in [*MANIFESTS.glob(f"base/*/{TSV}"), MANIFESTS / "base/ingress-nginx/leaving.tsv"]:
-        target = tmp_path / "base" / path.parent.name / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    found = tmp_path / "base" / system / TSV
+    for name in (*FILES.values(), LEAVING):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(FOLDER / name, tmp_path / name)
+    found = tmp_path / FILES[system]
     text = found.read_text()
     assert old in text
     found.write_text(text.replace(old, new, 1))

@@ -103,6 +103,9 @@ def test_every_one_is_reached_from_the_first() -> None:
 
 def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more() -> None:
     folders = {path.parent for path in parts.LAB.rglob("__init__.py")} - {parts.LAB}
+    folders -= {
+        folder for folder in folders if folder.parent == parts.LAB / "systems"
+    }  # each is one more of what that one describes
     for folder in sorted(folders):
         path = folder / "README.md"
         assert path.exists(), path

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lab.targets.local import modules
+from lab.systems.ingress_nginx import modules
 from lab.tests.support.inside import run_inside
 
 

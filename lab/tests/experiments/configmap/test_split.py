@@ -7,7 +7,7 @@ import pytest
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
-from lab.targets.local import checker
+from lab.systems import checker
 
 
 def of(**data: str) -> Split:

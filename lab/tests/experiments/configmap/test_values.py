@@ -16,10 +16,10 @@ from lab.base.errors import UsageError
 from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
-from lab.targets.local import modules
-from lab.targets.local.checker import refusal
-from lab.targets.local.configmap import KEYS, TABLE
-from lab.targets.local.decoding import items
+from lab.systems.checker import refusal
+from lab.systems.ingress_nginx import modules
+from lab.systems.ingress_nginx.configmap import KEYS, TABLE
+from lab.systems.ingress_nginx.decoding import items
 
 CONFIG = "/tmp/nginx/nginx.conf"
 LINES = {

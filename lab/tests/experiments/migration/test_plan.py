@@ -19,8 +19,8 @@ from lab.report.json.answers import MIGRATION
 from lab.report.markdown import markdown
 from lab.report.tables.migration import page
 from lab.report.terminal import terminal
-from lab.targets.local.configmap import KEYS
-from lab.targets.local.routes import PREFIX
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.manifests.routes import PREFIX
 
 FIELD = sorted((Path(__file__).parent / "testdata").iterdir())
 INGRESS = """

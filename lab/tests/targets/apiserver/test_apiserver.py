@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
+from lab.systems.programs import ROOTS
+from lab.systems.table import CONTROLLERS
 from lab.targets.apiserver import programs, providing
-from lab.targets.apiserver.images import table
 from lab.tests.support.inside import run_inside
 
 
 def missing() -> str:
     """What scripts/controllers would have to make first, which takes minutes; empty where all is there."""
     try:
-        os.environ[programs.ROOTS] = json.dumps(providing.chosen())
+        os.environ[ROOTS] = json.dumps(providing.chosen())
         for name in programs.SERVERS:
             programs.server(name)
-        for image in table.IMAGES.values():
-            if image.MADE:
-                image.about()
+        for controller in CONTROLLERS.values():
+            if controller.made:
+                controller.about()
     except UsageError as error:
         return str(error)
     return ""

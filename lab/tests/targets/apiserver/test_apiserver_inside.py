@@ -17,10 +17,12 @@ from lab.experiments.migration.folder import add, written
 from lab.experiments.migration.plan import plan
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
+from lab.systems import programs
 from lab.targets.apiserver.registry import Registry
 from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.local import LocalSystem, cgroups, proxies
-from lab.targets.local.namespaces import prepare
+from lab.targets.local import LocalSystem
+from lab.targets.local.sandbox import cgroups
+from lab.targets.local.sandbox.namespaces import prepare
 from lab.targets.readback import read_back
 from lab.tests.support.changing_objects import ingress
 from lab.tests.support.factories import make_point
@@ -107,7 +109,7 @@ def test_the_controller_runs_its_lua_and_balances_by_it(target: ApiserverTarget)
         assert system.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
 
 
-@pytest.mark.skipif(proxies.found("contour") is None, reason="contour is not built: scripts/bring contour")
+@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
 def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: ApiserverTarget) -> None:
     changed_one = load_variant("contour-requests-100")
     target.check_variant(changed_one, [make_point()])
@@ -135,7 +137,7 @@ def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: A
         until(lambda: bool(right.pods("proxy")))
 
 
-@pytest.mark.skipif(proxies.found("contour") is None, reason="contour is not built: scripts/bring contour")
+@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
 def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: ApiserverTarget, tmp_path: Path) -> None:
     """Its annotations too, which the controller passes over where it does not know them."""
     (found,) = plan("mine", b"keep-alive: '300'\n", to=["contour"]).migrations

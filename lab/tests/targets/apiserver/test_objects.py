@@ -6,9 +6,9 @@ import base64
 from typing import Any
 
 from lab.model.variants.variants import load_variant
+from lab.systems.manifests.objects import Member, Service, read
 from lab.targets.apiserver import objects
 from lab.targets.cluster.objects import on_side
-from lab.targets.local.objects import Member, Service, read
 
 
 def test_what_processes_there_are_is_the_same_on_both_sides() -> None:

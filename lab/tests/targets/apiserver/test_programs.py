@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import images, programs
-from lab.targets.apiserver.images import table
+from lab.systems import programs as brought
+from lab.systems.programs import ABOUT, ROOTS, files
+from lab.targets.apiserver import programs
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,27 +30,20 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MADE", tmp_path / "nothing")
-    monkeypatch.setenv(programs.ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
-    found = programs.files("ingress-nginx", "ingress-nginx-controller")
+    monkeypatch.setattr(brought, "MADE", tmp_path / "nothing")
+    monkeypatch.setenv(ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
+    found = files("ingress-nginx", "ingress-nginx-controller")
     assert found.folder == Path("/srv/files") and found.about == "the files of mirror/controller:v1"
-    monkeypatch.delenv(programs.ROOTS)
+    monkeypatch.delenv(ROOTS)
     with pytest.raises(UsageError, match="scripts/controllers ingress-nginx"):
-        programs.files("ingress-nginx", "ingress-nginx-controller")
+        files("ingress-nginx", "ingress-nginx-controller")
 
 
 def test_what_a_root_is_made_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(programs.ROOTS, raising=False)
-    monkeypatch.setattr(programs, "MADE", tmp_path)
+    monkeypatch.delenv(ROOTS, raising=False)
+    monkeypatch.setattr(brought, "MADE", tmp_path)
     root = tmp_path / "ingress-nginx" / "root"
     root.mkdir(parents=True)
-    (root / programs.ABOUT).write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
-    about = programs.files("ingress-nginx", "ingress-nginx-controller").about
+    (root / ABOUT).write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
+    about = files("ingress-nginx", "ingress-nginx-controller").about
     assert about == "program: k8s.io/ingress-nginx v1; on: Debian nginx 1.26.3"
-
-
-def test_every_image_says_all_that_is_asked_of_one() -> None:
-    """What is missing in a file is found here, and not in the middle of a run."""
-    asked = {*images.Image.__annotations__, *(name for name in vars(images.Image) if not name.startswith("_"))}
-    missing = {name: asked - set(vars(image)) for name, image in table.IMAGES.items()}
-    assert len(missing) > 3 and not any(missing.values()), missing

@@ -13,11 +13,11 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants import hosts, kustomize
 from lab.model.variants.variants import load_variant
+from lab.systems.manifests.certificates import subject
 from lab.targets.cluster import objects
 from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
 from lab.targets.cluster.objects import Reference
 from lab.targets.cluster.target import placed, unpaired
-from lab.targets.common.certificates import subject
 
 
 class Images:

@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from lab.base.errors import LostError, MeasuringError, UsageError
+from lab.systems.nginx import system as nginx
+from lab.systems.renewing import Running
 from lab.targets.cluster import shell as module
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.system import processes_of
-from lab.targets.common import nginx
-from lab.targets.common.renewing import Running
 from lab.tests.support.pods_here import ApiHere
 from lab.tests.support.waiting import until
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.model.endpoint import Endpoint
-from lab.targets.common import certificates, fetching, key_exchange
+from lab.systems.manifests import certificates
+from lab.targets.common import fetching, key_exchange
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nX-Lab-Backend: one\r\nContent-Length: 3\r\n\r\nno\n"
 PLAIN = Endpoint("http://10.0.0.1:8080", "bench.lab.test")

@@ -11,11 +11,12 @@ import pytest
 
 from lab.base.errors import NotMeasurableError
 from lab.model.variants.variants import load_variant
+from lab.systems.manifests.objects import read
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller, Place
-from lab.targets.local import cgroups, refusals
-from lab.targets.local.cgroups import Group, Groups
-from lab.targets.local.objects import read
+from lab.targets.local import refusals
+from lab.targets.local.sandbox import cgroups
+from lab.targets.local.sandbox.cgroups import Group, Groups
 
 LIMITS = {"cpu": "200m", "memory": "64Mi"}
 COUNTED: Mapping[int, Mapping[str, str]] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lab.targets.common.cgroup import CONTROLLERS, Place
-from lab.targets.local import cgroups
-from lab.targets.local.cgroups import Groups
+from lab.targets.local.sandbox import cgroups
+from lab.targets.local.sandbox.cgroups import Groups
 
 
 @pytest.fixture

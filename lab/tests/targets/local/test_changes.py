@@ -11,8 +11,10 @@ import pytest
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
-from lab.targets.local import objects, recorder, runner, services
-from lab.targets.local.replicas import Budget, Member, Step, Strategy, over, step
+from lab.systems.manifests import objects
+from lab.systems.manifests.replicas import Budget, Member, Step, Strategy, over, step
+from lab.targets.local.control_plane import recorder, services
+from lab.targets.local.kubelet import runner
 
 SHIPPED = Strategy(unavailable=1)
 """The manifests': maxUnavailable 1, and Kubernetes' own maxSurge of 25 %."""

@@ -17,8 +17,9 @@ from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.system import Recorder
 from lab.model.variants.variants import Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget, cgroups
-from lab.targets.local.images import ingress_nginx
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.sandbox import cgroups
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
@@ -195,7 +196,7 @@ def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: L
         item["spec"]["template"]["spec"] |= {"hostNetwork": True, "securityContext": {}}
 
     with target.up(changed(edit), changing=True) as system:
-        assert system.entry().way == f"{ingress_nginx.NOTE}, {AT_ONCE}"
+        assert system.entry().way == f"{ingress_nginx.SYSTEM.note}, {AT_ONCE}"
         address = system.pod_address("proxy")
         with system.recorder() as recorder, asked(system) as client:
             system.end_pod("proxy", "delete")
@@ -331,7 +332,9 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
 def test_a_changing_system_says_how_changes_reach_it(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         way = system.endpoint(make_point()).way
-        assert way.startswith("through a node's Service NAT") and way.endswith(f", {ingress_nginx.NOTE}, {AT_ONCE}")
+        assert way.startswith("through a node's Service NAT") and way.endswith(
+            f", {ingress_nginx.SYSTEM.note}, {AT_ONCE}"
+        )
         assert system.backend_endpoint().way == ""
 
 

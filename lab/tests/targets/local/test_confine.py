@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.targets.local import containers
-from lab.targets.local.containers import Process
+from lab.targets.local.kubelet import containers
+from lab.targets.local.kubelet.containers import Process
 
 MASTER, ONE, TWO = 10, 20, 30
 POOL = 21  # a thread of the process ONE

@@ -1,4 +1,4 @@
-"""Volumes on a disk (`lab/targets/local/disk.py`), and the read-back that says whether something is on one."""
+"""Volumes on a disk (`lab/targets/local/sandbox/disk.py`), and the read-back that says whether something is on one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import Check
-from lab.targets.local import disk
-from lab.targets.local.disk import Disk
-from lab.targets.local.pods import Volume
+from lab.systems.manifests.pods import Volume
+from lab.targets.local.sandbox import disk
+from lab.targets.local.sandbox.disk import Disk
 from lab.targets.readback import read_back
 from lab.targets.readback.disk import mount_options
 from lab.tests.support.waiting import until

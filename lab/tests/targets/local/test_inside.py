@@ -20,12 +20,15 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.targets.common import nginx
-from lab.targets.local import LocalTarget, cgroups, keys, network, objects
-from lab.targets.local.configmap import TABLE
-from lab.targets.local.containers import Process
-from lab.targets.local.images import ingress_nginx
-from lab.targets.local.kubelet import Kubelet
+from lab.systems.ingress_nginx import keys
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.systems.ingress_nginx.configmap import TABLE
+from lab.systems.manifests import objects
+from lab.systems.nginx import system as nginx
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.kubelet.kubelet import Kubelet
+from lab.targets.local.sandbox import cgroups, network
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, clean, pod_of, target
@@ -274,7 +277,7 @@ def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: L
         subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
         code = (
             "import signal\n"
-            "from lab.targets.local import network\n"
+            "from lab.targets.local.sandbox import network\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
             f"place = network.Place({client.name!r}, {client.address!r})\n"
             "print('connecting', flush=True)\n"

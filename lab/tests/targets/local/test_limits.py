@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
-from lab.targets.local import cgroups
-from lab.targets.local.namespaces import unshare
+from lab.targets.local.sandbox import cgroups
+from lab.targets.local.sandbox.namespaces import unshare
 
 ROOT = Path(__file__).parents[4]
 LIMITS, WHY_NOT = cgroups.trial()

@@ -11,7 +11,8 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Check, Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget, cgroups
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target

@@ -18,7 +18,7 @@ from lab.model.endpoint import Role
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.namespaces import real_root
+from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.readback import read_back
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until

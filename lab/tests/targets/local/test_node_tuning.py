@@ -12,8 +12,8 @@ import pytest
 
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import load_variant
+from lab.systems.manifests import objects
 from lab.targets.cluster.rollout import NODE_REFUSES
-from lab.targets.local import objects
 
 SCRIPT = Path(__file__).parents[4] / "manifests/clusters/node-tuning/tune.sh"
 NAME, BEFORE = "net.ipv4.ip_local_port_range", "32768 60999"

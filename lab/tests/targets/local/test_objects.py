@@ -14,9 +14,12 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant, variant_names
 from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, bringup, objects, services
-from lab.targets.local.cpus import split
-from lab.targets.local.images.table import find
+from lab.systems.manifests import objects
+from lab.systems.table import find
+from lab.targets.local import LocalTarget
+from lab.targets.local.control_plane import services
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox.cpus import split
 from lab.tests.support.factories import make_point
 
 PINNED = split([0, 1])
@@ -251,5 +254,5 @@ def test_images_are_found_whatever_their_registry() -> None:
         "ingress-nginx/controller",
     ):
         image = find(name)
-        assert image is not None and image.IMAGE == "ingress-nginx/controller"
+        assert image is not None and image.image == "ingress-nginx/controller"
     assert find("docker.io/library/nginx") is not None and find("docker.io/library/nginx-unprivileged") is None

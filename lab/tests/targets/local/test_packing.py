@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.systems import programs
+from lab.systems.programs import Program
 from lab.targets.cluster import docker, images
-from lab.targets.local import packing, proxies
-from lab.targets.local.proxies import Program
+from lab.targets.local import packing
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def build(short: str, program: Path, reference: str, base: str) -> None:
         found[reference] = program.name
 
-    monkeypatch.setattr(proxies, "packed", packed)
+    monkeypatch.setattr(programs, "packed", packed)
     monkeypatch.setattr(images, "build_program", build)
     monkeypatch.setattr(docker, "held", found.get)
     return found

@@ -14,7 +14,9 @@ from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, cgroups, refusals
+from lab.systems import table
+from lab.targets.local import LocalTarget, refusals
+from lab.targets.local.sandbox import cgroups
 from lab.tests.support.factories import make_point
 
 WHY = "no group from /a up gives cpu to its children"

@@ -10,10 +10,9 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
-from lab.targets.common import renewing
-from lab.targets.common.renewing import Running
+from lab.systems import renewing
+from lab.systems.renewing import Running, running
 from lab.targets.local import LocalTarget
-from lab.targets.local.renewing import running
 from lab.tests.support.factories import make_point
 
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from lab.model.variants.variants import Check, Variant, load_variant
+from lab.systems.haproxy_router.config import CONF, RUN
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.haproxy_conf import CONF, RUN
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target

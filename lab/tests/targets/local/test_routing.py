@@ -20,8 +20,9 @@ from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
-from lab.targets.local import LocalSystem, LocalTarget, network
-from lab.targets.local.routing import Routes
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.sandbox import network
 from lab.tests.support import changing_objects
 from lab.tests.support.changing_objects import ROUTED as HOST
 from lab.tests.support.changing_objects import SERVICE, route

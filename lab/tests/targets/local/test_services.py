@@ -10,8 +10,10 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.local import hostwide, network, objects, services
-from lab.targets.local.network import Network, Place
+from lab.systems.manifests import objects
+from lab.targets.local.control_plane import services
+from lab.targets.local.sandbox import hostwide, network
+from lab.targets.local.sandbox.network import Network, Place
 from lab.targets.readback import node
 
 

@@ -14,10 +14,11 @@ import pytest
 from lab.base.errors import NotMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
-from lab.model.variants import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
-from lab.targets.local import LocalSystem, LocalTarget, images, objects
-from lab.targets.local.images import table
+from lab.systems import table, workers
+from lab.systems.manifests import objects
+from lab.systems.system import ProxySystem
+from lab.targets.local import LocalSystem, LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
@@ -33,16 +34,20 @@ def changing() -> list[str]:
 
 def _takes(name: str) -> bool:
     found = objects.read(load_variant(name).manifests)
-    controls = [image.control for image in _images(name) if image is not None]
+    controls = [system.control for system in _systems(name) if system is not None]
     return bool(found.http_routes) and any(control is not None for control in controls)
 
 
 def telling() -> list[str]:
     """Those whose proxy tells of itself."""
-    return [name for name in changing() if any(hasattr(image, "counters") for image in _images(name))]
+    return [
+        name
+        for name in changing()
+        if any(system is not None and system.gauges is not None for system in _systems(name))
+    ]
 
 
-def _images(name: str) -> list[images.Image | None]:
+def _systems(name: str) -> list[ProxySystem | None]:
     pods = objects.read(load_variant(name).manifests).role("proxy")
     return [table.find(item.repository) for pod in pods for item in pod.containers]
 

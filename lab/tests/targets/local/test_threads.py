@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,17 +16,19 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
-from lab.targets.local import bringup, control, objects
-from lab.targets.local.containers import Process
-from lab.targets.local.control import Control
-from lab.targets.local.haproxy_control import RouterControl
-from lab.targets.local.images import Loading, table
-from lab.targets.local.kubelet import RunningPod
-from lab.targets.local.nginx_control import NginxControl
-from lab.targets.local.pods import Pod
-from lab.targets.local.reloads import Follower
-from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Runner
+from lab.systems.haproxy_router.control import RouterControl
+from lab.systems.manifests import objects
+from lab.systems.manifests.pods import Pod
+from lab.systems.nginx.control import NginxControl
+from lab.systems.system import Loading
+from lab.targets.local.control_plane import control, routing
+from lab.targets.local.control_plane.control import Control
+from lab.targets.local.control_plane.reloads import Follower
+from lab.targets.local.control_plane.routing import Routing
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.kubelet.kubelet import RunningPod
+from lab.targets.local.kubelet.runner import Runner
 from lab.tests.support.waiting import until
 
 
@@ -43,6 +46,11 @@ class Held:
 
     def enter(self, argv: object) -> list[str]:
         return ["sh", "-c", self._entered]
+
+    def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.enter(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    end_entered = Process.end_entered
 
     def inside(self, path: str) -> Path:
         return self._folder / path.strip("/").replace("/", "-")
@@ -100,7 +108,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod
     """A proxy pod, its process and who is to follow it, by a broken control."""
     wanted = objects.read(load_variant("baseline").manifests)
     (pod,) = wanted.role("proxy")
-    monkeypatch.setattr(table, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
+    monkeypatch.setattr(routing, "find", lambda _: SimpleNamespace(control=lambda _: Broken(), renew=None))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = cast("Any", Held(tmp_path))
     process.setting.place, process.container = None, pod.containers[0]

@@ -14,10 +14,10 @@ from lab.model.endpoint import Endpoint, Response, Tls
 from lab.model.load import Shard
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
-from lab.targets.common import certificates
+from lab.systems.manifests import certificates
+from lab.systems.reading import UnreadableError
 from lab.targets.readback import read_back
 from lab.targets.readback.pods import look_up
-from lab.targets.readback.reading import UnreadableError
 
 HOSTS = ("a.test", "b.test", "c.test")
 OWN = certificates.issue(certificates.Request(("backend.test",), "ecdsa-256"))["tls.crt"]

@@ -1,0 +1,1 @@
+"""Caddy by itself, configured from Gateway API's objects."""

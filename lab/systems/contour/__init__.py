@@ -1,0 +1,1 @@
+"""Contour: a controller that reads Ingresses, and the Envoy beside it."""

@@ -1,0 +1,1 @@
+"""Envoy by itself, configured from Gateway API's objects."""

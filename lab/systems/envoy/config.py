@@ -1,0 +1,276 @@
+"""What a plain Envoy serves, as its configuration: a bootstrap with one listener a port, and clusters, routes and endpoints as files that it watches.
+
+    Served(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json, and check.json: all of it in one, for `envoy --mode validate`
+
+Says nothing that Envoy has a default for, but a node's id, which it asks for. Settings of the parts `PARTS` are laid over what is written here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.systems.envoy import admin as envoy
+from lab.systems.manifests.gateway_api import (
+    ANY,
+    Backend,
+    Entry,
+    Headers,
+    Match,
+    Redirect,
+    Rewrite,
+    Rule,
+    Served,
+    ValueMatch,
+)
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import Settings, merged
+
+HOME = "/srv/envoy"
+BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"
+READY_PORT = 8002
+PARTS = ("bootstrap", "listener", "http_connection_manager", "router", "cluster", "tls")
+CAN = (
+    *("method", "headers", "queries", "queries_regex", "regex", "weights", "request_headers", "response_headers"),
+    *("added", "rewrite", "redirect", "redirect_prefix", "mirrors", "request_s", "backend_s"),
+)
+"""Of `Rule`: all there is."""
+
+_TYPE, _V3 = "@type", "type.googleapis.com/envoy.extensions"
+_MANAGER = f"{_V3}.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_ROUTER = f"{_V3}.filters.http.router.v3.Router"
+_TLS = f"{_V3}.transport_sockets.tls.v3.DownstreamTlsContext"
+_CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+_ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+_ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+Members = Mapping[Backend, Sequence[Member]]
+"""Each Service's port that is led to (with weight 1) → its ready endpoints."""
+Certificates = Mapping[str, Mapping[str, str]]
+"""Secret → `tls.crt`, `tls.key`."""
+
+
+def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
+    """Path → text."""
+    clusters = [_cluster(backend, settings) for backend in members]
+    routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_routes(port)} for port in ports}
+    endpoints = [{_TYPE: _ENDPOINTS, **_endpoints(backend, found)} for backend, found in members.items()]
+    watched = [_listener(port, {"rds": _rds(port)}, certificates, settings) for port in ports]
+    whole = [_listener(port, {"route_config": _routes(port)}, certificates, settings) for port in ports]
+    inline = [
+        {**{key: value for key, value in cluster.items() if key != "eds_cluster_config"}, "type": "STATIC"}
+        | {"load_assignment": _endpoints(backend, members[backend])}
+        for cluster, backend in zip(clusters, members, strict=True)
+    ]
+    dynamic = {"dynamic_resources": {"cds_config": _watched("cds")}}
+    return {
+        BOOTSTRAP: json.dumps(_bootstrap(watched, dynamic, settings), indent=1),
+        CHECKED: json.dumps(_bootstrap(whole, {}, settings, inline), indent=1),
+        _file("cds"): _resources([{_TYPE: _CLUSTER, **cluster} for cluster in clusters]),
+        _file("eds"): _resources(endpoints),
+        **{_file(f"rds-{number}"): _resources([found]) for number, found in routes.items()},
+    }
+
+
+def version(text: str) -> str:
+    """Of a file of resources."""
+    return json.loads(text)["version_info"]
+
+
+def _resources(found: Sequence[Mapping[str, Any]]) -> str:
+    text = json.dumps(found)
+    return json.dumps({"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": found}, indent=1)
+
+
+def _file(name: str) -> str:
+    return f"{HOME}/{name}.json"
+
+
+def _watched(name: str) -> Mapping[str, Any]:
+    return {"path_config_source": {"path": _file(name)}, "resource_api_version": "V3"}
+
+
+def _rds(port: Served) -> Mapping[str, Any]:
+    return {"route_config_name": str(port.port), "config_source": _watched(f"rds-{port.port}")}
+
+
+def _bootstrap(
+    listeners: Sequence[Mapping[str, Any]],
+    dynamic: Mapping[str, Any],
+    settings: Settings,
+    clusters: Sequence[Mapping[str, Any]] = (),
+) -> Mapping[str, Any]:
+    tree = {
+        "node": {"id": "proxy", "cluster": "ingress-lab"},
+        "admin": {"address": _address(envoy.PORT, "127.0.0.1")},
+        **dynamic,
+        "static_resources": {"listeners": [*listeners, _ready()], "clusters": list(clusters)},
+    }
+    return merged(tree, settings["bootstrap"])
+
+
+def _address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
+    return {"socket_address": {"address": address, "port_value": port}}
+
+
+def _listener(
+    port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
+) -> Mapping[str, Any]:
+    router = merged({_TYPE: _ROUTER}, settings["router"])
+    manager = merged(
+        {
+            _TYPE: _MANAGER,
+            "stat_prefix": envoy.PREFIX,
+            "http_filters": [{"name": "envoy.filters.http.router", "typed_config": router}],
+            **routes,
+        },
+        settings["http_connection_manager"],
+    )
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    if port.secrets:
+        context = merged(_tls(port, certificates), settings["tls"])
+        chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
+    return merged(
+        {"name": str(port.port), "address": _address(port.port), "filter_chains": [chain]}, settings["listener"]
+    )
+
+
+def _tls(port: Served, certificates: Certificates) -> Mapping[str, Any]:
+    pairs = [
+        {
+            "certificate_chain": {"inline_string": certificates[name]["tls.crt"]},
+            "private_key": {"inline_string": certificates[name]["tls.key"]},
+        }
+        for name in port.secrets
+    ]
+    return {_TYPE: _TLS, "common_tls_context": {"tls_certificates": pairs, "alpn_protocols": ["h2", "http/1.1"]}}
+
+
+def _ready() -> Mapping[str, Any]:
+    """What the pod's probes come to, apart from the load."""
+    answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
+    manager = {
+        _TYPE: _MANAGER,
+        "stat_prefix": "ready",
+        "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {_TYPE: _ROUTER}}],
+        "route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]},
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    return {"name": "ready", "address": _address(READY_PORT), "filter_chains": [chain]}
+
+
+def _name(backend: Backend) -> str:
+    return f"{backend.service}:{backend.port}"
+
+
+def _cluster(backend: Backend, settings: Settings) -> Mapping[str, Any]:
+    eds = {"eds_config": _watched("eds")}
+    return merged({"name": _name(backend), "type": "EDS", "eds_cluster_config": eds}, settings["cluster"])
+
+
+def _endpoints(backend: Backend, members: Sequence[Member]) -> Mapping[str, Any]:
+    found = [{"endpoint": {"address": _address(member.port, member.address)}} for member in members]
+    return {"cluster_name": _name(backend), "endpoints": [{"lb_endpoints": found}]}
+
+
+def _routes(port: Served) -> Mapping[str, Any]:
+    hosts = [
+        {
+            "name": host,
+            "domains": ["*"] if host == ANY else [host, f"{host}:*"] if "*" not in host else [host],
+            "routes": [_route(entry) for entry in entries],
+        }
+        for host, entries in port.hosts.items()
+    ]
+    return {"virtual_hosts": hosts}
+
+
+def _route(entry: Entry) -> Mapping[str, Any]:
+    rule = entry.rule
+    changes = {
+        **_headers("request", rule.request_headers),
+        **_headers("response", rule.response_headers),
+    }
+    if rule.redirect is not None:
+        return {"match": _match(entry.match), "redirect": _redirect(rule.redirect, entry.match), **changes}
+    if not rule.backends or not sum(backend.weight for backend in rule.backends):
+        return {"match": _match(entry.match), "direct_response": {"status": 500}, **changes}
+    return {"match": _match(entry.match), "route": _action(rule, entry.match), **changes}
+
+
+def _match(match: Match) -> Mapping[str, Any]:
+    prefix = match.path.rstrip("/")
+    path: Mapping[str, Any] = {
+        "Exact": {"path": match.path},
+        "PathPrefix": {"path_separated_prefix": prefix} if prefix else {"prefix": "/"},
+        "RegularExpression": {"safe_regex": {"regex": match.path}},
+    }[match.path_kind]
+    headers = [{"name": item.name, "string_match": _string(item)} for item in match.headers]
+    if match.method:
+        headers.append({"name": ":method", "string_match": {"exact": match.method}})
+    queries = [{"name": item.name, "string_match": _string(item)} for item in match.queries]
+    return {**path, **({"headers": headers} if headers else {}), **({"query_parameters": queries} if queries else {})}
+
+
+def _string(item: ValueMatch) -> Mapping[str, Any]:
+    return {"exact": item.value} if item.kind == "Exact" else {"safe_regex": {"regex": item.value}}
+
+
+def _action(rule: Rule, match: Match) -> Mapping[str, Any]:
+    weighted = [backend for backend in rule.backends if backend.weight]
+    if len(weighted) == 1:
+        action: dict[str, Any] = {"cluster": _name(weighted[0])}
+    else:
+        clusters = [{"name": _name(backend), "weight": backend.weight} for backend in weighted]
+        action = {"weighted_clusters": {"clusters": clusters}}
+    if rule.mirrors:
+        action["request_mirror_policies"] = [{"cluster": _name(backend)} for backend in rule.mirrors]
+    if rule.rewrite is not None:
+        action |= {"host_rewrite_literal": rule.rewrite.host} if rule.rewrite.host else {}
+        action |= _rewritten(rule.rewrite, match)
+    if rule.request_s is not None:
+        action["timeout"] = f"{rule.request_s:g}s"
+    if rule.backend_s is not None:
+        action["retry_policy"] = {"per_try_timeout": f"{rule.backend_s:g}s"}
+    return action
+
+
+def _rewritten(rewrite: Rewrite, match: Match) -> Mapping[str, Any]:
+    if rewrite.path is not None:
+        return {"regex_rewrite": {"pattern": {"regex": r"^[^?]*"}, "substitution": rewrite.path}}
+    if rewrite.prefix is None:
+        return {}
+    old, new = match.path.rstrip("/"), rewrite.prefix.rstrip("/")
+    return {"regex_rewrite": {"pattern": {"regex": f"^{re.escape(old)}/*"}, "substitution": f"{new}/"}}
+
+
+def _redirect(redirect: Redirect, match: Match) -> Mapping[str, Any]:
+    codes = {
+        301: "MOVED_PERMANENTLY",
+        302: "FOUND",
+        303: "SEE_OTHER",
+        307: "TEMPORARY_REDIRECT",
+        308: "PERMANENT_REDIRECT",
+    }
+    found: dict[str, Any] = {"response_code": codes[redirect.status]}
+    found |= {"host_redirect": redirect.host} if redirect.host else {}
+    found |= {"scheme_redirect": redirect.scheme} if redirect.scheme else {}
+    found |= {"port_redirect": redirect.port} if redirect.port else {}
+    if redirect.path is not None:
+        found["path_redirect"] = redirect.path
+    return {**found, **(_rewritten(redirect, match) if redirect.path is None else {})}
+
+
+def _headers(whose: str, change: Headers) -> Mapping[str, Any]:
+    add = [
+        {"header": {"key": key, "value": value.replace("%", "%%")}, "append_action": action}  # %…% is a command
+        for found, action in ((change.set, "OVERWRITE_IF_EXISTS_OR_ADD"), (change.add, "APPEND_IF_EXISTS_OR_ADD"))
+        for key, value in found.items()
+    ]
+    return {
+        **({f"{whose}_headers_to_add": add} if add else {}),
+        **({f"{whose}_headers_to_remove": list(change.remove)} if change.remove else {}),
+    }

@@ -1,0 +1,1 @@
+"""HAProxy by itself, configured from Gateway API's objects; and what every system that is a HAProxy below shares."""

@@ -1,0 +1,1 @@
+"""haproxytech's Kubernetes Ingress Controller."""

@@ -1,0 +1,1 @@
+"""OKD's router, which is a HAProxy that reads OpenShift's Routes."""

@@ -1,0 +1,1 @@
+"""Apache httpd by itself, configured from Gateway API's objects."""

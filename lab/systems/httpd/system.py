@@ -1,0 +1,218 @@
+"""Apache httpd: the real one, as its image configures it, with mod_proxy in front of what Gateway API's objects lead to.
+
+    ConfigMap/httpd: server.MaxKeepAliveRequests: "0", host.ProxyTimeout: "30", member.ttl: "60"
+
+A key is a section (`host`: of each virtual host that serves the load; `member`: of each BalancerMember, which has parameters) and a directive
+of httpd's own; an empty value leaves out what stands there by itself. The httpd on PATH, else Debian's package, unpacked when a variant first
+runs it. Refuses a second certificate on one port, and what `CAN` has not. Modules that serve files and log in users, which the image loads, are
+left out: no request reaches them; TLS's are loaded where a certificate or a setting wants them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from lab.base.errors import UsageError, refuse_unknown
+from lab.systems import programs, settings
+from lab.systems.manifests.gateway_api import ANY, Backend, Match, Rule, Served
+from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to
+from lab.systems.watched_files import WatchedFiles
+
+CONTROLLER = "lab.test/httpd"
+PROGRAM = "apache2"
+"""As Debian calls it."""
+PACKAGE = "apache2-bin"
+HOME = "/srv/httpd"
+CONFIG = f"{HOME}/httpd.conf"
+MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
+ARGUMENTS = ("httpd", "-D", "FOREGROUND", "-f", CONFIG)
+CAN = ("regex", "weights")
+PORT, STATUS, LOADED, MARK = 8404, "/server-status?auto", "/server-info?config", "LAB_CONFIG"
+"""Its own pages, on the pod's loopback, and the variable that tells which configuration its processes run."""
+OF_THE_IMAGE = ("mpm_event", "authz_core", "reqtimeout", "filter", "env", "headers", "setenvif", "status", "alias")
+TO_PROXY = ("info", "proxy", "proxy_http", "proxy_balancer", "slotmem_shm", "lbmethod_byrequests")
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "server": {
+        "LogLevel": "warn",
+        "ErrorLog": "/proc/self/fd/2",
+        "CustomLog": r'/proc/self/fd/1 "%h %l %u %t \"%r\" %>s %b"',
+    },
+    "host": {"ProxyPreserveHost": "On"},
+    "member": {},
+}
+"""What the image's own file sets; a route leads on with its host, as Gateway API has it."""
+_CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1 >&2; exit 1; }"""
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    if container.command or container.args != ARGUMENTS:
+        fault = f"expected no command, and args {list(ARGUMENTS)}"
+        raise UsageError(container.place, fault, "as in manifests/base/httpd")
+    program, modules, libraries = _found(container.place)
+    inside = f"{programs.INSIDE}/{PROGRAM}"
+    ports, members, certificates = led_to(context, CONTROLLER, "httpd", CAN)
+    sections = _sections(context.objects.configmaps.get("httpd", {}))
+    asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
+    loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or asks_tls else ()))
+    lines = _lines(loaded, ports, members, sections)
+    text = "\n".join(lines)
+    marked = text.replace(f"{MARK} -", f"{MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    files = {_file(name, end): found[f"tls.{end}"] for name, found in certificates.items() for end in ("crt", "key")}
+    return Realisation(
+        command=(inside, *ARGUMENTS[1:]),
+        env={"LD_LIBRARY_PATH": LIBRARIES, **container.env},
+        files={CONFIG: f"{marked}\n", **files},
+        stop_signal=signal.SIGWINCH,  # graceful stop, the image's own
+        checker=("env", f"LD_LIBRARY_PATH={LIBRARIES}", "sh", "-c", _CHECK, inside, CONFIG),
+        programs={
+            inside: program,
+            **{f"{MODULES}/mod_{name}.so": modules / f"mod_{name}.so" for name in loaded},
+            **{f"{LIBRARIES}/{file.name}": file.resolve() for file in libraries},
+        },
+        about=f"httpd {_version(program, tuple(libraries))}",
+    )
+
+
+def _sections(data: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """UsageError for an empty value where nothing is to be left out: httpd would never hear of it."""
+    own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
+    for key, value in data.items():
+        if not value:
+            refuse_unknown(key, own, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
+    return settings.sections("ConfigMap/httpd", data, DEFAULTS)
+
+
+def _found(place: str) -> tuple[Path, Path, Sequence[Path]]:
+    """The program, the folder of its modules, and the libraries that this machine lacks."""
+    if installed := shutil.which(PROGRAM):
+        return Path(installed).resolve(), Path("/usr/lib/apache2/modules"), ()
+    root = programs.unpacked(place, PROGRAM, [PACKAGE], f"usr/sbin/{PROGRAM}")
+    return (
+        root / f"usr/sbin/{PROGRAM}",
+        root / "usr/lib/apache2/modules",
+        sorted(root.glob("usr/lib/*-linux-gnu/*.so.*")),
+    )
+
+
+@cache
+def _version(program: Path, libraries: tuple[Path, ...]) -> str:
+    folders = ":".join({str(file.parent) for file in libraries})
+    said = subprocess.run(
+        [program, "-v"], env={"LD_LIBRARY_PATH": folders}, capture_output=True, text=True, check=False
+    )
+    found = re.search(r"Apache/(\S+)", said.stdout)
+    return found[1] if found else "of an unknown version"
+
+
+def _lines(
+    loaded: Sequence[str], ports: Sequence[Served], members: Members, sections: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    yield f"ServerRoot {HOME}"
+    yield f"DefaultRuntimeDir {HOME}"
+    yield f"PidFile {HOME}/httpd.pid"
+    yield "ServerName localhost"
+    yield from (f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in loaded)
+    yield from (f"{name} {value}" for name, value in sections["server"].items() if value)
+    yield from ("ProxyStatus On", f"Listen 127.0.0.1:{PORT}", f"<VirtualHost 127.0.0.1:{PORT}>", f"SetEnv {MARK} -")
+    for page in (LOADED, STATUS):
+        path = page.partition("?")[0]
+        yield from (f"<Location {path}>", f"SetHandler {path[1:]}", "</Location>")
+    yield from ("</VirtualHost>", "Listen 1042", "<VirtualHost *:1042>", "Redirect 200 /healthz", "</VirtualHost>")
+    rules = {entry.rule.place: entry.rule for port in ports for found in port.hosts.values() for entry in found}
+    names = {place: f"rule-{number}" for number, place in enumerate(rules)}
+    own = [f"{name}={value}" for name, value in sections["member"].items()]
+    for place, rule in rules.items():
+        yield f"<Proxy balancer://{names[place]}>"
+        yield from (" ".join([f"BalancerMember http://{each}", *own]) for each in _members(rule, members))
+        yield "</Proxy>"
+    for port in ports:
+        yield from _port(port, names, sections["host"])
+
+
+def _members(rule: Rule, members: Members) -> Iterator[str]:
+    """`ADDRESS:PORT[ loadfactor=N]`: a Service's share is divided among its endpoints."""
+    shares = [(item.weight, members.get(Backend(item.service, item.port), ())) for item in rule.backends]
+    most = max((weight / len(found) for weight, found in shares if found), default=1) or 1
+    for weight, found in shares:
+        for member in found if weight else ():
+            factor = max(1, round(100 * weight / len(found) / most))
+            yield f"{member.address}:{member.port}" + (f" loadfactor={factor}" if len(shares) > 1 else "")
+
+
+def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
+    if len(port.secrets) > 1:
+        fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
+        raise UsageError(f"Gateway: port {port.port}", fault, "name one")
+    yield f"Listen {port.port}"
+    # The first answers for every host that no other names.
+    hosts = sorted(port.hosts.keys() | {ANY}, key=lambda host: (host != ANY, host.startswith("*."), -len(host)))
+    for host in hosts:
+        yield f"<VirtualHost *:{port.port}>"
+        if host != ANY:
+            yield from ("ServerName localhost", f"ServerAlias {host}") if "*" in host else (f"ServerName {host}",)
+        for secret in port.secrets:
+            yield "SSLEngine on"
+            yield from (f"SSLCertificateFile {_file(secret, 'crt')}", f"SSLCertificateKeyFile {_file(secret, 'key')}")
+        yield from (f"{name} {value}" for name, value in own.items() if value)
+        for entry in port.hosts.get(host, ()):
+            yield _leads(entry.match, names[entry.rule.place])
+        if all(entry.match != Match() for entry in port.hosts.get(host, ())):
+            yield "RedirectMatch 404 ^"
+        yield "</VirtualHost>"
+
+
+def _leads(match: Match, balancer: str) -> str:
+    """A path to a balancer; the first line that fits counts."""
+    to = f"balancer://{balancer}"
+    match match.path_kind:
+        case "Exact":
+            return f'ProxyPassMatch "^{re.escape(match.path)}$" "{to}"'
+        case "RegularExpression":
+            return f'ProxyPassMatch "^{match.path.removeprefix("^")}" "{to}"'
+        case "PathPrefix":
+            stem = match.path.rstrip("/")
+            return f'ProxyPass "{stem or "/"}" "{to}{stem or "/"}"'
+
+
+def _file(secret: str, end: str) -> str:
+    return f"{HOME}/certificates/{secret}.{end}"
+
+
+def control(process: Process) -> WatchedFiles:
+    def served(files: Mapping[str, str]) -> bool:
+        marks = re.findall(rf"{MARK} (\w+)", files[CONFIG])
+        return f"{MARK} {marks[0]}<" in process.ask(PORT, LOADED)
+
+    return WatchedFiles(process, PROGRAM, lambda path: path.startswith(HOME), served, told=signal.SIGUSR1)
+
+
+def counters(process: Process) -> Mapping[str, int]:
+    """Requests that were led on; its own count has its own pages and probes in it."""
+    return {"requests": sum(int(number) for number in re.findall(r"Elected: (\d+)", process.ask(PORT, STATUS)))}
+
+
+def gauges(process: Process) -> Mapping[str, float]:
+    """Its threads, which it calls workers."""
+    told = dict(re.findall(r"^(\w+): (\d+)$", process.ask(PORT, STATUS), re.MULTILINE))
+    return {"workers": float(told["BusyWorkers"]) + float(told["IdleWorkers"])} if "IdleWorkers" in told else {}
+
+
+SYSTEM = ProxySystem(
+    name="httpd",
+    image="library/httpd",
+    realise=realise,
+    note="routes and endpoints change by httpd's own graceful restart (no control plane)",
+    control=control,
+    counters=counters,
+    gauges=gauges,
+    migrations={"httpd": "migrate.tsv"},
+    workers=Workers(rules={"httpd": lambda _limit, _cpus: None}),  # threads as load comes and goes, whatever the CPUs
+)

@@ -1,0 +1,313 @@
+"""A Deployment → the pods it asks for, and how it replaces them. Pure; a field that is neither honoured nor waived here is an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.base.errors import UsageError, refuse_unknown
+from lab.base.quantities import quantity
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
+from lab.systems.manifests.replicas import Strategy, read_strategy
+
+DEFAULT_ID = 101
+"""Where `runAsUser` is not given: the nginx images' own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """`template`: a pod without a name, its fieldRefs not filled in."""
+
+    name: str
+    template: Pod
+    replicas: int
+    strategy: Strategy
+    min_ready_s: int
+
+    def pod(self, number: int) -> Pod:
+        """The pod `<deployment>-<n>`."""
+        return _named(self.template, f"{self.name}-{number}")
+
+    def pods(self) -> list[Pod]:
+        """One per replica, numbered from 0."""
+        return [self.pod(number) for number in range(self.replicas)]
+
+
+def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
+    metadata = raw["metadata"]
+    with spec_of(place, raw) as spec:
+        spec.waive("revisionHistoryLimit", "progressDeadlineSeconds")
+        replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
+        with spec.inner("selector") as selector:
+            selected = selector.take("matchLabels", dict[str, str]())
+        strategy = read_strategy(spec)
+        with spec.inner("template") as template, template.inner("metadata") as header, template.inner("spec") as body:
+            header.waive("name", "creationTimestamp")
+            annotations = header.take("annotations", dict[str, str]())
+            labels = header.take("labels", dict[str, str]())
+            if unlike := next((name for name, value in selected.items() if labels.get(name) != value), None):
+                fault = f"selects pods with {unlike}={selected[unlike]}, and its own have {labels.get(unlike, 'none')}"
+                raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
+            namespace = str(metadata.get("namespace", "default"))
+            pod = _pod(place, namespace, labels, role_label, body)
+            pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
+    if replicas < 0 or replicas > 200:
+        raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
+    return Deployment(str(metadata["name"]), pod, replicas, strategy, min_ready_s)
+
+
+def _named(pod: Pod, name: str) -> Pod:
+    """Fills in what only the pod knows: fieldRefs in env values."""
+    known = {"metadata.name": name, "metadata.namespace": pod.namespace}
+
+    def fill(container: Container) -> Container:
+        env = {
+            key: known.get(value.removeprefix(_REF), value) if value.startswith(_REF) else value
+            for key, value in container.env.items()
+        }
+        expand = tuple(_expand(item, env) for item in container.args)
+        return replace(container, env=env, args=expand, command=tuple(_expand(item, env) for item in container.command))
+
+    return replace(pod, name=name, init=tuple(map(fill, pod.init)), containers=tuple(map(fill, pod.containers)))
+
+
+SHARES_CPUS = "lab/workers-share-cpus"
+"""A pod's annotation, `true`: it may have more workers than CPUs, as what they cost is the question and not how many fit."""
+NODE = {"kubernetes.io/os": "linux"}
+"""Labels of the one node that there is."""
+RESOURCES = ("cpu", "memory", "ephemeral-storage")
+"""What a container may be limited in, beside huge pages and what has a domain."""
+_REF = "\0fieldRef:"
+
+
+def _expand(text: str, env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        text = text.replace(f"$({name})", value)
+    return text
+
+
+def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
+    role = labels.get(role_label, "")
+    if role not in ("proxy", "backend", "balancer"):
+        fault = f"the pod template's label {role_label} is {role!r}"
+        raise UsageError(place, fault, "expected proxy, backend or balancer")
+    # scheduling, identity and API access: there is one node and no API server
+    body.waive(
+        "serviceAccountName",
+        "automountServiceAccountToken",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "dnsPolicy",
+        "priorityClassName",
+        "enableServiceLinks",
+    )
+    for name, value in body.take("nodeSelector", dict[str, str]()).items():
+        if NODE.get(name) != value:
+            fault = f"no node here has the label {name}={value}"
+            raise UsageError(
+                body.at("nodeSelector"), fault, f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
+            )
+    with body.inner("securityContext") as security:
+        security.waive("fsGroup", "runAsNonRoot")
+        _waive_seccomp(security)
+        sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
+        uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
+    if (policy := body.take("restartPolicy", "Always")) != "Always":
+        raise UsageError(body.at("restartPolicy"), f"a Deployment's pods restart always, got {policy!r}", "remove it")
+    volumes = {volume.name: volume for volume in map(_volume, body.each("volumes"))}
+    init = tuple(_container(item, uid, gid, volumes) for item in body.each("initContainers"))
+    containers = tuple(_container(item, uid, gid, volumes) for item in body.each("containers"))
+    if not containers:
+        raise UsageError(body.place, "'containers' is empty", "name at least one")
+    host_network = body.take("hostNetwork", False)
+    if host_network and sysctls:
+        fault = f"a kubelet refuses pod sysctls ({next(iter(sysctls))}) with hostNetwork: they would be the node's"
+        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
+    if host_network and (privileged := [item for item in init + containers if item.privileged]):
+        fault = f"the privileged container {privileged[0].name} would write to the node's own network"
+        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
+    twice = [item.name for item in init + containers if [c.name for c in init + containers].count(item.name) > 1]
+    if twice:
+        raise UsageError(body.place, f"two containers are called {twice[0]!r}", "rename one")
+    return Pod(
+        "",
+        namespace,
+        place,
+        role,
+        labels,
+        sysctls,
+        body.take("terminationGracePeriodSeconds", 30),
+        volumes,
+        init,
+        containers,
+        host_network,
+    )
+
+
+def _sysctl(fields: Fields) -> tuple[str, str]:
+    name = fields.need("name", "")
+    if not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name):
+        raise UsageError(
+            fields.at("name"), f"{name!r} is the node's, not a pod's", "only net.* can be set in a pod here"
+        )
+    return name, fields.need("value", "")
+
+
+def _volume(fields: Fields) -> Volume:
+    name = fields.need("name", "")
+    if fields.has("configMap"):
+        with fields.inner("configMap") as source:
+            return Volume(name, ("ConfigMap", source.need("name", "")), _items(source))
+    if fields.has("secret"):
+        with fields.inner("secret") as source:
+            return Volume(name, ("Secret", source.need("secretName", "")), _items(source))
+    with fields.inner("emptyDir") as empty:
+        medium = empty.take("medium", "")
+        if medium not in ("", "Memory"):
+            raise UsageError(empty.at("medium"), f"expected Memory or nothing, got {medium!r}", "correct it")
+        size = empty.take("sizeLimit", "")
+        if size and not medium:
+            fault = "the local target limits volumes in memory only"
+            raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
+        try:
+            quantity(size or "0")
+        except ValueError as error:
+            raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
+        return Volume(name, size=size, memory=medium == "Memory")
+
+
+def _items(source: Fields) -> Mapping[str, str]:
+    source.waive("defaultMode")
+    return {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
+
+
+def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
+    with (
+        fields.inner("securityContext") as security,
+        fields.inner("resources") as resources,
+        fields.inner("lifecycle") as life,
+    ):
+        fields.waive("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
+        # every container here runs without capabilities and cannot gain any, unless it is privileged
+        security.waive("allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "readOnlyRootFilesystem")
+        _waive_seccomp(security)
+        _resources(resources, "requests")  # there is one node, which keeps nothing free
+        ports: dict[str, int] = {}
+        host_ports: dict[int, int] = {}
+        for item in fields.each("ports"):
+            item.waive("protocol")
+            number = item.need("containerPort", 0)
+            ports[item.take("name", str(number))] = number
+            if host_port := item.take("hostPort", 0):
+                host_ports[number] = host_port
+        mounts = tuple(_mount(item, volumes) for item in fields.each("volumeMounts"))
+        return Container(
+            name=fields.need("name", ""),
+            place=fields.place,
+            image=fields.need("image", ""),
+            command=tuple(map(str, fields.take("command", list[Any]()))),
+            args=tuple(map(str, fields.take("args", list[Any]()))),
+            env=dict(_variable(item) for item in fields.each("env")),
+            mounts=mounts,
+            ports=ports,
+            host_ports=host_ports,
+            limits=_resources(resources, "limits"),
+            privileged=security.take("privileged", False),
+            uid=security.take("runAsUser", uid),
+            gid=security.take("runAsGroup", gid),
+            pre_stop=_pre_stop(life),
+            startup=_probe(fields, "startupProbe", ports),
+            readiness=_probe(fields, "readinessProbe", ports),
+            liveness=_probe(fields, "livenessProbe", ports),
+        )
+
+
+def _resources(resources: Fields, kind: str) -> dict[str, str]:
+    """A name without a domain is one of Kubernetes' own, as its API server has it."""
+    found = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
+    for name in found:
+        if "/" not in name and not name.startswith("hugepages-"):
+            refuse_unknown(name, RESOURCES, f"{resources.place}.{kind}", f"there is no resource {name!r}")
+    return found
+
+
+def _waive_seccomp(security: Fields) -> None:
+    """A process here has no profile; which one it is to have must be one that there is."""
+    if security.has("seccompProfile"):
+        with security.inner("seccompProfile") as profile:
+            profile.choice("type", ("RuntimeDefault", "Unconfined", "Localhost"))
+            profile.waive("localhostProfile")
+
+
+def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
+    name = fields.need("name", "")
+    refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
+    path = fields.need("mountPath", "").rstrip("/")
+    if not path.startswith("/") or "/.." in path:
+        raise UsageError(fields.at("mountPath"), f"expected an absolute path, got {path!r}", "such as /srv/conf")
+    return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
+
+
+def _variable(fields: Fields) -> tuple[str, str]:
+    name = fields.need("name", "")
+    if not fields.has("valueFrom"):
+        return name, fields.take("value", "")
+    with fields.inner("valueFrom") as source, source.inner("fieldRef") as reference:
+        reference.waive("apiVersion")
+        known = ("metadata.name", "metadata.namespace")
+        return name, _REF + reference.choice("fieldPath", known, remedy="give the value itself")
+
+
+def _pre_stop(life: Fields) -> tuple[str, ...]:
+    with life.inner("preStop") as hook, hook.inner("exec") as action:
+        return tuple(map(str, action.take("command", list[Any]())))
+
+
+def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
+    if not fields.has(name):
+        return None
+    with fields.inner(name) as probe:
+        given: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
+        if len(given) != 1:
+            raise UsageError(probe.place, f"expected one of {', '.join(_KINDS)}, got {given or 'none'}", "keep one")
+        kind = given[0]
+        with probe.inner(kind) as handler:
+            port = 0 if kind == "exec" else _port(handler, ports)
+            command = tuple(map(str, handler.take("command", list[Any]()))) if kind == "exec" else ()
+            path, headers = _http(handler) if kind == "httpGet" else ("", {})
+        numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
+        for key, value in numbers.items():
+            if value < (0 if key == "initialDelaySeconds" else 1):
+                raise UsageError(probe.at(key), f"expected a positive integer, got {value}", "correct it")
+        grace = probe.take("terminationGracePeriodSeconds", -1)
+    return Probe(kind, port, path, headers, command, *numbers.values(), grace_s=None if grace < 0 else grace)
+
+
+def _port(handler: Fields, ports: Mapping[str, int]) -> int:
+    port = handler.any("port")
+    if isinstance(port, int) or str(port).isdigit():
+        return int(port)
+    refuse_unknown(port, ports, handler.at("port"), f"no container port is called {port!r}")
+    return ports[port]
+
+
+def _http(handler: Fields) -> tuple[str, Mapping[str, str]]:
+    if (scheme := handler.take("scheme", "HTTP")) != "HTTP":
+        raise UsageError(handler.at("scheme"), f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
+    headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
+    return handler.take("path", "/"), headers
+
+
+_KINDS: tuple[ProbeKind, ...] = ("httpGet", "tcpSocket", "exec")
+_PROBE = {
+    "initialDelaySeconds": 0,
+    "periodSeconds": 10,
+    "timeoutSeconds": 1,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+"""Kubernetes' defaults."""

@@ -1,0 +1,1 @@
+"""F5's NGINX Ingress Controller."""

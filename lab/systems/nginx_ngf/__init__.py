@@ -1,0 +1,1 @@
+"""NGINX Gateway Fabric."""

@@ -1,0 +1,231 @@
+"""NGINX Gateway Fabric's data plane as the nginx that it carries, with the same directives: *directive-equivalent, not the controller*.
+
+What is missing: the control plane and its agent, njs (matches of methods, headers and queries), the status page. Which release it is, the image's tag says;
+all of them run the pinned nginx here. Facts: its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch
+of August 2026 (`edge`, e55bfe339), which writes no `keepalive`, so that nginx's own 32 idle connections hold, and `Connection: close` on
+every request unless a policy names a number: of the 32 none is used.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.objects import Objects
+from lab.systems.nginx import served as nginx_served
+from lab.systems.nginx.control import NginxControl
+from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.nginx.system import LOADER
+from lab.systems.renewing import by_signal
+from lab.systems.system import (
+    Context,
+    Control,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    all_cpus,
+    refuse_open_files,
+    refuse_workers,
+)
+
+CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
+KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
+"""Release, as the image's tag has it → idle upstream connections that it asks nginx to keep where no policy says how many; 0 = it has each closed."""
+TLS: Mapping[str, str] = {
+    f"nginx.org/{name.replace('_', '-')}": name
+    for name in ("ssl_protocols", "ssl_ciphers", "ssl_prefer_server_ciphers")
+}
+"""Option of a listener's TLS → the directive that it is."""
+_METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
+_PER_S = 10.0
+_HEADERS = {
+    "Host": "$gw_api_compliant_host",
+    "X-Forwarded-For": "$proxy_add_x_forwarded_for",
+    "X-Real-IP": "$remote_addr",
+    "X-Forwarded-Proto": "$scheme",
+    "X-Forwarded-Host": "$host",
+    "X-Forwarded-Port": "$server_port",
+    "Upgrade": "$http_upgrade",
+}
+_MAPS = (
+    "map $http_host $gw_api_compliant_host { '' $host; default $http_host; }",
+    "map $http_upgrade $connection_upgrade { default upgrade; '' close; }",
+    "map $http_upgrade $connection_keepalive { default upgrade; '' ''; }",
+)
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    if container.command or container.args:
+        raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/nginx-ngf")
+    release = container.image.split("@")[0].rpartition(":")[2]
+    fault = f"release {release!r} of NGINX Gateway Fabric is not known here"
+    refuse_unknown(release, KEPT, container.place, fault)
+    ports = [
+        replace(port, options={TLS[name]: value for name, value in port.options.items()})
+        for port in context.objects.served(CONTROLLER, TLS)
+    ]
+    services = {item.service for port in ports for item in port.backends}
+    program = nginx_served.program(container.place)
+    found = directives(context, release, services)
+    return Realisation(
+        command=(program.inside, "-e", "stderr", "-c", CONFIG),
+        env=container.env,
+        files=nginx_served.files("NGINX Gateway Fabric", ports, found, context),
+        stop_signal=signal.SIGQUIT,
+        checker=(program.inside, "-e", "stderr", "-t", "-q", "-c", CONFIG),
+        programs={program.inside: program.file},
+        about=program.about,
+    )
+
+
+def control(process: Process) -> Control:
+    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
+
+
+def directives(context: Context, release: str, services: Collection[str]) -> Directives:
+    """Of its own objects. UsageError for a field that is not honoured, and for a policy that is not for everything here."""
+    objects = context.objects
+    main, http, events, zone = _proxy(context)
+    method, after, kept = "random two least_conn", list[str](), KEPT[release]
+    for place, spec in _of(objects, "UpstreamSettingsPolicy"):
+        with spec:
+            _targets(place, spec, "Service", services)
+            zone = spec.take("zoneSize", zone)
+            method = spec.choice("loadBalancingMethod", _METHODS, method)
+            with spec.inner("keepAlive") as alive:
+                kept = alive.take("connections", kept)
+                after += [f"keepalive_requests {alive.take('requests', 0)}"] if alive.has("requests") else []
+                after += [f"keepalive_{name} {alive.take(name, '')}" for name in ("time", "timeout") if alive.has(name)]
+    asked = [f"keepalive {kept}"] if kept else []
+    gateways = {gateway.name for gateway in objects.gateways}
+    location = [*_buffering(objects, gateways), *_clients(objects, gateways)]
+    return Directives(
+        main=main,
+        events=events,
+        http=http,
+        upstream=[*([method] if method != "round_robin" else []), f"zone {{name}} {zone}"],
+        after=[*asked, *after],
+        location=["proxy_http_version 1.1", *location],
+        headers={**_HEADERS, "Connection": "$connection_keepalive" if kept else "$connection_upgrade"},
+        health=(8081, "/readyz"),
+        http2=True,
+        blocks=_MAPS,
+    )
+
+
+def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
+    """(main, http, events, size of the zones) from NginxProxy, or as it is without one."""
+    main, log, level, http2 = ["worker_processes auto"], "access_log /dev/stdout combined", "info", "http2 on"
+    connections, zone, tokens = 1024, "512k", "off"
+    for place, spec in _of(context.objects, "NginxProxy"):
+        with spec:
+            spec.waive("telemetry", "metrics", "kubernetes", "ipFamily")  # the control plane's, and a cluster's
+            connections = spec.take("workerConnections", connections)
+            if spec.has("workerProcesses"):
+                workers = spec.take("workerProcesses", 0)
+                refuse_workers(f"{place}: spec.workerProcesses", workers, context)
+                main = [f"worker_processes {workers}"]
+            if spec.has("workerRlimitNofile"):
+                files = spec.take("workerRlimitNofile", 0)
+                refuse_open_files(f"{place}: spec.workerRlimitNofile", files, context)
+                main.append(f"worker_rlimit_nofile {files}")
+            http2 = "http2 off" if spec.take("disableHTTP2", False) else http2
+            tokens, zone = spec.take("serverTokens", tokens), spec.take("zoneSize", zone)
+            with spec.inner("logging") as logging:
+                level = logging.take("errorLevel", level)
+                with logging.inner("accessLog") as access:
+                    if access.take("disable", False):
+                        log = "access_log off"
+                    elif form := access.take("format", ""):
+                        log = f"log_format ngf_user_defined_log_format '{form}'; access_log /dev/stdout ngf_user_defined_log_format"
+    http = ["sendfile on", "tcp_nopush on", http2, log, f"server_tokens {tokens}"]
+    return [f"error_log stderr {level}", *main], http, [f"worker_connections {connections}"], zone
+
+
+def _buffering(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+    for place, spec in _of(objects, "ProxySettingsPolicy"):
+        with spec:
+            _targets(place, spec, "Gateway", gateways)
+            with spec.inner("buffering") as buffering:
+                if buffering.has("disable"):
+                    yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
+                for name, directive in (("bufferSize", "buffer_size"), ("busyBuffersSize", "busy_buffers_size")):
+                    if buffering.has(name):
+                        yield f"proxy_{directive} {buffering.take(name, '')}"
+                if buffering.has("buffers"):
+                    with buffering.inner("buffers") as buffers:
+                        yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
+            with spec.inner("timeout") as timeout:
+                for name in ("connect", "read", "send"):
+                    if timeout.has(name):
+                        yield f"proxy_{name}_timeout {timeout.take(name, '')}"
+
+
+def _clients(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+    for place, spec in _of(objects, "ClientSettingsPolicy"):
+        with spec:
+            target = spec.inner("targetRef")
+            with target:
+                _is(place, target, "Gateway", gateways)
+            with spec.inner("body") as body:
+                for name, directive in (
+                    ("maxSize", "max_body_size"),
+                    ("bufferSize", "body_buffer_size"),
+                    ("timeout", "body_timeout"),
+                ):
+                    if body.has(name):
+                        yield f"client_{directive} {body.take(name, '')}"
+            with spec.inner("keepAlive") as alive:
+                if alive.has("requests"):
+                    yield f"keepalive_requests {alive.take('requests', 0)}"
+                if alive.has("time"):
+                    yield f"keepalive_time {alive.take('time', '')}"
+                with alive.inner("timeout") as timeout:
+                    if timeout.has("server"):
+                        yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
+
+
+def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
+    for raw in objects.others:
+        if raw["kind"] == kind:
+            place = f"{kind}/{raw['metadata']['name']}"
+            with spec_of(place, raw, "status") as spec:
+                yield place, spec
+
+
+def _targets(place: str, spec: Fields, kind: str, wanted: Collection[str]) -> None:
+    """UsageError unless a policy is for all that there is: directives stand once here."""
+    named = {_is(place, item, kind, wanted) for item in spec.each("targetRefs")}
+    if missing := sorted(set(wanted) - named):
+        fault = f"is for {', '.join(sorted(named)) or 'nothing'} alone, not for {missing[0]}"
+        raise UsageError(
+            f"{place}: spec.targetRefs", fault, f"the local target has one such setting: name {missing[0]}, too"
+        )
+
+
+def _is(place: str, item: Fields, kind: str, known: Collection[str]) -> str:
+    item.choice("kind", (kind,))
+    item.waive("group")
+    if (name := item.need("name", "")) not in known:
+        raise UsageError(f"{place}: {item.at('name')}", f"there is no {kind} {name!r}", did_you_mean(name, known))
+    return name
+
+
+SYSTEM = ProxySystem(
+    name="nginx-ngf",
+    image="nginx-gateway-fabric/nginx",
+    realise=realise,
+    note="directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do",
+    by_tag=True,
+    kinds=frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"}),
+    control=control,
+    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    passing=LOADER,
+    migrations={"nginx-ngf": "migrate.tsv"},
+    workers=Workers(rules={"nginx-gateway-fabric/nginx": all_cpus}, fields={"NginxProxy": "workerProcesses"}),
+)

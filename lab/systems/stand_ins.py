@@ -1,0 +1,250 @@
+"""Programs that run in the place of the one that a variant names, from a table of each system: `stand_ins.toml` in its package.
+
+    ingress-nginx 1.15.1 on apiserver  →  ingress-nginx 1.11.0 (its Go module of 8 July 2024) on Debian's nginx
+
+The base sets what the named release has by default where the stand-in has something else. This module says how that is read back from
+a running system, what cannot be made equal, and what a stored run did not set yet. Pure but for the tables. In a table:
+
+    shown_by          facts of a run by which it shows that the stand-in ran: name of the fact, expression that its value matches
+    setting           a default that differs: the base sets the named release's, and it is read back from the running system before a sample counts
+    flag, key         of the controller's command line, or of the ConfigMap that it watches
+    stand_in, named   the default of each
+    check             what else shows it in the running system, as in `lab/readback`
+    unequal           what no setting makes equal
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from lab.base.validation import Record, read_toml, validated
+from lab.model.variants.knobs import Check
+from lab.model.variants.labels import ROLE_LABEL
+from lab.systems.table import SYSTEMS, refuse_checks
+
+TABLE = "stand_ins.toml"
+PROXY = "proxy"
+Manifests = Sequence[Mapping[str, Any]]
+
+
+class Setting(Record):
+    """One default that differs between a stand-in and the release that it stands in for."""
+
+    flag: str = Field(default="", description="of the controller's command line")
+    key: str = Field(default="", description="of the ConfigMap that the controller watches")
+    stand_in: str = Field(description="the stand-in's default")
+    named: str = Field(description="the named release's default, which the base sets")
+    changes: str = Field(description="what it decides, in words")
+    costs: str = Field(default="", description="what the stand-in's default costs, with the runs that show it")
+    check: Check | None = Field(default=None, description="what else shows it in the running system")
+
+    @model_validator(mode="after")
+    def _is_a_flag_or_a_key(self) -> Self:
+        if bool(self.flag) == bool(self.key):
+            raise ValueError("setting: expected either flag or key")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The flag or the key."""
+        return self.flag or self.key
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Return how the setting is read back from a running system."""
+        own = Check(kind="argument" if self.flag else "configmap", name=self.name, value=self.named)
+        return (own, self.check) if self.check else (own,)
+
+    def value_in(self, manifests: Manifests) -> str | None:
+        """Return the value that rendered manifests give it; None where they leave it to the program's default."""
+        if self.flag:
+            values = list(_flag_values(manifests, self.flag))
+            return values[-1] if values else None
+        values = [
+            str(obj["data"][self.key])
+            for obj in manifests
+            if obj["kind"] == "ConfigMap" and self.key in (obj.get("data") or {})
+        ]
+        return values[-1] if values else None
+
+
+class Inequality(Record):
+    """One difference between a stand-in and what it stands in for that no setting removes."""
+
+    what: str
+    why: str
+
+
+class StandIn(Record):
+    """One program that runs in the place of another, on some targets."""
+
+    image: str = Field(
+        description="repository of the image that it stands in for: its last parts, without registry and tag"
+    )
+    targets: tuple[str, ...] = Field(min_length=1)
+    named: str = Field(description="the program and release that the image is")
+    ran: str = Field(description="the program and release that runs")
+    beside: str = Field(
+        default="", description="image of another container of the pod, without which it is no stand-in"
+    )
+    shown_by: dict[str, str] = Field(
+        default={},
+        description="fact of a run → expression; one that matches shows that it ran. Empty: it always runs there",
+    )
+    source: str = Field(description="where the defaults were read")
+    setting: tuple[Setting, ...] = ()
+    unequal: tuple[Inequality, ...] = ()
+
+    @property
+    def on(self) -> str:
+        """The targets in words."""
+        return " and ".join(self.targets)
+
+    def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
+        """Return whether the facts of a run on a target show that this stand-in ran there."""
+        if target not in self.targets:
+            return False
+        return not self.shown_by or any(re.search(words, facts.get(name, "")) for name, words in self.shown_by.items())
+
+
+class _Table(Record):
+    stand_in: tuple[StandIn, ...]
+
+
+@cache
+def load_stand_ins() -> tuple[StandIn, ...]:
+    """Read every system's table. UsageError with every fault of one."""
+    found: list[StandIn] = []
+    for system in SYSTEMS:
+        path = Path(__file__).parent / system.name.replace("-", "_") / TABLE
+        if path.exists():
+            place = f"lab/systems/{path.parent.name}/{TABLE}"
+            parts = (StandIn, Setting, Inequality)
+            table = validated(_Table, read_toml(path, place, "git's"), place, place, *parts).stand_in
+            refuse_checks(place, (each.check for stand_in in table for each in stand_in.setting if each.check))
+            found += table
+    return tuple(found)
+
+
+def stand_ins_of(manifests: Manifests, target: str | None = None) -> list[StandIn]:
+    """Return the stand-ins for images that a variant's proxies run, on one target or on any."""
+    images = {str(container.get("image", "")) for container in _proxy_containers(manifests)}
+
+    def runs(repository: str) -> bool:
+        return any(re.search(rf"(^|/){re.escape(repository)}([:@]|$)", image) for image in images)
+
+    return [
+        each
+        for each in load_stand_ins()
+        if runs(each.image) and (not each.beside or runs(each.beside)) and target in (None, *each.targets)
+    ]
+
+
+def list_checks(manifests: Manifests, target: str) -> list[Check]:
+    """Return what is read back of a variant on a target beside its own checks: that it runs with the named release's defaults.
+
+    A setting that a knob of the variant gives another value is left out: that is the knob's own to read back.
+    """
+    return [
+        check
+        for each in stand_ins_of(manifests, target)
+        for setting in each.setting
+        if setting.value_in(manifests) in (None, setting.named)
+        for check in setting.checks
+    ]
+
+
+def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
+    """Return rendered manifests without the settings of this table that changed nothing in a run, because no stand-in ran in it.
+
+    Such a setting gives the named release its own default: two runs that differ in nothing else applied the same.
+    """
+    idle = [
+        setting
+        for each in stand_ins_of(manifests)
+        if not each.ran_in(target, facts)
+        for setting in each.setting
+        if setting.value_in(manifests) == setting.named
+    ]
+    words = {f"{setting.flag}={setting.named}" for setting in idle if setting.flag}
+    keys = {setting.key for setting in idle if setting.key}
+    reduced = [dict(deepcopy(obj)) for obj in manifests]
+    for container in _proxy_containers(reduced):
+        for part in ("command", "args"):
+            if part in container:
+                container[part] = [word for word in container[part] if word not in words]
+    for obj in reduced:
+        if obj["kind"] == "ConfigMap":
+            obj["data"] = {key: value for key, value in (obj.get("data") or {}).items() if key not in keys}
+    return reduced
+
+
+def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
+    """Return a sentence for each stand-in that ran, and for each setting that it kept from its own release at a cost.
+
+    Args:
+        target: the run's target.
+        facts: the run's facts.
+        manifests: name of an arm → the manifests that were applied.
+
+    """
+    kept = list_kept_defaults(target, facts, manifests)
+    sentences: list[str] = []
+    for stand_in, arms in _ran(target, facts, manifests):
+        sentences.append(f"{stand_in.ran} ran in the place of {stand_in.named}: {', '.join(arms)}")
+        sentences += [
+            f"{', '.join(those)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
+            f" has {setting.named} ({setting.changes}): {setting.costs}"
+            for other, setting, those in kept
+            if other is stand_in
+        ]
+    return sentences
+
+
+def list_kept_defaults(
+    target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
+) -> list[tuple[StandIn, Setting, list[str]]]:
+    """Return the costly defaults that stand-ins kept in a run, each with the arms that left it to them. Arguments as `describe_run`."""
+    found = [
+        (stand_in, setting, [name for name in arms if setting.value_in(manifests[name]) is None])
+        for stand_in, arms in _ran(target, facts, manifests)
+        for setting in stand_in.setting
+        if setting.costs
+    ]
+    return [(stand_in, setting, arms) for stand_in, setting, arms in found if arms]
+
+
+def _ran(
+    target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
+) -> Iterator[tuple[StandIn, list[str]]]:
+    """Yield each stand-in that ran, with the arms that it ran for."""
+    for stand_in in load_stand_ins():
+        arms = [name for name, own in manifests.items() if stand_in in stand_ins_of(own, target)]
+        if arms and stand_in.ran_in(target, facts):
+            yield stand_in, arms
+
+
+def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
+    for obj in manifests:
+        template = (obj.get("spec") or {}).get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if obj["kind"] == "Deployment" and labels.get(ROLE_LABEL) == PROXY:
+            yield from template["spec"]["containers"]
+
+
+def _flag_values(manifests: Manifests, flag: str) -> Iterable[str]:
+    """Yield what a flag is given, `--flag=value` or `--flag value`, in the order in which a program reads it."""
+    for container in _proxy_containers(manifests):
+        words = [*container.get("command", ()), *container.get("args", ())]
+        for word, following in pairwise([*words, ""]):
+            name, equals, value = word.partition("=")
+            if name == flag:
+                yield value if equals else following

@@ -1,0 +1,1 @@
+"""Traefik: by itself with its file provider, and as a controller of Ingresses."""

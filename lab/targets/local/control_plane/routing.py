@@ -1,0 +1,269 @@
+"""What the proxies know of routes and endpoints, while it changes: objects in, configurations and reloads out.
+
+Stands where an API server and a controller's watch stand in a cluster. A change is accepted at once; each proxy has a
+queue of its own (`reloads`), in which all changes that wait are one reload: in the least time that its
+system lets pass between two. Refuses to know how a proxy is told: that is its system's `control`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from lab.base.errors import MeasuringError, UsageError
+from lab.model.endpoint import Role
+from lab.model.events import EventLog
+from lab.systems import renewing
+from lab.systems.manifests import objects
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Pod
+from lab.systems.system import Context, Realisation
+from lab.systems.table import find
+from lab.targets.local.control_plane.reloads import Follower
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.kubelet.containers import Process
+
+
+class Routes(Protocol):
+    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last."""
+
+    log: EventLog
+
+    @property
+    def objects(self) -> Objects:
+        """As they are now: what a new pod is to be started with."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
+        ...
+
+    @property
+    def said(self) -> str:
+        """What the proxies do not take of their settings, in their own words; empty where they take all."""
+        ...
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        """Why a system did not come up, with what is known of it here."""
+        ...
+
+    def begin(self) -> None:
+        """Before any pod is started. Raises LabError."""
+        ...
+
+    def equipped(self, context: Context, started: Realisation) -> Realisation:
+        """With what a container is given beside its image and its manifest."""
+        ...
+
+    def follow(self, pod: Pod, process: Process) -> None:
+        """A container is about to start."""
+        ...
+
+    def leave(self, pod: Pod) -> None:
+        """A pod was told to end."""
+        ...
+
+    def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
+        """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
+        ...
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """As `lab.model.system.Disturbable.apply`."""
+        ...
+
+    def renew(self) -> None:
+        """Ask every proxy for a reload that makes new workers; returns when it was asked for. MeasuringError."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        ...
+
+    def apart(self) -> Sequence[int]:
+        """Processes of the control plane, also those in a proxy's container: what they use is not the proxy's. Empty where there are none."""
+        ...
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        """As `lab.targets.base.System.deployed`."""
+        ...
+
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """As `lab.targets.base.System.configmap`."""
+        ...
+
+    def check(self) -> None:
+        """MeasuringError when something could not be told."""
+        ...
+
+    def stop(self) -> None:
+        """Before the processes are ended. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """After they have ended. Idempotent."""
+        ...
+
+
+class Routing:
+    """Proxies are followed from before they start until they are told to end: `follow`, `leave`; all of them until `stop`.
+
+    Without `changing` it only sees how long the proxies take to load: nothing is to be measured with this beside it.
+    """
+
+    def __init__(
+        self,
+        wanted: Objects,
+        addresses: Mapping[str, str],
+        pinned: Mapping[Role, frozenset[int]],
+        log: EventLog,
+        changing: bool = False,
+    ) -> None:
+        self._objects, self._addresses, self._pinned = wanted, dict(addresses), pinned
+        self.log, self._changing = log, changing
+        self._first, self._moved = wanted.role("backend"), False
+        self._followers: list[Follower] = []
+        """Also of proxies that are no more: their faults stay."""
+        self._following, self._over = threading.Lock(), False
+        """A pod may still be starting when all are stopped: none is followed from then on."""
+        self._proxies: list[Process] = []
+        """Those that can be renewed."""
+        self._accepting = threading.Lock()
+        self._deaf: set[str] = set()
+        """Proxies whose configuration is fixed."""
+
+    @property
+    def objects(self) -> Objects:
+        """As they are now: what a new proxy pod is to be started with."""
+        return self._objects
+
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the ConfigMap as the proxies were configured by it: there is one namespace on this target."""
+        return self._objects.configmaps.get(name, {})
+
+    @property
+    def note(self) -> str:
+        """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
+        containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
+        found = {system.note for item in containers if (system := find(item.repository)) is not None}
+        return ", ".join(sorted(found - {""})) if self._changing else ""
+
+    said = ""
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        return fault
+
+    def begin(self) -> None: ...
+
+    def equipped(self, context: Context, started: Realisation) -> Realisation:
+        return started
+
+    def apart(self) -> Sequence[int]:
+        """Of proxies whose system names the processes that serve: the others in their containers."""
+        there = (follower.process for follower in self._followers if not follower.left)
+        served_by = ((process, find(process.container.repository)) for process in there)
+        return [
+            pid
+            for process, system in served_by
+            if system and system.proxy
+            for pid in process.processes_but(system.proxy)
+        ]
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    def close(self) -> None: ...
+
+    def follow(self, pod: Pod, process: Process) -> None:
+        """A container is about to start: of a proxy, it is told of changes."""
+        container = process.container
+        if pod.role != "proxy":
+            return
+        system = find(container.repository)
+        if system is not None and system.renew is not None:
+            self._proxies.append(process)
+        if system is None or system.control is None:
+            self._deaf.add(container.place)
+            return
+
+        def wanted() -> Mapping[str, str]:
+            place = process.setting.place
+            return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
+
+        follower = Follower(pod.name, process, system.control(process), wanted, self.log, once=not self._changing)
+        with self._following:
+            if not self._over:
+                follower.start()
+                self._followers.append(follower)
+
+    def leave(self, pod: Pod) -> None:
+        """It was told to end."""
+        for follower in self._followers:
+            if follower.pod == pod.name:
+                follower.end()
+
+    def stop(self) -> None:
+        """Before the proxies' processes are ended. Idempotent."""
+        with self._following:
+            self._over = True
+        for follower in self._followers:
+            follower.end()
+            follower.join()
+
+    def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
+        """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
+        names = {pod.name for pod in ready if pod.role == "backend"}
+        self._moved = self._moved or names != {pod.name for pod in self._first}
+        with self._accepting:
+            self._addresses |= addresses
+            self._accept(replace(self._objects, ready=tuple(ready)))
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Create or change Routes, Ingresses, Services, EndpointSlices; all of them or, where one is refused, none.
+
+        MeasuringError for what is not honoured here.
+        """
+        if self._deaf:
+            fault = "this proxy reads neither Ingresses nor Routes"
+            raise MeasuringError(min(self._deaf), fault, "leave the change out, or measure another proxy")
+        with self._accepting:
+            found = self._objects
+            try:
+                for manifest in manifests:
+                    found = objects.applied(found, manifest)
+            except UsageError as error:
+                raise MeasuringError(error.place, error.fault, error.remedy) from None
+            self._accept(found)
+
+    def renew(self) -> None:
+        """By what its system says that its controller does."""
+        for process in self._proxies:
+            system = find(process.container.repository)
+            if system is None or system.renew is None:
+                raise MeasuringError(process.container.place, *renewing.NONE)
+            system.renew(process)
+
+    def gauges(self) -> Mapping[str, float]:
+        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        followers = [follower for follower in self._followers if not follower.left]
+        found = {
+            "proxy/config_bytes": [float(follower.config_bytes()) for follower in followers],
+            "proxy/load_s": [follower.load_s for follower in followers if follower.load_s is not None],
+        }
+        return {name: max(values) for name, values in found.items() if values}
+
+    def check(self) -> None:
+        """MeasuringError when a proxy could not be told of a change."""
+        for fault in [follower.fault for follower in self._followers if follower.fault is not None]:
+            raise MeasuringError(fault.place, fault.fault, fault.remedy)
+        if self._deaf and self._moved:
+            fault = "the backend's pods changed, and this proxy knows their addresses from its start, not a Service's"
+            raise MeasuringError(min(self._deaf), fault, "a proxy that reads Ingresses or Routes, or --target kind")
+
+    def _accept(self, new: Objects) -> None:
+        old, self._objects = self._objects, new
+        if new != old:
+            for follower in self._followers:
+                follower.changed()

@@ -1,0 +1,1 @@
+"""Pods as processes: started from objects, probed, restarted, ended in time."""

@@ -1,0 +1,288 @@
+"""From objects to running pods: addresses, volumes, what each container is started with, and the way back."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
+from lab.base.quantities import quantity
+from lab.model.endpoint import Role
+from lab.systems import checker
+from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.pods import Container, Pod, Volume
+from lab.systems.system import Context, Realisation, Realise, command, find_program
+from lab.targets.local import realising
+from lab.targets.local.control_plane import services
+from lab.targets.local.kubelet.containers import Process, Setting
+from lab.targets.local.kubelet.kubelet import Make
+from lab.targets.local.sandbox import disk, hostwide, network
+from lab.targets.local.sandbox.cgroups import Groups
+from lab.targets.local.sandbox.namespaces import STATE, real_root
+from lab.targets.local.sandbox.network import Network, Place
+
+PODS = STATE / "pods"
+
+
+def links(objects: Objects) -> list[tuple[str, str]]:
+    """Who talks to whom: the client to every proxy and (direct runs and canaries) backend, every proxy to every backend.
+
+    Between client and proxies there is a load balancer where there is one, or a node where their Service has one.
+    """
+    proxies, backends = objects.role("proxy"), objects.role("backend")
+    client = [(network.CLIENT, pod.name) for pod in backends]
+    if in_front := objects.role("balancer"):
+        client += [(network.CLIENT, pod.name) for pod in in_front]
+        client += [(pod.name, proxy.name) for pod in in_front for proxy in proxies]
+    elif not services.balancers(objects):
+        client += [(network.CLIENT, pod.name) for pod in proxies]
+    else:
+        client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]
+    return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
+
+
+def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+    """Everything about the containers that can be told without starting one. UsageError for the first fault."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for raw in realising.unknown(objects):
+        fault = f"the local target does not know objects of kind {raw.get('kind')}"
+        raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
+    services.vet(objects)
+    for service in objects.services.values():
+        if service.selector:
+            objects.endpoints(service.name)
+    hostwide.vet(objects)
+    _refuse_devices(objects)
+    for pod in objects.pods:
+        for volume in pod.volumes.values():
+            if volume.on_disk:
+                disk.check()
+            _keys(f"{pod.place}: volume {volume.name}", volume, objects)
+        for container in pod.init:
+            find_program(container.place, command(container)[0])
+        for container in pod.containers:
+            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            if started.root is None:
+                find_program(container.place, started.command[0])
+
+
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+    """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for pod in objects.role("proxy"):
+        hosts = "\n".join([*_names(pod, objects, addresses), ""])
+        for container in pod.containers:
+            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
+            if started.checker and (
+                told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+            ):
+                known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+                program = Path(next(known, started.command[0])).name  # which a shell may start
+                fault = f"{program} refuses this configuration: {told}"
+                raise UsageError(container.place, fault, "correct what it names")
+
+
+def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> set[str]:
+    """What its containers run that is not the machine's own, with versions."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    contexts = [
+        _context(container, pod, objects, addresses, pinned, somaxconn=4096)
+        for pod in objects.pods
+        for container in pod.containers
+    ]
+    return {realise(context).about for context in contexts} - {""}
+
+
+def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """File → text of a volume that has a source; nothing for any other."""
+    if volume.source is None:
+        return {}
+    kind, source = volume.source
+    texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
+    return {name: texts[key] for key, name in _keys(f"volume {volume.name}", volume, objects).items()}
+
+
+def job(
+    pod: Pod,
+    objects: Objects,
+    net: Network,
+    pinned: Mapping[Role, frozenset[int]],
+    disks: disk.Disk,
+    groups: Groups,
+    made: Callable[[Pod, Process], None],
+    changing: bool = False,
+    realise: Realise = realising.realise,
+) -> Make:
+    """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
+
+    `made` is told of each container, but for those that initialise, before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
+    so that they can be squeezed, and end as slowly as their images do.
+    """
+    addresses, place = net.addresses, net[pod.name]
+    _write_sysctls(pod, place)
+    folder = pod_folder(pod, net)
+    volumes = {
+        name: disks.folder(pod.name, name)
+        if volume.on_disk
+        else _make_volume(folder / "volumes" / name, volume, objects)
+        for name, volume in pod.volumes.items()
+    }
+    hosts = _hosts(pod, place, objects, addresses)
+
+    def make(container: Container) -> Process:
+        if container in pod.init:
+            started = Realisation(command(container), container.env)
+        else:
+            started = realisation(container, pod, place, objects, addresses, pinned, realise)
+        setting = Setting(
+            hostname=pod.name,
+            place=place,
+            cpus=_cpus(pod, pinned),
+            hosts=hosts,
+            volumes=volumes,
+            started=started if changing else replace(started, waits=(0.0, 0.0)),
+            group=groups.make(
+                pod.role,
+                f"{net.lane.prefix}{pod.name}-{container.name}",
+                container.place,
+                container.limits,
+                room=changing,
+            ),
+        )
+        process = Process(container, setting, folder / "containers" / container.name)
+        if container not in pod.init:
+            made(pod, process)
+        return process
+
+    return make
+
+
+def realisation(
+    container: Container,
+    pod: Pod,
+    place: Place,
+    objects: Objects,
+    addresses: Mapping[str, str],
+    pinned: Mapping[Role, frozenset[int]],
+    realise: Realise = realising.realise,
+) -> Realisation:
+    """What a running container would be started with now: its configuration is that of these objects."""
+    return realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
+
+
+def pod_folder(pod: Pod, net: Network) -> Path:
+    """Its volumes and its containers' files."""
+    return PODS / f"{net.lane.prefix}{pod.name}"
+
+
+def client_folder(net: Network) -> Path:
+    """What the client's place has of its own."""
+    return STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+
+
+def _write_sysctls(pod: Pod, place: Place) -> None:
+    try:
+        network.write_sysctls(place, dict(pod.sysctls))
+    except OSError as error:
+        if not str(error.filename).startswith("/proc/sys/"):
+            raise
+        name = Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
+        where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
+        raise MeasuringError(
+            where,
+            f"cannot be written in a pod: {error.strerror}",
+            "only namespaced sysctls can; the others are the node's",
+        ) from None
+
+
+def remove(pods: Iterable[Pod], net: Network) -> None:
+    """Take the pods' folders away, once nothing runs in them."""
+    for pod in pods:
+        folder = pod_folder(pod, net)
+        for mounted in (folder / "volumes" / volume.name for volume in pod.volumes.values() if volume.size):
+            if mounted.is_mount():
+                subprocess.run(["umount", "--lazy", str(mounted)], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_devices(objects: Objects) -> None:
+    """NotMeasurableError for a privileged container that writes to its interfaces' /sys: that takes root of the machine."""
+    for container in [container for pod in objects.pods for container in pod.init + pod.containers]:
+        text = "\n".join(container.command + container.args)
+        if container.privileged and "/sys/class/net" in text and not real_root():
+            fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
+            raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
+
+
+def _context(
+    container: Container,
+    pod: Pod,
+    objects: Objects,
+    addresses: Mapping[str, str],
+    pinned: Mapping[Role, frozenset[int]],
+    somaxconn: int,
+) -> Context:
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), somaxconn, open_files)
+
+
+def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
+    return pinned["proxy"] if pod.role == "proxy" else pinned["backend"]
+
+
+def _somaxconn(place: Place) -> int:
+    return network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
+
+
+def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
+    """A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
+    return "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses)]) + "\n"
+
+
+def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    found = ["127.0.0.1 localhost"]
+    for service in objects.services.values():
+        names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
+        endpoints = filter(service.selects, objects.pods if objects.ready is None else objects.ready)
+        found += [f"{addresses[other.name]} {names}" for other in endpoints]
+    return found
+
+
+def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
+    folder.mkdir(parents=True)
+    if volume.source is not None:
+        for name, text in _texts(volume, objects).items():
+            (folder / name).write_text(text)
+    elif volume.size:
+        size = int(quantity(volume.size))
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "volume", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise MeasuringError(
+                f"volume {volume.name}", f"cannot be mounted: {done.stderr.strip()}", "remove its sizeLimit"
+            )
+    return folder
+
+
+def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """Key → file of a ConfigMap's or Secret's volume, empty for any other. UsageError for what is not there."""
+    if volume.source is None:
+        return {}
+    kind, name = volume.source
+    secrets = {key: item.keys for key, item in objects.secrets.items()}
+    all_of_them: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
+    refuse_unknown(name, all_of_them, place, f"there is no {kind} {name!r}")
+    known = all_of_them[name]
+    wanted = volume.items or {key: key for key in known}
+    for key in wanted:
+        refuse_unknown(key, known, f"{place}: items", f"{kind} {name} has no key {key!r}")
+    return wanted

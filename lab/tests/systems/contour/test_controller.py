@@ -1,0 +1,160 @@
+"""What is read in Contour's log, what its image and its Envoy's may be asked, and what of an Envoy that Contour tells is the load's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import LabError, NotMeasurableError, UsageError
+from lab.model.endpoint import Role
+from lab.model.variants.variants import load_variant
+from lab.systems import programs
+from lab.systems.contour import controller as contour
+from lab.systems.envoy import admin as envoy
+from lab.systems.manifests import objects as local_objects
+from lab.systems.programs import Program
+from lab.targets.apiserver import objects
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.cluster.objects import on_side
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
+from lab.tests.support.factories import make_point
+
+CPUS = frozenset({0})
+PINNED: dict[Role, frozenset[int]] = {"lab": CPUS, "proxy": CPUS, "backend": CPUS, "generator": CPUS}
+LOG = """\
+time="2026-11-26T02:00:00Z" level=info msg="started status update handler" context=StatusUpdateHandler
+time="2026-11-26T02:00:01Z" level=error msg="unresolved service reference" error="Service \\"nope\\" not found" name=bench
+time="2026-11-26T02:00:02Z" level=warning msg="ignoring invalid ingress" name=other
+time="2026-11-26T02:00:03Z" level=fatal msg="Contour server failed" error="no such thing"
+E1126 02:00:04.560355       1 reflector.go:227] "Failed to watch" err="secrets is forbidden"
+""".splitlines()
+
+
+@pytest.fixture
+def brought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both programs are there: what is asked of them is what is looked at."""
+
+    def program(place: str, name: str, version: str) -> Program:
+        return Program(name, version, Path("/bin/true"))
+
+    def built(place: str, name: str, module: str, version: str) -> Program:
+        return program(place, name, version)
+
+    monkeypatch.setattr(programs, "program", program)
+    monkeypatch.setattr(programs, "built", built)
+
+
+def vet(edit: Any = lambda containers: None) -> None:
+    manifests: list[Any] = json.loads(json.dumps(objects.read(load_variant("contour").manifests)))
+    (proxy,) = [each for each in manifests if each["kind"] == "Deployment" and each["metadata"]["name"] == "proxy"]
+    edit(proxy["spec"]["template"]["spec"]["containers"])
+    bringup.vet(local_objects.read(manifests), PINNED, ApiserverTarget().realise)
+
+
+def test_its_log_is_told_in_its_words_with_what_they_are_about() -> None:
+    assert contour.complaints([*LOG, *LOG]) == [
+        'unresolved service reference: Service "nope" not found',
+        "Contour server failed: no such thing",
+        '"Failed to watch" err="secrets is forbidden"',
+    ]
+    assert contour.ignored(LOG) == ["ignoring invalid ingress"]
+
+
+@pytest.mark.parametrize("target", ["local", "kind"])
+def test_elsewhere_it_is_refused_with_the_target_that_can_before_anything_is_built(target: str) -> None:
+    with pytest.raises(NotMeasurableError) as caught:
+        load_variant("contour-log-off").refuse_on(target)
+    assert caught.value.remedy == "--target apiserver"
+    if target == "local":
+        with pytest.raises(NotMeasurableError, match="target apiserver alone"):
+            LocalTarget().check_variant(load_variant("contour"), [make_point()])
+
+
+@pytest.mark.usefixtures("brought")
+@pytest.mark.parametrize(
+    ("edit", "fault"),
+    [
+        (lambda containers: containers[1].update(command=["sh"]), "expected the command contour"),
+        (lambda containers: containers[1].update(args=["bootstrap"]), "serve as the first argument"),
+        (lambda containers: containers[1].update(image="ghcr.io/projectcontour/contour"), "names no version"),
+        (lambda containers: containers.pop(1), "no controller is in its pod"),
+        (lambda containers: containers[0]["args"].extend(["--concurrency", "2"]), "asks for 2 workers"),
+        (lambda containers: containers[0]["args"].extend(["--concurrency", "all"]), "expected a positive number"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(edit: Any, fault: str) -> None:
+    vet()
+    with pytest.raises(LabError, match=fault):
+        vet(edit)
+
+
+def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The program of another version is there, and building brings it again."""
+    (tmp_path / "contour").touch()
+    monkeypatch.setattr(programs, "BUILT", tmp_path)
+    monkeypatch.setattr(programs, "built_from", lambda *_: "1.0.0")
+    monkeypatch.setattr(programs, "run_outside", lambda *_: 0)
+    with pytest.raises(UsageError, match="is asked for"):
+        programs.built("here", "contour", contour.MODULE, "1.33.8")
+
+
+def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:
+    manifests = load_variant("contour").manifests
+    left, right = ({(o["kind"], str(o["metadata"])): o for o in on_side(manifests, s)} for s in ("left", "right"))  # type: ignore[arg-type]
+    assert not left.keys() & right.keys()
+    (settings,) = [obj for (kind, _), obj in right.items() if kind == "ContourConfiguration"]
+    assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
+    names = [obj["metadata"]["name"] for obj in objects.definitions(right.values())]
+    assert "contourconfigurations.projectcontour.io" in names and all("contour" in name for name in names)
+    assert objects.definitions(load_variant("baseline").manifests) == []
+    (definition,) = objects.definitions(load_variant("okd").manifests)
+    assert definition["spec"]["names"]["kind"] == "Route"
+
+
+def test_of_an_envoy_that_contour_tells_its_own_interfaces_are_not_the_load_s() -> None:
+    def listener(name: str) -> dict[str, Any]:
+        kind = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+        filters = [{"typed_config": {"@type": kind, "stat_prefix": name}}]
+        return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
+
+    def routed(cluster: str) -> dict[str, Any]:
+        redirect = {"redirect": {"https_redirect": True}}
+        return {"route_config": {"virtual_hosts": [{"routes": [redirect, {"route": {"cluster": cluster}}]}]}}
+
+    clusters = ("contour", "envoy-admin")
+    source = {"api_config_source": {"grpc_services": [{"envoy_grpc": {"cluster_name": "contour"}}]}}
+    static = [{"cluster": {"name": name}} for name in clusters]
+    dump = {
+        "configs": [
+            {
+                "@type": "x.BootstrapConfigDump",
+                "bootstrap": {
+                    "dynamic_resources": {"cds_config": source},
+                    "static_resources": {"clusters": [{"name": name} for name in clusters]},
+                },
+            },
+            {
+                "@type": "x.ClustersConfigDump",
+                "static_clusters": static,
+                "dynamic_active_clusters": [{"cluster": {"name": "ingress-lab/backend"}}],
+            },
+            {
+                "@type": "x.ListenersConfigDump",
+                "dynamic_listeners": [listener(name) for name in ("ingress_http", "envoy-admin", "stats")],
+            },
+            {
+                "@type": "x.RoutesConfigDump",
+                "static_route_configs": [routed("envoy-admin")],
+                "dynamic_route_configs": [routed("ingress-lab/backend")],
+            },
+        ]
+    }
+    parts = envoy.parts(json.dumps(dump))
+    assert [each["route"]["cluster"] for each in parts["route"]] == ["ingress-lab/backend"]
+    assert [each["name"] for each in parts["cluster"]] == ["ingress-lab/backend"]
+    assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]
+    assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}

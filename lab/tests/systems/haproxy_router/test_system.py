@@ -1,0 +1,402 @@
+"""OKD's router, without starting it: what is read from the manifests, refused, and written for HAProxy."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.model.variants import hosts
+from lab.model.variants.variants import load_variant
+from lab.systems.haproxy import admin as haproxy
+from lab.systems.haproxy_router import system as haproxy_router
+from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME
+from lab.systems.haproxy_router.system import reload_interval_s
+from lab.systems.manifests import certificates, objects
+from lab.systems.manifests.objects import Objects
+from lab.systems.nginx import system as nginx
+from lab.systems.system import NODE_ADDRESS as SINK
+from lab.systems.system import Context
+from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox import cpus, network
+from lab.tests.support.factories import make_point
+
+Manifests = list[dict[str, Any]]
+
+
+def manifests(variant: str = "okd") -> Manifests:
+    return list(copy.deepcopy(load_variant(variant).manifests))
+
+
+def find(items: Manifests, kind: str, name: str) -> dict[str, Any]:
+    (found,) = [item for item in items if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def read(items: Manifests) -> Objects:
+    """At most three routes, as more would say the same."""
+    routes = [item for item in items if item["kind"] == "Route"]
+    return objects.read([item for item in items if item not in routes[3:]])
+
+
+def realised(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Path → text, on two CPUs; `env` changes the manifest's own, None removes."""
+    pod = wanted.role("proxy")[0]
+    container = pod.containers[0]
+    values = {name: value for name, value in {**container.env, **(env or {})}.items() if value is not None}
+    container = replace(container, env=values)
+    addresses = {pod.name: f"192.0.2.{index}" for index, pod in enumerate(wanted.pods, 1)}
+    return dict(haproxy_router.realise(Context(container, pod, wanted, addresses, 2, 4096, open_files)).files)
+
+
+def section(config: str, head: str) -> str:
+    """A section of the configuration, by its first line."""
+    return re.split(r"\n(?=\w)", config.split(f"{head}\n", 1)[1])[0]
+
+
+def config(variant: str = "okd", env: Mapping[str, str | None] | None = None) -> str:
+    return realised(read(manifests(variant)), env=env)[f"{CONF}/haproxy.config"]
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
+    """The files with their folder moved, so that HAProxy itself can check them."""
+
+    def write(files: dict[str, str]) -> Path:
+        made = certificates.issue(certificates.Request(("*.apps.lab.test",), "ecdsa-256"))
+        (tmp_path / "ca.crt").write_text(made["ca.crt"])
+        for path, text in {**files, CERTIFICATE: made["tls.crt"] + made["tls.key"]}.items():
+            file = Path(path.replace(HOME, str(tmp_path)))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text.replace(HOME, str(tmp_path)).replace("/srv/ca/", f"{tmp_path}/"))
+        return tmp_path / "conf/haproxy.config"
+
+    return write
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")
+@pytest.mark.parametrize("variant", ["okd", "okd-edge", "okd-passthrough", "okd-reencrypt"])
+def test_haproxy_accepts_what_is_written(variant: str, on_disk: Callable[[dict[str, str]], Path]) -> None:
+    file = on_disk(realised(read(manifests(variant)), env={"ROUTER_HARD_STOP_AFTER": "30m", "ROUTER_THREADS": "2"}))
+    done = subprocess.run(["haproxy", "-c", "-f", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variant", "used", "line", "backend"),
+    [
+        ("okd", "os_http_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_http"),
+        ("okd-edge", "os_edge_reencrypt_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_edge_http"),
+        ("okd-reencrypt", "os_edge_reencrypt_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_secure"),
+        ("okd-passthrough", "os_tcp_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_tcp"),
+    ],
+)
+def test_a_host_is_found_in_the_map_of_its_termination_only(variant: str, used: str, line: str, backend: str) -> None:
+    """As a regular expression, one per route, last in the alphabet first."""
+    files = realised(read(manifests(variant)))
+    maps = {Path(path).stem: text for path, text in files.items() if path.endswith("_be.map")}
+    assert maps[used].splitlines()[0] == f"{line}{backend}:ingress-lab:bench-0002"
+    assert maps[used].count("\n") == 3 and {name for name, text in maps.items() if text} == {used}
+    passed = files[f"{CONF}/os_sni_passthrough.map"]
+    assert passed.count(" 1\n") == (3 if variant == "okd-passthrough" else 0)
+    assert f"backend {backend}:ingress-lab:bench-0000\n" in files[f"{CONF}/haproxy.config"]
+
+
+def test_re_encrypt_verifies_the_backend_and_passthrough_stays_tcp() -> None:
+    secure = section(config("okd-reencrypt"), "backend be_secure:ingress-lab:bench-0000")
+    assert " ssl verifyhost backend.ingress-lab.svc verify required ca-file /srv/ca/ca.crt" in secure
+    passed = section(config("okd-passthrough"), "backend be_tcp:ingress-lab:bench-0000")
+    assert "mode http" not in passed and "cookie" not in passed and ":8443 weight 1" in passed
+    assert " secure attr SameSite=None" in section(config("okd-edge"), "backend be_edge_http:ingress-lab:bench-0000")
+
+
+def test_endpoints_are_checked_only_where_there_are_several() -> None:
+    items = manifests()
+    assert " check inter " not in realised(read(items))[f"{CONF}/haproxy.config"]
+    find(items, "Deployment", "backend")["spec"]["replicas"] = 2
+    assert realised(read(items))[f"{CONF}/haproxy.config"].count(" check inter 5000ms\n") == 2 * 3
+
+
+def test_what_is_not_set_is_left_to_haproxy() -> None:
+    """As the router's template does: no nbthread without ROUTER_THREADS, no maxconn for `auto`."""
+    shipped = section(config(), "global")
+    assert not re.search("nbthread|maxconn|hard-stop-after|fd-hard-limit", shipped)
+    given = section(
+        config(env={"ROUTER_THREADS": "2", "ROUTER_MAX_CONNECTIONS": "5000", "ROUTER_HARD_STOP_AFTER": "1h"}), "global"
+    )
+    assert all(f"  {line}\n" in given for line in ("nbthread 2", "maxconn 5000", "hard-stop-after 1h"))
+    assert "  maxconn 9000\n" in config(env={"ROUTER_MAX_CONNECTIONS": "9000"})
+    with pytest.raises(NotMeasurableError, match="20000 connections take 40100 open files"):  # the router's default
+        config(env={"ROUTER_MAX_CONNECTIONS": None})
+    assert "  fd-hard-limit 1048576\n" in realised(read(manifests()), open_files=2**30)[f"{CONF}/haproxy.config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("ROUTER_DEFAULT_CLIENT_TIMEOUT", "45s", "timeout client 45s"),
+        ("ROUTER_SLOWLORIS_HTTP_KEEPALIVE", "5m", "timeout http-keep-alive 5m"),
+        ("ROUTER_INSPECT_DELAY", "1s", "tcp-request inspect-delay 1s"),
+        ("ROUTER_BUF_SIZE", "65536", "tune.bufsize 65536"),
+        ("ROUTER_MAX_REWRITE_SIZE", "4096", "tune.maxrewrite 4096"),
+        ("ROUTER_ENABLE_COMPRESSION", "true", "compression type text/html text/plain text/css"),
+        ("ROUTER_DONT_LOG_NULL", "true", "option dontlognull"),
+        ("ROUTER_BACKEND_CHECK_INTERVAL", "9s", ""),
+    ],
+)
+def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: str, line: str) -> None:
+    with_it, without = config(env={name: value}), config()
+    assert line in with_it and (not line or line not in without)
+
+
+def test_clients_are_asked_for_certificates_wherever_tls_ends() -> None:
+    env: dict[str, str | None] = {
+        "ROUTER_MUTUAL_TLS_AUTH": "optional",
+        "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem",
+        "ROUTER_MUTUAL_TLS_AUTH_CRL": "/ca/crl.pem",
+        "ROUTER_MUTUAL_TLS_AUTH_FILTER": "/OU=it's",
+    }
+    asking = config(env=env)
+    assert asking.count(" verify optional ca-file /ca/ca.pem crl-file /ca/crl.pem accept-proxy\n") == 2
+    assert r"http-request deny unless { ssl_c_s_dn -m reg '/OU=it'\''s' }" in asking
+    assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
+
+
+def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
+    env: dict[str, str | None] = {
+        "ROUTER_SYSLOG_ADDRESS": "logs.example:1514",
+        "ROUTER_LOG_LEVEL": "info",
+        "ROUTER_LOG_MAX_LENGTH": "480",
+    }
+    logging, silent = config(env=env), config()
+    for line in (
+        f"log {SINK}:1514 len 480 local1 info\n  log-send-hostname",
+        "option httplog\n  log global",
+        "option tcplog",
+    ):
+        assert f"  {line}\n" in logging and line not in silent
+    formed = config(env={**env, "ROUTER_SYSLOG_FORMAT": '"%ci %ST"', "ROUTER_LOG_MAX_LENGTH": None})
+    assert '  log-format "%ci %ST"\n  log global\n' in formed and f"log {SINK}:1514 local1 info" in formed
+    wanted = read(manifests())
+    assert haproxy_router.syslog_ports(wanted) == set()
+
+
+def test_only_routes_with_the_routers_labels_are_served() -> None:
+    items = manifests()
+    find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
+    assert realised(read(items))[f"{CONF}/os_http_be.map"].count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"ROUTER_TREADS": "4"}, "does not honour ROUTER_TREADS\n  did you mean 'ROUTER_THREADS'"),
+        (
+            {"ROUTER_THREADS": "3"},
+            r"containers\[proxy\].env\[ROUTER_THREADS\]: asks for 3 threads, the proxy has 2 CPUs here: not measurable: cores",
+        ),
+        ({"ROUTER_THREADS": "many"}, "expected a positive integer, got 'many'"),
+        ({"ROUTER_MAX_CONNECTIONS": "50000"}, "50000 connections take 100100 open files.*: not measurable: open files"),
+        ({"ROUTER_HARD_STOP_AFTER": "soon"}, "expected a time such as 30m, got 'soon'"),
+        ({"ROUTER_DEFAULT_CLIENT_TIMEOUT": "soon"}, "expected a time such as 30s, got 'soon'"),
+        ({"ROUTER_IP_V4_V6_MODE": "v6"}, "does not honour ROUTER_IP_V4_V6_MODE\n  .*(or --target kind)"),
+        ({"ROUTER_USE_PROXY_PROTOCOL": "true"}, "nobody in front of the router speaks.*\n.*okd-proxy-protocol"),
+        ({"ROUTER_MUTUAL_TLS_AUTH": "maybe"}, "expected none, optional or required, got 'maybe'"),
+        ({"ROUTER_MUTUAL_TLS_AUTH": "required"}, "required, and no ROUTER_MUTUAL_TLS_AUTH_CA"),
+        ({"ROUTER_SYSLOG_ADDRESS": "/var/lib/rsyslog/rsyslog.sock"}, "expected HOST:PORT .*--target kind"),
+        ({"ROUTER_SYSLOG_ADDRESS": "x:514", "ROUTER_LOG_LEVEL": "loud"}, "expected a level of syslog"),
+        ({"ROUTER_METRICS_TYPE": "none"}, "only 'haproxy' can be had here"),
+        ({"ROUTER_CIPHERS": None}, "'ROUTER_CIPHERS' is missing"),
+        ({"RELOAD_INTERVAL": "121s"}, "expected 1s to 120s, got 121s: OKD allows no other minimum interval"),
+        ({"ROUTE_LABELS": "a in (b)"}, "expected KEY=VALUE"),
+    ],
+)
+def test_an_environment_that_cannot_be_honoured_is_refused(env: dict[str, str | None], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        config(env=env)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5s", 5), ("120s", 120), ("2m", 120), ("1m15s", 75), ("1000ms", 1)])
+def test_a_reload_interval_is_a_duration_in_okds_range(text: str, seconds: int) -> None:
+    assert reload_interval_s("here", text) == seconds
+    for wrong in ("0s", "121s", "2m1s", "500ms", "1.5s", "5", "s", "", "-5s", "1h"):
+        with pytest.raises(UsageError, match="here: expected (a duration|1s to 120s)"):
+            reload_interval_s("here", wrong)
+
+
+def test_the_reload_interval_that_is_read_back_is_the_one_in_force() -> None:
+    """The script takes it from its environment, as the router does; there is no other."""
+    wanted = read(manifests())
+    pod = wanted.role("proxy")[0]
+    (container,) = pod.containers
+    container = replace(container, env={**container.env, "RELOAD_INTERVAL": "1m30s"})
+    addresses = {item.name: "192.0.2.1" for item in wanted.pods}
+    made = haproxy_router.realise(Context(container, pod, wanted, addresses, 2, 4096, 20_000))
+    assert made.env["RELOAD_INTERVAL"] == "90s" and "90" not in made.command
+    assert "$((${RELOAD_INTERVAL%s} * 1000000))" in haproxy_router.SCRIPT.read_text()
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda spec: spec.pop("wildcardPolicy"), "spec.wildcardPolicy: expected None: the router does not admit it"),
+        (lambda spec: spec.update(tls={"termination": "egde"}), "expected edge or passthrough or reencrypt, got 'egde'"),
+        (lambda spec: spec.update(tls={"termination": "edge", "key": "x"}), "spec.tls.key: the local target does not honour"),
+        (lambda spec: spec.update(tls={"termination": "passthrough", "insecureEdgeTerminationPolicy": "Allow"}), "got 'Allow'"),
+        (lambda spec: spec["to"].update(name="bakcend"), "there is no such Service\n  did you mean 'backend'"),
+        (lambda spec: spec["port"].update(targetPort="htpt"), "there is no port 'htpt'"),
+    ],
+)  # fmt: skip
+def test_a_route_that_is_not_admitted_or_not_honoured_is_refused(edit: Callable[[Any], object], message: str) -> None:
+    items = manifests()
+    edit(find(items, "Route", "bench-0000")["spec"])
+    with pytest.raises(UsageError, match=message):
+        read(items)
+
+
+def test_insecure_policies_decide_what_http_gets() -> None:
+    items = manifests("okd-edge")
+    for name, policy in (("bench-0000", "Allow"), ("bench-0001", "Redirect")):
+        find(items, "Route", name)["spec"]["tls"]["insecureEdgeTerminationPolicy"] = policy
+    files = realised(read(items))
+    assert re.findall(r"bench-\d+$", files[f"{CONF}/os_http_be.map"], re.MULTILINE) == ["bench-0000"]
+    assert re.findall(r"bench-\d+", files[f"{CONF}/os_route_http_redirect.map"]) == ["bench-0001"]
+
+
+def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
+    items = manifests()
+    secret = find(items, "Secret", "router-certificate")
+    secret["data"] = {"note": "aGVsbG8=", "tls.crt": "", "tls.key": ""}
+    made = objects.read(items).secrets["router-certificate"]
+    assert made.keys == {"note", "tls.crt", "tls.key", "ca.crt"} == set(made.files())
+    assert made.files()["note"] == "hello" and certificates.subject(made.files()["tls.crt"]) == "*.apps.lab.test"
+    secret["data"] = {"note": "not base64"}
+    with pytest.raises(UsageError, match="Secret/router-certificate: data.note: is no base64"):
+        objects.read(items)
+    secret |= {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.ky": ""}}
+    with pytest.raises(UsageError, match="Secret/router-certificate: data: 'tls.key' is missing"):
+        objects.read(items)
+
+
+def chosen(items: Manifests, **point: Any) -> tuple[tuple[str, ...], str]:
+    """Among the hosts of at most three routes."""
+    routes = [item for item in items if item["kind"] == "Route"]
+    routed = hosts.routed([item for item in items if item not in routes[3:]])
+    return hosts.chosen(routed, bool(read(items).role("proxy")), make_point(**point))
+
+
+@pytest.mark.parametrize(
+    ("variant", "point", "count", "tls"),
+    [
+        ("okd", {}, 1, "none"),
+        ("okd", {"routes": "all"}, 3, "none"),
+        ("okd-passthrough", {"routes": 2}, 2, "passthrough"),
+        ("okd-edge", {"routes": 2, "tls": "edge"}, 2, "edge"),
+        ("direct", {"routes": 500}, 500, "none"),
+        ("direct", {"routes": "all"}, 1, "none"),
+        ("baseline", {"routes": "all"}, 1, "none"),
+    ],
+)
+def test_a_point_chooses_its_hosts(variant: str, point: dict[str, Any], count: int, tls: str) -> None:
+    names, ends = chosen(manifests(variant), **point)
+    assert (len(set(names)), ends) == (count, tls)
+
+
+@pytest.mark.parametrize(
+    ("variant", "point", "message"),
+    [
+        ("okd", {"routes": 4}, "point rate-1000: routes: asks for 4 routes, the variant has 3"),
+        ("okd", {"tls": "edge"}, "tls: asks for 'edge', the variant's routes have none"),
+        ("direct", {"tls": "edge"}, "tls: asks for 'edge', the variant's routes have none"),
+        ("mixed", {}, "'routed' is not one: the variant's routes have edge, none"),
+        ("mixed", {"tls": "edge", "routes": 2}, "asks for 2 routes, the variant has 1"),
+    ],
+)
+def test_a_point_that_the_routes_cannot_serve_is_refused(variant: str, point: dict[str, Any], message: str) -> None:
+    items = manifests("okd" if variant == "mixed" else variant)
+    if variant == "mixed":
+        find(items, "Route", "bench-0000")["spec"]["tls"] = {"termination": "edge"}
+    with pytest.raises(UsageError, match=message):
+        chosen(items, **point)
+
+
+def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MeasuringError, match="cannot be read"):
+        network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
+
+
+def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
+    """A frontend without TLS has empty cells, a backend's are connections to servers."""
+    stat = (
+        "# pxname,svname,scur,ssl_sess,ssl_reused_sess,\n"
+        "public,FRONTEND,0,,,\nfe_sni,FRONTEND,3,20,12401,\nfe_no_sni,FRONTEND,0,1,2,\nbe_secure,BACKEND,0,500,600,\n\n"
+    )
+    assert haproxy.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
+    assert haproxy.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
+    assert haproxy.tls("") == {}
+
+
+def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
+    """Not what passed through unread, nor the probes."""
+    stat = (
+        "# pxname,svname,req_tot,mode,\n"
+        "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
+    )
+    assert haproxy.counted(stat) == {"requests": 12406}
+    by_h2 = "# pxname,svname,req_tot,mode,h2_headers_rcvd,\npublic,FRONTEND,5,http,0,\nfe_sni,FRONTEND,12401,http,12400,\n\n"
+    assert haproxy.counted(by_h2) == {"requests": 12406, "requests_h2": 12400}
+    assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
+
+
+def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
+    page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
+    assert nginx.counted(page) == {"requests": 34}
+    assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
+
+
+def test_a_volume_of_a_secret_that_is_not_there_or_has_no_such_key_is_refused() -> None:
+    items = manifests()
+    volume = find(items, "Deployment", "proxy")["spec"]["template"]["spec"]["volumes"][1]
+    volume["secret"]["items"][0]["key"] = "ca.crd"
+    with pytest.raises(UsageError, match="Secret backend-certificate has no key 'ca.crd'\n  did you mean 'ca.crt'"):
+        bringup.vet(read(items), {"proxy": frozenset({0}), "backend": frozenset({1})})
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
+@pytest.mark.parametrize("limit", [None, "300m", "1", "4"])
+def test_threads_are_left_to_haproxy_whatever_the_limit(limit: str | None, cpus: int) -> None:
+    """It takes the CPUs that it may use, and never looks at a quota; a number that the router is told is rendered."""
+    wanted = read(manifests())
+    (pod,) = wanted.role("proxy")
+    limits = {} if limit is None else {"cpu": limit}
+    for told, line in (({"ROUTER_THREADS": ""}, 0), ({"ROUTER_THREADS": str(cpus)}, 1)):
+        container = replace(pod.containers[0], limits=limits, env={**pod.containers[0].env, **told})
+        made = haproxy_router.realise(
+            Context(container, pod, wanted, {each.name: "10.64.0.9" for each in wanted.pods}, cpus, 4096, 20_000)
+        )
+        text = made.files[f"{CONF}/haproxy.config"]
+        assert text.count("nbthread") == line and text.count(f"  nbthread {cpus}\n") == line
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")
+def test_what_haproxy_refuses_is_told_at_the_plan_with_the_line_that_is_meant() -> None:
+    """And what it takes is not."""
+    wanted = read(manifests())
+    pinned = cpus.split(range(4))
+    bringup.try_out(wanted, pinned)
+    proxy = wanted.role("proxy")[0]
+    container = replace(proxy.containers[0], env={**proxy.containers[0].env, "SSL_MIN_VERSION": "TLSv9"})
+    others = tuple(pod for pod in wanted.pods if pod is not proxy)
+    wrong = replace(wanted, pods=(replace(proxy, containers=(container,)), *others))
+    with pytest.raises(
+        UsageError, match=r"haproxy refuses this configuration: 'TLSv9' .* in `ssl-default-bind-options"
+    ):
+        bringup.try_out(wrong, pinned)

@@ -1,0 +1,221 @@
+"""The ConfigMap's table and the nginx.conf it becomes. `test_local_inside.py` shows that nginx takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import load_variant
+from lab.systems.ingress_nginx.config import render
+from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.systems.manifests import objects
+from lab.systems.nginx.readback import directives
+from lab.systems.system import Context
+
+PLACE = "ConfigMap/ingress-nginx-controller"
+OLD, NEW = (1, 22, 1), (1, 29, 7)
+
+
+def context(somaxconn: int = 4096, open_files: int = 20000, cpus: int = 1) -> Context:
+    wanted = objects.read(load_variant("baseline").manifests)
+    (proxy,) = wanted.role("proxy")
+    addresses = {"backend-0": "10.64.0.3", "proxy-0": "10.64.0.4"}
+    return Context(proxy.containers[0], proxy, wanted, addresses, cpus, somaxconn, open_files)
+
+
+def config(
+    data: Mapping[str, str], version: tuple[int, ...] = OLD, around: Context | None = None
+) -> dict[str, list[str]]:
+    """`context/directive` → its arguments, joined, for each time it stands there."""
+    text = render(settings(PLACE, data), around or context(), version)
+    found: dict[str, list[str]] = {}
+    for each in directives({"/x": text}):
+        found.setdefault(f"{each.context}/{each.name}".lstrip("/"), []).append(" ".join(each.arguments))
+    return found
+
+
+def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
+    """From NewDefault() in internal/ingress/controller/config/config.go."""
+    found = config({})
+    assert found["worker_processes"] == ["1"] and found["worker_rlimit_nofile"] == ["18976"]
+    assert found["events/worker_connections"] == ["16384"] and found["events/multi_accept"] == ["on"]
+    assert found["http/keepalive_timeout"] == ["75s"] and found["http/keepalive_requests"] == ["1000"]
+    upstream = {
+        name: found[f"http/upstream/{name}"]
+        for name in ("keepalive", "keepalive_requests", "keepalive_timeout", "keepalive_time")
+    }
+    assert upstream == {
+        "keepalive": ["320"],
+        "keepalive_requests": ["10000"],
+        "keepalive_timeout": ["60s"],
+        "keepalive_time": ["1h"],
+    }
+    assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
+    assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
+    assert found["http/upstream/server"] == ["10.64.0.3:8080 max_fails=0"]
+    assert found["http/server/listen"][:2] == [
+        "80 default_server reuseport backlog=4096",
+        "443 ssl http2 default_server reuseport backlog=4096",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "expected"),
+    [
+        ({"keep-alive-requests": "10000"}, "http/keepalive_requests", ["10000"]),
+        ({"upstream-keepalive-requests": "1000"}, "http/upstream/keepalive_requests", ["1000"]),
+        ({"worker-processes": "8"}, "worker_processes", ["8"]),
+        ({"max-worker-open-files": "65536"}, "worker_rlimit_nofile", ["65536"]),
+        ({"max-worker-connections": "0", "max-worker-open-files": "4000"}, "events/worker_connections", ["3000"]),
+        ({"worker-cpu-affinity": "auto"}, "worker_cpu_affinity", ["auto"]),
+        ({"enable-multi-accept": "False"}, "events/multi_accept", ["off"]),
+        ({"disable-access-log": "true"}, "http/access_log", ["off"]),
+        ({"access-log-params": "buffer=8k flush=5s"}, "http/access_log", ["/var/log/nginx/access.log upstreaminfo buffer=8k flush=5s if=$loggable"]),
+        ({"http-access-log-path": "/tmp/a.log"}, "http/access_log", ["/tmp/a.log upstreaminfo if=$loggable"]),
+        ({"use-proxy-protocol": "true"}, "http/real_ip_header", ["proxy_protocol"]),
+        ({"use-gzip": "true", "gzip-level": "5"}, "http/gzip_comp_level", ["5"]),
+        ({"proxy-buffers-number": "8", "proxy-buffer-size": "16k"}, "http/server/location/proxy_buffers", ["8 16k"]),
+        ({"retry-non-idempotent": "true"}, "http/server/location/proxy_next_upstream", ["error timeout non_idempotent"]),
+        ({"proxy-redirect-from": "a", "proxy-redirect-to": "b"}, "http/server/location/proxy_redirect", ["a b"]),
+        ({"log-format-upstream": 'it: "$status"'}, "http/log_format", ['upstreaminfo it: "$status"']),
+        ({"keep-alive": "0x3C"}, "http/keepalive_timeout", ["60s"]),
+        ({"proxy-body-size": "10g"}, "http/server/location/client_max_body_size", ["10g"]),
+        ({"gzip-types": "a/b\nc/d\n", "use-gzip": "1"}, "http/gzip_types", ["a/b c/d"]),
+        ({"http-snippet": "proxy_cache_path /tmp/c keys_zone=c:1m;"}, "http/proxy_cache_path", ["/tmp/c keys_zone=c:1m"]),
+    ],
+)  # fmt: skip
+def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected: list[str]) -> None:
+    assert config(data)[where] == expected
+
+
+def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
+    off = {"upstream-keepalive-connections": "0"}
+    assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
+    assert "http/upstream/keepalive_time" not in config(off, NEW)
+    text = {on: render(settings(PLACE, data), context(), OLD) for on, data in ((True, {}), (False, off))}
+    assert "'' '';" in text[True] and "'' 'close';" in text[False]
+
+
+def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
+    assert "http/server/http2" not in config({}, OLD)
+    assert set(config({}, NEW)["http/server/http2"]) == {"on"}
+    assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
+    assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
+
+
+@pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
+def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
+    around = context(somaxconn=somaxconn)
+    assert (
+        config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
+    )
+
+
+def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
+    assert config({}, OLD, context(open_files=1500))["worker_rlimit_nofile"] == ["1024"]
+    assert config({}, OLD, context(cpus=4))["worker_processes"] == ["4"]
+
+
+def test_routes_become_servers_and_whole_path_elements() -> None:
+    around = context()
+    (route,) = around.objects.routes
+    routes = (
+        replace(route, path="/a"),
+        replace(route, path="/b", path_type="Exact"),
+        replace(route, host="*.wild.test"),
+    )
+    around = replace(around, objects=replace(around.objects, routes=routes))
+    found = config({}, OLD, around)
+    assert [path for path in found["http/server/location"] if path in ("= /a", "/a/", "= /b")] == [
+        "= /a",
+        "/a/",
+        "= /b",
+    ]
+    assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"keep-alive-request": "1"}, "ingress-nginx 1.15.1 has no such key, and would ignore it\n  did you mean 'keep-alive-requests'?"),
+        ({"keepalive_requests": "1"}, "did you mean 'keep-alive-requests'?"),
+        ({"keep-alive-requests": "many"}, "'many' is not a whole number: the controller logs that and keeps '1000'"),
+        ({"keep-alive-requests": "75s"}, "keeps '1000'"),
+        ({"use-gzip": "yes"}, "'yes' is not true or false: the controller logs that and keeps 'false'"),
+        ({"enable-modsecurity": "true"}, "it needs a module of the controller's\n  use --target apiserver, or leave it at 'false'"),
+        ({"load-balance": "ewma"}, "it is done by the controller's Lua"),
+        ({"bind-address": "10.0.0.1"}, "it names addresses of nodes, which no pod here has\n  use --target apiserver"),
+        ({"use-forwarded-headers": "true"}, "it needs the controller's own logic\n  use --target apiserver, or leave it at 'false'"),
+    ],
+)  # fmt: skip
+def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        settings(PLACE, data)
+    assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
+
+
+def test_all_that_is_refused_is_named_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
+    assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
+
+
+def test_what_nginx_refuses_is_for_nginx_to_say() -> None:
+    assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
+    assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
+
+
+def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
+    around = context()
+    (route,) = around.objects.routes
+    around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
+    found = config({}, OLD, around)
+    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
+    assert "443 ssl http2" in found["http/server/listen"]
+    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
+    assert "http/server/ssl_certificate" not in config({})
+
+
+def test_an_annotation_sets_a_key_for_one_ingress() -> None:
+    around = context()
+    (route,) = around.objects.routes
+    other = replace(route, host="other.test", settings={"proxy-buffering": "on", "proxy-buffers-number": "8"})
+    around = replace(around, objects=replace(around.objects, routes=(route, other)))
+    found = config({"proxy-buffer-size": "8k"}, OLD, around)
+    assert found["http/server/location/proxy_buffering"] == ["off", "on"]
+    assert found["http/server/location/proxy_buffers"] == ["4 8k", "8 8k"]
+
+
+def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
+    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
+
+
+def test_no_key_is_in_two_tables() -> None:
+    names = [key.name for key in TABLE]
+    names += [
+        line.split()[0] for text in (*NO_MEANING.values(), *NOT_HERE.values()) for line in text.strip().splitlines()
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
+def limited(limit: str | None, cpus: int) -> Context:
+    """A machine that gives the proxy so many CPUs, and a pod with this limit of them."""
+    around = context(cpus=cpus)
+    return replace(around, container=replace(around.container, limits={} if limit is None else {"cpu": limit}))
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
+@pytest.mark.parametrize(
+    ("limit", "workers"), [(None, None), ("150m", 1), ("300m", 1), ("1", 1), ("1500m", 2), ("8", 8)]
+)
+def test_workers_are_the_pods_quota_rounded_up_and_else_its_cpus(
+    limit: str | None, workers: int | None, cpus: int
+) -> None:
+    """Whatever the machine has: a pod with 300m of eight CPUs gets one worker. A number that is asked for is rendered as it is."""
+    around = limited(limit, cpus)
+    for data in ({}, {"worker-processes": "auto"}):
+        assert config(data, around=around)["worker_processes"] == [str(cpus if workers is None else workers)]
+    assert config({"worker-processes": "4"}, around=around)["worker_processes"] == ["4"]

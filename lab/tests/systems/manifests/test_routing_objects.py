@@ -1,0 +1,175 @@
+"""What changes while a system is up, without starting one: which objects are taken, and what configurations they become."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import load_variant
+from lab.systems.haproxy_router import system as haproxy_router
+from lab.systems.haproxy_router.config import CONF
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.systems.ingress_nginx.config import render
+from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.manifests import objects
+from lab.systems.manifests.objects import Member, Objects, applied
+from lab.systems.system import Context
+from lab.tests.support.changing_objects import META, SERVICE, endpoint_slice, ingress, route
+
+SLICE = endpoint_slice(9007, ("10.64.0.9", True), ("10.64.0.8", False), ("10.64.0.7", None))
+ROUTE = route("/it's 7", deleted="X-Old")
+INGRESS = ingress("changing.lab.test", "/7")
+
+
+def wanted(variant: str, *changes: Mapping[str, Any]) -> Objects:
+    found = objects.read(load_variant(variant).manifests)
+    for change in changes:
+        found = applied(found, change)
+    return found
+
+
+def context(found: Objects) -> Context:
+    (proxy,) = found.role("proxy")
+    addresses = {pod.name: f"10.64.0.{index}" for index, pod in enumerate(found.pods, 3)}
+    return Context(proxy.containers[0], proxy, found, addresses, 1, 4096, 20_000)
+
+
+def nginx(found: Objects) -> str:
+    return render(settings("ConfigMap", {}), context(found), (1, 22, 1))
+
+
+def haproxy(found: Objects) -> Mapping[str, str]:
+    return haproxy_router.realise(context(found)).files
+
+
+def test_a_slice_gives_a_service_without_selector_its_ready_addresses() -> None:
+    found = wanted("okd-routes-10", SERVICE, SLICE)
+    members = (Member("10.64.0.9", 9007), Member("10.64.0.7", 9007))
+    assert found.members("changing", "http", {}) == found.members("changing", 80, {}) == members
+    assert found.members("changing", "https", {}) == found.members("nowhere", 80, {}) == ()
+    (pod,) = found.role("backend")
+    assert not found.services["changing"].selects(pod)
+
+
+def test_pods_are_endpoints_while_they_are_ready() -> None:
+    found = wanted("baseline")
+    (pod,) = found.role("backend")
+    addresses = {pod.name: "10.64.0.3"}
+    assert found.members("backend", "http", addresses) == (Member("10.64.0.3", 8080, pod.name),)
+    assert replace(found, ready=()).members("backend", "http", {}) == ()
+    another = replace(pod, name="backend-1")
+    ready = replace(found, ready=(another,))
+    assert ready.members("backend", "http", {"backend-1": "10.64.0.9"}) == (Member("10.64.0.9", 8080, "backend-1"),)
+
+
+def test_a_route_becomes_a_backend_with_its_headers_and_servers() -> None:
+    files = haproxy(wanted("okd-routes-10", SERVICE, SLICE, ROUTE))
+    section = files[f"{CONF}/haproxy.config"].split("backend be_http:ingress-lab:changing\n")[1]
+    assert "http-request set-header 'X-Forwarded-Prefix' '/it'\\''s 7'\n  http-request del-header 'X-Old'" in section
+    assert section.count("\n  server ept:changing:http:10.64.0.") == 2
+    assert section.count(" check inter 5000ms") == 2
+    assert (
+        r"^changing\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ be_http:ingress-lab:changing"
+        in files[f"{CONF}/os_http_be.map"]
+    )
+
+
+def test_a_route_of_somebody_else_is_not_served() -> None:
+    other = {**ROUTE, "metadata": {"name": "changing", "namespace": "ingress-lab"}}
+    assert "changing" not in haproxy(wanted("okd-routes-10", SERVICE, SLICE, other))[f"{CONF}/haproxy.config"]
+
+
+def test_a_route_to_nothing_has_a_backend_without_servers() -> None:
+    text = haproxy(wanted("okd-routes-10", ROUTE))[f"{CONF}/haproxy.config"]
+    assert "  server " not in text.split("backend be_http:ingress-lab:changing\n")[1]
+
+
+def test_an_ingress_with_a_rewrite_sets_the_prefix() -> None:
+    text = nginx(wanted("baseline", SERVICE, SLICE, INGRESS))
+    body = text.split('server_name "changing.lab.test";')[1]
+    assert 'location ~* "^/" {' in body
+    wished = ['rewrite "(?i)/" $uri break;', 'proxy_set_header X-Forwarded-Prefix "/7";', "proxy_pass http://"]
+    places = [body.index(line) for line in wished]
+    assert places == sorted(places)
+    assert "server 10.64.0.9:9007 max_fails=0;" in text and "server 10.64.0.8" not in text
+    assert 'location "/" {' in text.split('server_name "changing.lab.test";')[0]  # other hosts are as they were
+
+
+def test_an_ingress_to_nothing_answers_503() -> None:
+    text = nginx(wanted("baseline", SERVICE, INGRESS))
+    body = text.split('server_name "changing.lab.test";')[1]
+    assert "return 503;" in body and "proxy_pass" not in body and "upstream ingress-lab-changing-http" not in text
+
+
+def test_what_is_applied_again_is_changed() -> None:
+    after = wanted("okd-routes-10", SERVICE, SLICE, ROUTE)
+    again = applied(after, {**ROUTE, "spec": {**ROUTE["spec"], "host": "other.apps.lab.test"}})
+    assert [route.host for route in again.host_routes if route.name == "changing"] == ["other.apps.lab.test"]
+    assert len(again.host_routes) == len(after.host_routes)
+    assert again.services == after.services and again.slices == after.slices
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "Deployment", "metadata": {"name": "proxy"}}, "a Deployment cannot be changed"),
+        ({**INGRESS, "spec": {**INGRESS["spec"], "ingressClassName": "other"}}, "no IngressClass is called 'other'"),
+        ({**SLICE, "metadata": {"name": "x"}}, "kubernetes.io/service-name is missing"),
+        ({**SLICE, "addressType": "FQDN"}, "expected IPv4"),
+    ],
+)
+def test_other_objects_are_refused(change: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        wanted("baseline", change)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({"nginx.ingress.kubernetes.io/x-forwarded-prefix": "/7"}, "alone does nothing"),
+        ({"nginx.ingress.kubernetes.io/canary": "true"}, "does not honour"),
+    ],
+)
+def test_annotations_that_would_do_nothing_are_refused(annotations: Mapping[str, str], message: str) -> None:
+    change = copy.deepcopy(INGRESS) | {"metadata": {**META, "annotations": annotations}}
+    with pytest.raises(UsageError, match=message):
+        wanted("baseline", change)
+
+
+def test_a_path_of_its_own_kind_takes_a_regular_expression() -> None:
+    change = copy.deepcopy(INGRESS)
+    change["spec"]["rules"][0]["http"]["paths"][0] |= {"path": "/(.*)", "pathType": "ImplementationSpecific"}
+    change["metadata"]["annotations"]["nginx.ingress.kubernetes.io/rewrite-target"] = "/$1"
+    text = nginx(wanted("baseline", SERVICE, SLICE, change))
+    assert 'location ~* "^/(.*)" {' in text and 'rewrite "(?i)/(.*)" /$1 break;' in text
+    del change["metadata"]["annotations"]
+    with pytest.raises(UsageError, match="ImplementationSpecific"):
+        wanted("baseline", change)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ({"type": "Set"}, "expected Set with set.value"),
+        ({"type": "Delete", "set": {"value": "x"}}, "expected Set with set.value"),
+        ({"type": "Add", "set": {"value": "x"}}, "expected Set with set.value"),
+    ],
+)
+def test_a_header_action_must_be_whole(action: Mapping[str, Any], message: str) -> None:
+    change = copy.deepcopy(ROUTE)
+    change["spec"]["httpHeaders"]["actions"]["request"] = [{"name": "X", "action": action}]
+    with pytest.raises(UsageError, match=message):
+        wanted("okd-routes-10", change)
+
+
+@pytest.mark.parametrize("rate", ["0", "0.0", "x", "-1", ""])
+def test_a_sync_rate_must_be_one(rate: str) -> None:
+    found = context(wanted("baseline"))
+    container = replace(found.container, args=(*found.container.args, f"--sync-rate-limit={rate}"))
+    with pytest.raises(UsageError, match="expected a rate per second"):
+        ingress_nginx.realise(replace(found, container=container))

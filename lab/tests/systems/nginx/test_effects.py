@@ -1,0 +1,96 @@
+"""A directive that stands in the configuration and does nothing to a request is not in effect."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from lab.model.endpoint import Endpoint, Response
+from lab.model.variants.variants import Check
+from lab.systems.nginx import effects
+from lab.systems.reading import Process, UnreadableError
+
+MASTER = Process(9, "nginx: master process nginx -c /tmp/nginx.conf")
+LOG = "/var/log/lab/access.log"
+
+
+class System:
+    """Answers requests with these headers, one after the other; each makes the files in `logs` 100 bytes longer."""
+
+    def __init__(self, *headers: Mapping[str, str], logs: Sequence[str] = (), kind: str = "regular file") -> None:
+        self.headers, self.logs, self.kind, self.status = [*headers], logs, kind, 200
+        self.requests = 0
+
+    def entry(self) -> Endpoint:
+        return Endpoint("http://proxy", "h")
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        self.requests += 1
+        return Response(self.status, b"", self.headers.pop(0) if self.headers else {})
+
+    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        size = 100 * self.requests if argv[-1] in self.logs else 0
+        return subprocess.CompletedProcess(list(argv), 0, f"{self.kind}:{size}\n", "")
+
+
+def fault(directive: str, arguments: str, system: Any) -> str:
+    return effects.fault(system, Check(kind="nginx", name=directive, value="x"), MASTER, arguments)
+
+
+@pytest.mark.parametrize(
+    ("directive", "arguments", "system"),
+    [
+        ("gzip", "on", System({"content-encoding": "gzip"})),
+        ("gzip", "off", System({})),
+        ("proxy_cache", "lab", System({"x-cache-status": "MISS"}, {"x-cache-status": "HIT"})),
+        ("proxy_cache", "off", System()),
+        ("access_log", f"{LOG} main", System(logs=[LOG])),
+        ("access_log 1", "/var/log/nginx/access.log main", System(logs=["/proc/1/fd/1"])),
+        ("access_log", f"{LOG} main buffer=8k", System()),
+        ("access_log", "off", System()),
+        ("access_log", f"{LOG} main", System(kind="fifo")),  # nothing can be seen
+        ("worker_connections", "1", System()),
+    ],
+)
+def test_what_is_in_effect_is_seen(directive: str, arguments: str, system: System) -> None:
+    assert fault(directive, arguments, system) == ""
+
+
+@pytest.mark.parametrize(
+    ("directive", "arguments", "system", "said"),
+    [
+        ("gzip", "on", System({}), "came with encoding identity, expected gzip"),
+        ("gzip", "off", System({"content-encoding": "gzip"}), "came with encoding gzip"),
+        ("proxy_cache", "lab", System({}, {"x-cache-status": "MISS"}), "cache status MISS, expected HIT"),
+        ("proxy_cache", "lab", System(), "cache status none"),
+        ("access_log 1", f"{LOG} main", System(), f"left {LOG} as long as it was"),
+        ("access_log buffer", f"{LOG} main buffer=8k", System(logs=[LOG]), "longer, though its log is buffered"),
+        ("access_log", "off", System(logs=["/proc/1/fd/1"]), "longer, though its log is off"),
+    ],
+)
+def test_what_is_not_in_effect_is_said(directive: str, arguments: str, system: System, said: str) -> None:
+    assert said in fault(directive, arguments, system)
+
+
+def test_an_output_that_the_kernel_hides_is_not_looked_at() -> None:
+    """As of the official controller, whose programs have file capabilities; any other file must be readable."""
+
+    class Hidden(System):
+        def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            return subprocess.CompletedProcess(list(argv), 1, "", f"stat: cannot statx '{argv[-1]}': Permission denied")
+
+    assert fault("access_log", "off", Hidden()) == ""
+    with pytest.raises(UnreadableError, match="Permission denied"):
+        fault("access_log", f"{LOG} main", Hidden())
+
+
+def test_an_answer_that_is_none_is_no_evidence() -> None:
+    system = System()
+    system.status = 503
+    with pytest.raises(UnreadableError, match="status 503"):
+        fault("gzip", "on", system)

@@ -1,0 +1,469 @@
+"""Routes → the configurations of HAProxy, Caddy and the gateways that are nginx below: what is written, and what their images may be asked."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.analysis.migration.table import load
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.experiments.migration.folder import written
+from lab.experiments.migration.plan import plan
+from lab.model.variants.variants import load_variant
+from lab.systems import programs, workers
+from lab.systems.caddy.config import CONFIG as CADDY
+from lab.systems.checker import refusal
+from lab.systems.haproxy.served import CONFIG as HAPROXY
+from lab.systems.httpd.system import CONFIG as HTTPD
+from lab.systems.manifests import objects
+from lab.systems.nginx.served import CONFIG as NGINX
+from lab.systems.programs import Program
+from lab.systems.system import Context, Realisation
+from lab.targets.local import realising
+from lab.tests.support.factories import limited, plain_systems
+
+Manifests = list[dict[str, Any]]
+SYSTEMS = {
+    "haproxy": HAPROXY,
+    "haproxy-ingress": HAPROXY,
+    "nginx-f5": NGINX,
+    "nginx-ngf": NGINX,
+    "nginx-ngf-2-3": NGINX,
+    "nginx-ngf-2-4": NGINX,
+    "caddy": CADDY,
+    "httpd": HTTPD,
+}
+RULES = """
+- matches: [{path: {type: Exact, value: /a}}]
+  backendRefs: [{name: backend, port: 8080}]
+- matches: [{path: {type: RegularExpression, value: "/[ab]"}}]
+  backendRefs: [{name: backend, port: 8080}]
+- matches: [{path: {type: PathPrefix, value: /old}}]
+  filters: [{type: RequestRedirect, requestRedirect: {scheme: https, port: 8443, statusCode: 301}}]
+- matches: [{path: {type: PathPrefix, value: /shop}}]
+  backendRefs: [{name: backend, port: 8080, weight: 9}, {name: other, port: 8080}]
+  filters:
+    - {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: "b%"}], remove: [E]}}
+- backendRefs: [{name: backend, port: 8080}]
+"""
+MORE = """
+- matches:
+    - path: {type: PathPrefix, value: /api}
+      method: POST
+      headers: [{name: X-Who, value: me}, {name: X-What, type: RegularExpression, value: a+}]
+      queryParams: [{name: q, value: "1"}]
+  backendRefs: [{name: backend, port: 8080}]
+  filters:
+    - {type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: C, value: d}], remove: [Server]}}
+    - {type: URLRewrite, urlRewrite: {hostname: inner, path: {type: ReplacePrefixMatch, replacePrefixMatch: /v1}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Nothing is fetched where only a configuration is written."""
+    if "real" not in request.fixturenames:
+
+        def program(place: str, name: str, version: str) -> Program:
+            return Program(name, version, programs.BROUGHT / name)
+
+        def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
+            found = tmp_path / file
+            found.parent.mkdir(parents=True, exist_ok=True)
+            found.write_text("#!/bin/sh\necho Server version: Apache/2.4.71\n")
+            found.chmod(0o755)
+            return tmp_path
+
+        monkeypatch.setattr(programs, "program", program)
+        monkeypatch.setattr(programs, "unpacked", unpacked)
+
+
+def manifests(variant: str, rules: str = "") -> Manifests:
+    found = list(copy.deepcopy(load_variant(variant).manifests))
+    if rules:
+        service = next(item for item in found if item["kind"] == "Service" and item["metadata"]["name"] == "backend")
+        other = copy.deepcopy(service)
+        other["metadata"]["name"] = "other"
+        found.append(other)
+        next(item for item in found if item["kind"] == "HTTPRoute")["spec"]["rules"] = yaml.safe_load(rules)
+    return found
+
+
+def data_of(items: Manifests, name: str) -> dict[str, str]:
+    (found,) = [item for item in items if item["kind"] == "ConfigMap" and item["metadata"]["name"] == name]
+    return found.setdefault("data", {})
+
+
+def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: int = 2) -> Realisation:
+    wanted = objects.read(items)
+    pod = wanted.role("proxy")[0]
+    container = replace(pod.containers[0], limits=limits or {})
+    addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
+    return realising.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
+
+
+def text(variant: str, rules: str = "", **data: str) -> str:
+    items = manifests(variant, rules)
+    for key, value in data.items():
+        data_of(
+            items, {"nginx-f5": "nginx-config", "haproxy-ingress": "haproxy-kubernetes-ingress"}.get(variant, variant)
+        )[key.replace("__", ".")] = value
+    return realised(items).files[SYSTEMS[variant]]
+
+
+def test_a_route_of_every_kind_is_written_for_haproxy() -> None:
+    found = text("haproxy", RULES + MORE)
+    ways = re.findall(r"^  use_backend bench-(\d) (.*)$", found, re.MULTILINE)
+    host = "{ hdr(host),field(1,:),lower bench.lab.test }"
+    assert ways == [
+        ("0", f"if {host} {{ path '/a' }}"),
+        ("1", f"if {host} {{ path_reg '^(?:/[ab])$' }}"),
+        ("2", f"if {host} {{ path '/shop' }}"),
+        ("2", f"if {host} {{ path_beg '/shop/' }}"),
+        *[
+            (
+                "3",
+                f"if {host} {way} {{ method POST }} {{ req.hdr(x-who) -m str 'me' }} {{ req.hdr(x-what) -m reg 'a+' }} {{ url_param(q) -m str '1' }}",
+            )
+            for way in ("{ path '/api' }", "{ path_beg '/api/' }")
+        ],
+        ("4", f"if {host} {{ path '/old' }}"),
+        ("4", f"if {host} {{ path_beg '/old/' }}"),
+        ("5", f"if {host}"),
+    ]
+    assert "http-request set-header A 'b%%'\n  http-request del-header E" in found
+    assert "server SRV_1 192.0.2.1:8080 weight 256\n  server SRV_2 192.0.2.1:8080 weight 28" in found
+    assert "http-request replace-path '^/api/?(.*)' '/v1/'\\1" in found
+    assert "redirect location https://%[req.hdr(host),field(1,:)]:8443%[capture.req.uri] code 301" in found
+
+
+def test_a_route_of_every_kind_is_written_for_caddy() -> None:
+    routes = json.loads(text("caddy", RULES + MORE))["apps"]["http"]["servers"]["port-80"]["routes"]
+    matches = [route.get("match", [{"path": "nothing"}])[0] for route in routes]
+    assert [match.get("path", match.get("path_regexp")) for match in matches] == [
+        ["/a"], {"pattern": "^(?:/[ab])$"}, ["/shop", "/shop/*"], ["/api", "/api/*"], ["/old", "/old/*"], None, "nothing"
+    ]  # fmt: skip
+    _, _, shop, api, old, root, _ = routes
+    assert api["match"][0] == {
+        "host": ["bench.lab.test"],
+        "path": ["/api", "/api/*"],
+        "method": ["POST"],
+        "header": {"x-who": ["me"]},
+        "header_regexp": {"x-what": {"pattern": "a+"}},
+        "query": {"q": ["1"]},
+    }
+    assert [handler["handler"] for handler in api["handle"]] == ["headers", "rewrite", "rewrite", "reverse_proxy"]
+    assert shop["handle"][1]["load_balancing"]["selection_policy"] == {
+        "policy": "weighted_round_robin",
+        "weights": [9, 1],
+    }
+    assert old["handle"][0]["headers"] == {"Location": ["https://{http.request.host}:8443{http.request.uri}"]}
+    assert root["handle"] == [{"handler": "reverse_proxy", "upstreams": [{"dial": "192.0.2.1:8080"}]}]
+
+
+def test_a_route_is_written_for_nginx_and_what_its_directives_cannot_say_is_refused() -> None:
+    found = text("nginx-ngf", RULES)
+    assert re.findall(r"location (.*) \{", found) == [
+        '= "/a"', '~ "^/[ab]"', '= "/shop"', '"/shop/"', '= "/old"', '"/old/"', '"/"', "= /readyz"
+    ]  # fmt: skip
+    assert (
+        "split_clients $request_id $to_backend_8080_9_other_8080_1 {\n        90.00% backend-8080;\n        * other-8080;"
+        in found
+    )
+    assert 'proxy_set_header A "b%";' in found and 'proxy_set_header E "";' in found
+    assert "return 301 https://$host:8443$request_uri;" in found
+    with pytest.raises(UsageError, match="cannot be written for NGINX Gateway Fabric here") as error:
+        text("nginx-ngf", RULES + MORE)
+    assert "HTTPRoute/bench" in error.value.place
+
+
+@pytest.mark.parametrize(
+    ("variant", "kept", "connection"),
+    [
+        ("nginx-ngf", None, "$connection_upgrade"),
+        ("nginx-ngf-2-3", None, "$connection_upgrade"),
+        ("nginx-ngf-2-4", "16", "$connection_keepalive"),
+        ("nginx-ngf-keepalive", "320", "$connection_keepalive"),
+    ],
+)
+def test_what_a_release_of_ngf_keeps(variant: str, kept: str | None, connection: str) -> None:
+    found = realised(manifests(variant)).files[NGINX]
+    assert re.findall(r"^ +keepalive (\d+);", found, re.MULTILINE) == ([kept] if kept else [])
+    assert f'proxy_set_header Connection "{connection}";' in found
+
+
+SET = "- filters: [{type: RequestHeaderModifier, requestHeaderModifier: {HOW: [{name: A, value: VALUE}]}}]"
+MOVED = "{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}}"
+QUERY = "{queryParams: [{name: q, type: RegularExpression, value: a+}]}"
+SHARES = "backendRefs: [{name: backend, port: 8080, weight: 1000000}, {name: other, port: 8080, weight: 1}]"
+
+
+@pytest.mark.parametrize(
+    ("variant", "rule", "said"),
+    [
+        ("haproxy", f"- {SHARES}", "other's share is less than one in 256"),
+        ("haproxy", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("caddy", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("nginx-ngf", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("caddy", f"- matches: [{QUERY}]\n  backendRefs: [{{name: backend, port: 8080}}]", "a query parameter as a regular"),
+        ("caddy", SET.replace("HOW", "set").replace("VALUE", "'{http.request.host}'"), "mean something else there"),
+        ("nginx-ngf", SET.replace("HOW", "set").replace("VALUE", "$host"), "mean something else there"),
+        ("nginx-ngf", SET.replace("HOW", "add"), "a header that is added to others"),
+    ],
+)  # fmt: skip
+def test_what_a_writer_would_drop_or_change_is_refused(variant: str, rule: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        text(variant, rule)
+
+
+def test_nginx_has_one_certificate_on_a_port() -> None:
+    items = manifests("nginx-ngf")
+    gateway = next(item for item in items if item["kind"] == "Gateway")
+    for number in (1, 2):
+        secret = {"kind": "Secret", "metadata": {"name": f"c{number}"}, "data": {"tls.crt": "", "tls.key": ""}}
+        items.append({"apiVersion": "v1", **secret})
+        tls = {"certificateRefs": [{"name": f"c{number}"}]}
+        listener = {"name": f"n{number}", "port": 443, "protocol": "HTTPS", "hostname": f"{number}.example", "tls": tls}
+        gateway["spec"]["listeners"].append(listener)
+    with pytest.raises(UsageError, match="several certificates on port 443"):
+        realised(items)
+
+
+def test_f5s_controller_as_shipped_and_with_its_keys() -> None:
+    shipped = text("nginx-f5")
+    assert all(
+        line in shipped
+        for line in (
+            "worker_connections 1024;",
+            "proxy_buffering on;",
+            "random two least_conn;",
+            "zone backend-8080 256k;",
+        )
+    )
+    assert "keepalive " not in shipped and "proxy_set_header Connection" not in shipped
+    changed = text("nginx-f5", **{"keepalive": "320", "proxy-buffering": "False", "access-log-off": "true"})
+    assert "keepalive 320;" in changed and 'proxy_set_header Connection "";' in changed
+    assert "proxy_buffering off;" in changed and "access_log off;" in changed
+    assert "keepalive" not in text("nginx-f5", keepalive="0").replace("keepalive_", "")
+
+
+def test_haproxytechs_controller_as_shipped_and_with_its_keys() -> None:
+    shipped = text("haproxy-ingress")
+    assert shipped.count(" disabled\n") == 41 and "default-server check\n" in shipped
+    assert "hard-stop-after 30m" in shipped and "timeout http-keep-alive 1m" in shipped
+    changed = text(
+        "haproxy-ingress", **{"check": "false", "scale-server-slots": "1", "pod-maxconn": "30", "dontlognull": "false"}
+    )
+    assert (
+        "default-server maxconn 30\n" in changed and " disabled" not in changed and "no option dontlognull" in changed
+    )
+
+
+@pytest.mark.parametrize(
+    ("variant", "key", "value", "said"),
+    [
+        ("nginx-f5", "worker-conections", "9", "worker-conections: is no key"),
+        ("nginx-f5", "proxy-buffering", "maybe", "expected True or False"),
+        ("nginx-f5", "worker-processes", "9", "asks for 9 workers"),
+        ("haproxy-ingress", "nbthreads", "1", "nbthreads: is no key"),
+        ("haproxy-ingress", "check", "yes", "expected true or false"),
+        ("haproxy-ingress", "scale-server-slots", "many", "expected a number"),
+        ("haproxy-ingress", "nbthread", "9", "asks for 9 threads"),
+        ("haproxy", "global__nbthread", "9", "asks for 9 threads"),
+        ("haproxy", "defalts__maxconn", "9", "expected SECTION.DIRECTIVE"),
+        ("haproxy", "defaults__maxconn", "9\n  nbthread 9", "expected one line"),
+        ("caddy", "sever__logs", "{}", "there is no part 'sever'"),
+        ("httpd", "server__CustomLg", "", "nothing stands there by itself"),
+        ("httpd", "sever__LogLevel", "info", "expected SECTION.DIRECTIVE"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(variant: str, key: str, value: str, said: str) -> None:
+    with pytest.raises((UsageError, NotMeasurableError), match=re.escape(said)):
+        text(variant, **{key: value})
+
+
+def test_a_policy_for_something_else_is_refused() -> None:
+    items = manifests("nginx-ngf-keepalive")
+    policy = next(item for item in items if item["kind"] == "UpstreamSettingsPolicy")
+    policy["spec"]["targetRefs"][0]["name"] = "beckend"
+    with pytest.raises(UsageError, match="there is no Service 'beckend'"):
+        realised(items)
+    policy["spec"]["targetRefs"] = []
+    with pytest.raises(UsageError, match="is for nothing alone, not for backend"):
+        realised(items)
+    policy["spec"]["keepAlif"] = {}
+    with pytest.raises(UsageError):
+        realised(items)
+
+
+ROUTES = """
+- matches: [{path: {type: Exact, value: /a.b}}]
+  backendRefs: [{name: backend, port: 8080}]
+- matches: [{path: {type: PathPrefix, value: /shop}}]
+  backendRefs: [{name: backend, port: 8080, weight: 9}, {name: other, port: 8080}]
+"""
+
+
+def test_paths_and_weights_are_written_for_httpd_and_a_filter_is_refused() -> None:
+    found = text("httpd", ROUTES)
+    assert re.findall("^ProxyPass.*", found, re.MULTILINE) == [
+        r'ProxyPassMatch "^/a\.b$" "balancer://rule-0"',
+        'ProxyPass "/shop" "balancer://rule-1/shop"',
+    ]
+    assert re.findall("loadfactor=(.*)", found) == ["100", "11"]
+    assert re.findall("loadfactor=(.*)", text("httpd", ROUTES, member__ttl="60")) == ["100 ttl=60", "11 ttl=60"]
+    assert found.count("RedirectMatch 404 ^") == 2  # the rest of this host, and every other host
+    with pytest.raises(UsageError, match="cannot be written for httpd here"):
+        text("httpd", RULES)
+
+
+def test_httpd_has_tls_where_a_setting_is_of_it() -> None:
+    assert "LoadModule ssl_module" not in text("httpd")
+    assert "LoadModule ssl_module" in text("httpd", host__SSLProtocol="-all +TLSv1.3")
+
+
+def test_an_unknown_release_of_ngf_is_refused_with_the_nearest() -> None:
+    items = manifests("nginx-ngf")
+    proxy = next(item for item in items if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy")
+    proxy["spec"]["template"]["spec"]["containers"][0]["image"] = "ghcr.io/nginx/nginx-gateway-fabric/nginx:2.4.1"
+    with pytest.raises(UsageError, match=r"release '2.4.1' .* is not known here") as error:
+        realised(items)
+    assert "2.4.0" in error.value.remedy
+
+
+@pytest.fixture
+def real() -> None:
+    """With the programs themselves."""
+    if shutil.which("unshare") is None or shutil.which("haproxy") is None:
+        pytest.skip("no haproxy or unshare on this machine")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", SYSTEMS)
+@pytest.mark.parametrize("rules", ["", RULES])
+def test_the_proxy_takes_what_is_written(variant: str, rules: str, real: None) -> None:
+    started = realised(manifests(variant, rules if variant not in ("nginx-f5", "haproxy-ingress", "httpd") else ""))
+    assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variant", "data", "said"),
+    [
+        ("haproxy", {"defaults.timeout_clients": "30s"}, "(got 'clients')"),
+        ("httpd", {"server.KeepAlivTimeout": "5"}, "Invalid command 'KeepAlivTimeout'"),
+        ("caddy", {"transport.keep_alife.max_idle_conns_per_host": "9"}, 'unknown field "keep_alife"'),
+    ],
+)
+def test_the_proxy_itself_refuses_a_setting_that_it_does_not_know(
+    variant: str, data: dict[str, str], said: str, real: None
+) -> None:
+    items = manifests(variant)
+    data_of(items, variant).update(data)
+    started = realised(items)
+    assert said in refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs)
+
+
+EVERY_HTTPD = {
+    "disable-access-log": "true",
+    "access-log-params": "buffer=64k flush=5s",
+    "error-log-level": "info",
+    "upstream-keepalive-connections": "0",
+    "proxy-http-version": "1.0",
+    "proxy-read-timeout": "120",
+    "proxy-buffer-size": "16k",
+    "client-body-timeout": "30",
+    "large-client-header-buffers": "4 16k",
+    "ssl-ecdh-curve": "X25519:P-256",
+    "worker-shutdown-timeout": "500ms",
+}
+"""With those that differ by themselves, every key that httpd's table writes a setting for."""
+
+
+def migrated() -> Realisation:
+    content = yaml.safe_dump({"kind": "ConfigMap", "data": EVERY_HTTPD}).encode()
+    lines = written(plan("mine", content, to=["httpd"]).migrations[0])
+    table = load("httpd")
+    rows = [row for rows in (*table.rows.values(), table.extras) for row in rows]
+    assert {line.setting for line in lines} == {row.setting for row in rows if row.how == "key"}
+    items = manifests("httpd")
+    data_of(items, "httpd").update({line.setting: line.to for line in lines})
+    return realised(items)
+
+
+def test_every_setting_that_a_migration_writes_is_in_httpds_configuration() -> None:
+    found = migrated().files[HTTPD]
+    assert "CustomLog" not in found
+    assert "RequestReadTimeout header=60 body=0" in found
+    assert "RequestHeader set X-Forwarded-Proto expr=%{REQUEST_SCHEME}" in found
+    (member,) = re.findall("^BalancerMember http://192.0.2.1:8080 (.*)$", found, re.MULTILINE)
+    assert dict(each.split("=") for each in member.split()) == {
+        "disablereuse": "On",
+        "ttl": "60",
+        "connectiontimeout": "5",
+        "responsefieldsize": "16384",
+        "retry": "0",
+        "upgrade": "websocket",
+    }
+
+
+@pytest.mark.slow
+def test_httpd_takes_every_setting_that_a_migration_writes(real: None) -> None:
+    started = migrated()
+    assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
+
+
+@pytest.mark.parametrize("name", plain_systems("local"))
+def test_workers_are_the_proxys_to_count_but_where_its_controller_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On machines of 1, 2, 8 and 64 CPUs, with a limit and without: nothing that is written is another, or it is their number."""
+    monkeypatch.setattr(programs, "built", lambda place, name, *_: Program(name, "1", programs.BROUGHT / name))
+    variant = load_variant(name)
+    counts: dict[str, set[int | None]] = {}
+    for cpus in (1, 2, 8, 64):
+        for limit in (None, "300m", "1", "1500m", "4"):
+            count, limits = workers.asked(limited(variant, limit), cpus), {} if limit is None else {"cpu": limit}
+            try:
+                made = realised(list(variant.manifests), limits, cpus)
+            except NotMeasurableError:  # what the controller would start, this machine cannot show
+                assert count is not None and count > cpus
+                continue
+            text = "\n".join(
+                [*made.command, *(f"{key}={value}" for key, value in made.env.items()), *made.files.values()]
+            )
+            counts.setdefault(text, set()).add(count)
+    if len(counts) == 1:
+        assert not re.search(r"worker_processes\s+\d|nbthread|--concurrency|GOMAXPROCS", next(iter(counts)))
+    else:
+        found = {text: re.findall(r"worker_processes (\d+);", text) for text in counts}
+        assert [{int(number) for number in found[text]} for text in counts] == list(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "rendered"),
+    [
+        (None, "2", "2"),
+        ("300m", "2", "1"),
+        ("2500m", "2", "2"),
+        ("1500m", "9", "1"),
+        (None, "0", None),
+        ("1", "", None),
+    ],
+)
+def test_haproxytechs_controller_takes_no_more_threads_than_its_limit(
+    limit: str | None, asked: str, rendered: str | None
+) -> None:
+    items = manifests("haproxy-ingress")
+    data_of(items, "haproxy-kubernetes-ingress")["nbthread"] = asked
+    text = realised(items, {} if limit is None else {"cpu": limit}).files[HAPROXY]
+    assert re.findall(r"nbthread (\d+)", text) == ([rendered] if rendered else [])
