@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from lab.analysis.calibration.records import CalibrationRecord
-from lab.analysis.claims import Rule
-from lab.analysis.claims.publications import OwnRule
-from lab.analysis.claims.studies import StudyFile
+from lab.studies.claims import Rule
+from lab.studies.claims.publications import OwnRule
+from lab.studies.results import RESULT
+from lab.studies.study_files import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.base.errors import UsageError
@@ -54,7 +55,7 @@ def schemas() -> dict[str, Any]:
         "reasons": _reasons(),
         "readback": _list_of(ReadingRecord, READBACK),
         "deployed": _list_of(PodRecord, DEPLOYED),
-        "result": runs.RESULT.schema(),
+        "result": RESULT.schema(),
         "comparison": runs.COMPARISON.schema(),
         "gate": runs.GATE.schema(),
         "capacity": answers.CAPACITY.schema(),

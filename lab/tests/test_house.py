@@ -17,6 +17,7 @@ FLOORS = (
     ("targets", "records"),
     ("measure", "analysis"),
     ("experiments", "report"),
+    ("studies",),
     ("commands",),
     ("__main__",),
 )
@@ -102,8 +103,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(graph(LAB)) == []
 
 
-def test_there_are_at_most_eight_floors() -> None:
-    assert len(FLOORS) <= 8
+def test_there_are_at_most_nine_floors() -> None:
+    assert len(FLOORS) <= 9
     assert {package_of(name) for name in modules(LAB)} <= {"lab", *FLOOR}
 
 
@@ -130,6 +131,12 @@ def test_nothing_else_lies_in_lab_itself() -> None:
 def test_an_import_up_or_sideways_is_found(tmp_path: Path, text: str, wrong: str) -> None:
     lab = _house(tmp_path, {"stats/one": text, "report/two": "", "base/three": ""})
     assert wrong_ways(graph(lab)) == [wrong]
+
+
+@pytest.mark.parametrize("package", ["analysis", "report", "experiments"])
+def test_an_import_of_studies_from_below_is_found(tmp_path: Path, package: str) -> None:
+    lab = _house(tmp_path, {f"{package}/one": "from lab.studies import two\n", "studies/two": ""})
+    assert wrong_ways(graph(lab)) == [f"lab.{package}.one imports lab.studies.two"]
 
 
 @pytest.mark.parametrize("second", ["from lab.stats import one\n", "def late():\n    import lab.stats.one\n"])

@@ -1,8 +1,7 @@
-"""What the other verbs print as JSON: plans, ablations, migrations, capacity, calibrations, the ledger and usage."""
+"""What the other verbs print as JSON: plans, ablations, migrations, capacity, calibrations and usage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,10 +13,6 @@ from lab.analysis.calibration.records import CalibrationRecord
 from lab.analysis.calibration.rows import rows_of
 from lab.analysis.capacity.answer import Answer, Size, Wanted
 from lab.analysis.capacity.costs import Cost
-from lab.analysis.claims import ANSWERS, KINDS
-from lab.analysis.claims.judging import Verdict
-from lab.analysis.claims.ledger import counts, own_counts
-from lab.analysis.claims.publications import OWN_ANSWERS
 from lab.analysis.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
 from lab.model.design import PlannedFor, Promise
@@ -188,20 +183,9 @@ CALIBRATED = Shape(
     title="What `calibrate --json` prints; seconds, requests per second; null = not known",
 )
 
-# -- the ledger, usage ------------------------------------------------------------------------------------------
+# -- usage ----------------------------------------------------------------------------------------------------
 
 
-def list_verdicts(verdicts: Sequence[Verdict], checks: Sequence[Verdict] = ()) -> dict[str, Any]:
-    """Return what `ledger --json` prints: every claim, judged or not, what its answers mean, how kinds are judged, and the checks."""
-    return {
-        "answers": ANSWERS,
-        "own_answers": OWN_ANSWERS,
-        "kinds": KINDS,
-        "counts": counts(verdicts),
-        "own_counts": own_counts(verdicts),
-        "claims": verdicts,
-        "checks": checks,
-    }
 
 
 def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:

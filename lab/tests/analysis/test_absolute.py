@@ -15,7 +15,7 @@ from lab.model.metrics import METRICS
 from lab.model.plan import Shape, Slot
 from lab.model.samples import Sample
 from lab.report.grid import Grid
-from lab.report.json.runs import RESULT
+from lab.studies.results import RESULT
 from lab.report.tables.run import page
 from lab.report.terminal import terminal
 from lab.tests.support.factories import make_plan, make_run

@@ -18,13 +18,13 @@ from rich.console import Console
 
 from lab.analysis import pidstat
 from lab.analysis.cells import counted_alone
-from lab.analysis.claims.evidence import Evidence
+from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.records.tables import FrameError, read_usage
-from lab.report.exhibits import exhibits
-from lab.report.exhibits import pidstat as pidstat_tables
+from lab.studies.exhibits import exhibits
+from lab.studies.exhibits import pidstat as pidstat_tables
 from lab.report.json.answers import list_usage
 from lab.report.markdown import markdown
 from lab.report.tables.usage import page

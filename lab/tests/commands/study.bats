@@ -26,7 +26,7 @@ connections = 4
 duration_s = 1
 attempts = 1
 TOML
-  cat >lab/analysis/claims/studies/mine.toml <<'TOML'
+  cat >lab/studies/mine.toml <<'TOML'
 title = "A study of my own"
 source = "nobody"
 question = "How much does it serve?"
@@ -51,9 +51,9 @@ TOML
 @test "study refuses a study file with an unknown key" {
   scratch
   echo 'qestion = "?"' >x.toml
-  cat lab/analysis/claims/studies/mine.toml >>x.toml
-  mv x.toml lab/analysis/claims/studies/mine.toml
-  refused "lab/analysis/claims/studies/mine.toml: qestion: unknown key: did you mean 'question'?" study mine
+  cat lab/studies/mine.toml >>x.toml
+  mv x.toml lab/studies/mine.toml
+  refused "lab/studies/mine.toml: qestion: unknown key: did you mean 'question'?" study mine
 }
 
 @test "study okd --quick --plan prints twelve arms and what it takes: half an hour at most" {
@@ -106,7 +106,7 @@ TOML
 @test "list names every study" {
   lab list
   assert_success
-  for path in lab/analysis/claims/studies/*.toml; do
+  for path in lab/studies/*.toml; do
     assert_line --regexp "^ *$(basename "$path" .toml)( |$)"
   done
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.claims.studies import study_keys
+from lab.studies.study_files import study_keys
 from lab.base.errors import UsageError
 from lab.records import published
 from lab.tests.support.transcribed import copied

@@ -12,7 +12,7 @@ import pytest
 
 from lab.__main__ import main
 from lab.analysis import history
-from lab.analysis.claims import evidence
+from lab.analysis import evidence
 from lab.base.errors import UsageError
 from lab.model.run import RunRecord
 from lab.records import references

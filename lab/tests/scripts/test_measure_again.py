@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.claims.studies import study_keys
+from lab.studies.study_files import study_keys
 from lab.base.files import reference_folder
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from lab.analysis.claims.studies import load_study, study_keys
+from lab.studies.study_files import load_study, study_keys, variants_of
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
@@ -30,7 +30,6 @@ from lab.experiments.ablation.plan import (
     overlays_of,
     plan_steps,
     runs_of,
-    variants_of,
 )
 from lab.model.endpoint import Endpoint
 from lab.model.plan import Arm

@@ -28,7 +28,7 @@ from lab.model.variants.variants import (
     reference_name,
     variant_names,
 )
-from lab.report import catalog
+from lab.commands import catalog
 from lab.targets.prerequisites import TARGETS
 
 NOTES = {

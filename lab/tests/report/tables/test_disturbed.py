@@ -29,7 +29,7 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.report.json.runs import RESULT
+from lab.studies.results import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show

@@ -13,7 +13,7 @@ from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
-from lab.report.json.runs import RESULT
+from lab.studies.results import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
 from lab.report.terminal import show

@@ -27,7 +27,7 @@ from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
-from lab.report.json.runs import RESULT
+from lab.studies.results import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
