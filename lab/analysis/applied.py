@@ -55,17 +55,14 @@ class AsApplied(RunStore):
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         if variant not in self._applied:
-            self._applied[variant] = self._as_applied(variant)
+            known = self.record.variants.get(variant)
+            noted = known.manifests_sha256 if known else ""
+            try:
+                found = super().manifests(variant)
+                whole = noted in ("", hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
+            except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
+                found, whole = [], False
+            if not whole:
+                raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
+            self._applied[variant] = found
         return self._applied[variant]
-
-    def _as_applied(self, variant: str) -> list[dict[str, Any]]:
-        known = self.record.variants.get(variant)
-        noted = known.manifests_sha256 if known else ""
-        try:
-            found = super().manifests(variant)
-            whole = noted in ("", hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
-        except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
-            found, whole = [], False
-        if not whole:
-            raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
-        return found

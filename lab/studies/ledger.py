@@ -68,16 +68,14 @@ def _counted(found: Sequence[str], order: Iterable[str]) -> str:
 
 def sentences(verdicts: Sequence[Verdict], *ids: str) -> str:
     """Markdown for the head of a notebook: what these claims (all that are judged, unless named) came to, here and by their own data."""
-    return "\n".join(_sentence(verdict) for verdict in judged_at_all(verdicts) if not ids or verdict.claim.id in ids)
-
-
-def _sentence(verdict: Verdict) -> str:
-    said = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
-    told = "; ".join(filter(None, [verdict.effect, verdict.why]))
-    own = f"Its own data: **{verdict.own.answer}**: {verdict.own.sentence}." if verdict.own else ""
-    return " ".join(
-        filter(None, [said, f"{told}." if told else "", ", ".join(f"`{run}`" for run in verdict.runs), own])
-    )
+    lines: list[str] = []
+    for verdict in (each for each in judged_at_all(verdicts) if not ids or each.claim.id in ids):
+        said = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
+        told = "; ".join(filter(None, [verdict.effect, verdict.why]))
+        own = f"Its own data: **{verdict.own.answer}**: {verdict.own.sentence}." if verdict.own else ""
+        parts = [said, f"{told}." if told else "", ", ".join(f"`{run}`" for run in verdict.runs), own]
+        lines.append(" ".join(filter(None, parts)))
+    return "\n".join(lines)
 
 
 def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
@@ -175,7 +173,7 @@ def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False,
         name = f"check {verdict.claim.id}" if verdict in known else verdict.claim.id
         said = Text(verdict.claim.text)
         if verdict.claim.published:
-            said.append(f"\npublished: {_published(verdict)}", style="dim")
+            said.append(f"\npublished: {verdict.claim.value}", style="dim")
         if verdict.own is not None:
             said.append("\nits own data: ", style="dim").append(verdict.own.answer, style=STYLES[verdict.own.answer])
             said.append(f": {verdict.own.sentence}", style="dim")
@@ -211,7 +209,7 @@ def _cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[
     claim, own = verdict.claim, verdict.own
     yield f"[{claim.id}](notebooks/{claim.study}.ipynb)" if linked else claim.id
     yield claim.text
-    yield _published(verdict)
+    yield claim.value
     yield Cell(own.answer, strong=True, tail=f": {own.sentence}") if own else ""
     yield Cell(verdict.answer, strong=True)
     yield "; ".join(filter(None, [verdict.effect, verdict.why]))
@@ -219,10 +217,6 @@ def _cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[
     targets = {found.run: f" on {found.target}" for found in verdict.findings}
     linked_runs = ((run, f"[{name}](data/reference/{name})" if name else f"`{run}`") for run, name in places)
     yield ", ".join(f"{shown}{targets.get(run, '')}" for run, shown in linked_runs)
-
-
-def _published(verdict: Verdict) -> str:
-    return f"{verdict.claim.published} {verdict.claim.unit}".strip()
 
 
 def _kinds(verdicts: Sequence[Verdict]) -> list[str]:

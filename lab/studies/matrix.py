@@ -119,22 +119,14 @@ def study_sweeps() -> Mapping[str, Sequence[str]]:
     for file in _files().values():
         for name, variants in _named(file).items():
             found.setdefault(name, []).extend(variants)
+    last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
+    showing = {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
     for name in sweeps.sweep_names():
         if (study := load_sweep(name)[1].study) is not None:
-            found.setdefault(name, []).extend(_own(name, study))
+            # overlays whose last knob could show its effect in it; where there is none, the study's first
+            on = [overlay for overlay, sweep in showing.items() if sweep == name]
+            found.setdefault(name, []).extend(on or _files()[study].variants[:1])
     return {name: list(dict.fromkeys(on)) for name, on in sorted(found.items())}
-
-
-def _own(sweep: str, study: str) -> list[str]:
-    """Overlays whose last knob's effect could show in it; where there is none, the study's first."""
-    return [name for name, shows in _showing().items() if shows == sweep] or _files()[study].variants[:1]
-
-
-@cache
-def _showing() -> Mapping[str, str | None]:
-    """Overlay with knobs of its own → the sweep in which the last one's effect could show."""
-    last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
-    return {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
 
 
 @cache
@@ -176,7 +168,9 @@ def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
     row = f"{study}/{parameter}"
     if (other := file.not_a_knob.get(parameter)) is None:
         knobs = [name for name, rows in realising().items() if row in rows]
-        return Line(study, parameter, ", ".join(knobs), {each: _of_knobs(each, knobs) for each in places()})
+        # best shown where it is a variant's own knob; a root's counts, too, and one of a whole set
+        having = [name for name in shown_variants() if _knobs(name) & set(knobs)]
+        return Line(study, parameter, ", ".join(knobs), {each: of_variants(each, having) for each in places()})
     if other.by is None:
         cells = dict.fromkeys(places(), Cell("not possible", NO_PART))
     elif other.by == LOAD:
@@ -197,12 +191,6 @@ def _published(study: str, name: str, file: StudyFile) -> Line:
         return Line(study, name, load.why, dict.fromkeys(places(), Cell("not possible", NO_PART)))
     cells = {each: of_sweep(each, load.sweeps, load.variants) for each in places()}
     return Line(study, name, ", ".join(load.sweeps), cells)
-
-
-def _of_knobs(target: str, knobs: Collection[str]) -> Cell:
-    """Best shown where it is a variant's own knob; a root's counts, too, and one of a whole set."""
-    having = [name for name in shown_variants() if _knobs(name) & set(knobs)]
-    return of_variants(target, having)
 
 
 def of_variants(target: str, variants: Collection[str]) -> Cell:
@@ -235,8 +223,10 @@ def _worked(target: str, variants: Collection[str]) -> Cell | None:
     held = [name for name in variants if trial and (tried := trial.variants.get(name)) and tried.outcome == HOLDS]
     if held and trial:
         return Cell("works", f"{held[0]} came up and was read back", trial.place)
-    found = next(((name, test) for name, test in tested(target) if name in variants), None)
-    return Cell("works", f"{found[0]} in {found[1].name}", _from_top(found[1])) if found else None
+    for name, test in tested(target):
+        if name in variants:
+            return Cell("works", f"{name} in {test.name}", str(test.relative_to(Path(__file__).parents[2])))
+    return None
 
 
 def _refused(target: str, variants: Collection[str]) -> Cell:
@@ -313,10 +303,6 @@ def tested(target: str) -> tuple[tuple[str, Path], ...]:
             if named == target:
                 found += [(word, path) for word in words[1:] if word.partition("+")[0] in variant_names()]
     return tuple(found)
-
-
-def _from_top(path: Path) -> str:
-    return str(path.relative_to(Path(__file__).parents[2]))
 
 
 # -- as a table ---------------------------------------------------------------------------------------------

@@ -187,9 +187,8 @@ def _published(verdict: Judged) -> Iterator[tuple[Key, Published]]:
         for part in finding.measured:
             ratio = published_ratio(verdict, part)
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
-                text = f"{verdict.claim.published} {verdict.claim.unit}".strip()
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)
-                yield key, Published(verdict.claim.id, text, ratio)
+                yield key, Published(verdict.claim.id, verdict.claim.value, ratio)
 
 
 def published_ratio(verdict: Judged, part: Measured) -> float | None:

@@ -103,6 +103,11 @@ class Claim:
     unit: str
     note: str
 
+    @property
+    def value(self) -> str:
+        """The published value with its unit."""
+        return f"{self.published} {self.unit}".strip()
+
 
 class Other(BaseModel):
     """What a test compares with: another variant at the same point, or the same variant at another, block by block."""
@@ -284,7 +289,15 @@ def _valid(model: type[Model], table: object, place: str) -> Model:
 
 def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
     """With nothing unknown in it, and with the bounds that `like` stands for."""
-    _refuse_unknown(place, rule)
+    known_names = (
+        (rule.sweeps, sweeps.sweep_names()),
+        (rule.named(), [*variants.variant_names(), *FORMER]),
+        ([rule.target], TARGETS),
+    )
+    for names, every in known_names:
+        for name in names:
+            if name.partition("+")[0] not in every:
+                raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
     parts = {"given": rule.given, "tests": rule.tests}
     return rule.model_copy(
         update={name: [_bounded(place, test, known) for test in part] for name, part in parts.items()}
@@ -309,18 +322,6 @@ def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
     if number <= 0:
         raise UsageError(place, f"{name} published no number: {known[name].published!r}", "name two cells of a table")
     return number
-
-
-def _refuse_unknown(place: str, rule: Rule) -> None:
-    known = (
-        (rule.sweeps, sweeps.sweep_names()),
-        (rule.named(), [*variants.variant_names(), *FORMER]),
-        ([rule.target], TARGETS),
-    )
-    for names, every in known:
-        for name in names:
-            if name.partition("+")[0] not in every:
-                raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
 
 
 def holds(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rich.text import Text
 
@@ -53,16 +54,13 @@ def _committed(name: str) -> str:
     """The folder of the committed run of this name, or whose record has it as its id; empty where there is none."""
     folder = reference_folder()
     known = run_names(folder)
-    found = [name] if name in known else (each for each in known if _id(f"{folder}/{each}") == name)
-    return next((f"{folder}/{each}" for each in found), "")
-
-
-def _id(folder: str) -> str | None:
-    """None: it cannot be read."""
-    try:
-        return RunStore.open(folder).record.id
-    except LabError:
-        return None
+    if name in known:
+        return f"{folder}/{name}"
+    for each in known:
+        with suppress(LabError):
+            if RunStore.open(f"{folder}/{each}").record.id == name:
+                return f"{folder}/{each}"
+    return ""
 
 
 def _telling(run: Evidence) -> tuple[bool, bool]:

@@ -21,8 +21,7 @@ from plotly.offline import get_plotlyjs
 
 from lab.studies import ledger
 from lab.studies.claims import ANSWERS, KINDS
-from lab.analysis.evidence import Damaged, Evidence, references
-from lab.studies.claims.judging import Verdict
+from lab.analysis.evidence import Evidence, references
 from lab.studies.claims.publications import OWN_ANSWERS
 from lab.analysis.decision import SURE_P
 from lab.studies.steps import findings, steps
@@ -34,10 +33,10 @@ from lab.records.published import sources
 from lab.studies.exhibits.exploring import overview
 from lab.report.html.rendering import html, rendered
 from lab.studies.site.executing import ROOT, execute_all, notebooks
-from lab.studies.site.methods import Methods, methods
+from lab.studies.site.methods import methods
 from lab.studies.site.pages import Page, page
-from lab.studies.site.rows import answered, claim_row, step_rows
-from lab.studies.site.strips import step_ticks
+from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
+
 from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
 
@@ -65,7 +64,9 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
     runs, damaged = references()
     told = _Told()
     pages = list(_pages([run.run.record.id for run in runs], say, lambda: told.judge(runs)))
-    gaps = {name: count for name, count in _gaps(pages, told.how, damaged).items() if count}
+    found = {each.key: each.gaps for each in pages}
+    found |= {"methods": 0 if told.how.calibrated else 1, "damaged runs": len(damaged)}
+    gaps = {name: count for name, count in found.items() if count}
     text = rendered(
         "site.html",
         TEMPLATES,
@@ -103,16 +104,13 @@ class _Told:
         self.steps, self.findings = steps(runs, self.verdicts), findings(runs)
 
 
-def _gaps(pages: Sequence[Page], how: Methods, damaged: Sequence[Damaged]) -> dict[str, int]:
-    return {each.key: each.gaps for each in pages} | {
-        "methods": 0 if how.calibrated else 1,
-        "damaged runs": len(damaged),
-    }
-
-
 def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
     """What the front page has beside the pages."""
-    tally = _tally(told.verdicts)
+    tally: dict[str, Counter[str]] = {}
+    for verdict in told.verdicts:
+        tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
+    facts = [run.run.record.facts for run in runs]
+    most = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
     rows = {verdict.claim.id: claim_row(verdict) for verdict in (*told.verdicts, *told.checks)}
     needs: dict[tuple[str, str], dict[str, str]] = {}
     for page_ in pages:
@@ -133,7 +131,7 @@ def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict
         "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
         "by_key": {each.key: each for each in pages},
         "needs": [(what, command, list(places.items())) for (what, command), places in needs.items()],
-        "shared": _shared(runs),
+        "shared": {name: counts.most_common(1)[0][0] for name, counts in most.items() if counts},
     }
 
 
@@ -164,18 +162,3 @@ def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Itera
     for shown in execute_all([(found[key], "") for key in order], meanwhile):
         say(f"notebooks/{shown.name}.ipynb")
         yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)
-
-
-def _tally(verdicts: Sequence[Verdict]) -> dict[str, Counter[str]]:
-    """Study → answer → how many claims."""
-    found: dict[str, Counter[str]] = {}
-    for verdict in verdicts:
-        found.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
-    return found
-
-
-def _shared(runs: Sequence[Evidence]) -> dict[str, str]:
-    """Fact of the machine → the value that most of the runs have."""
-    facts = [run.run.record.facts for run in runs]
-    told = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
-    return {name: counts.most_common(1)[0][0] for name, counts in told.items() if counts}
