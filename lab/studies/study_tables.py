@@ -17,7 +17,7 @@ from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_blocks, significant, with_interval
+from lab.stats.units import digits, format_blocks, format_range, significant, with_interval
 
 HONEST = "published numbers are of other machines: compare patterns, not levels"
 MEASURED = (
@@ -250,8 +250,7 @@ def _level_text(level: StudyLevel) -> str:
         return "|".join(significant(value, 2) for _, value in level.clusters)
     if level.n >= stats.MIN_BLOCKS:
         return with_interval(level.value, level.low, level.high)
-    ends = [significant(end, 2) for end in (level.smallest, level.largest)]
-    return "–".join(dict.fromkeys(ends))
+    return format_range(level.smallest, level.largest)
 
 
 def _about(table: Shaped) -> list[str]:

@@ -2,7 +2,8 @@ r"""HTML of templates, and of Markdown, which can hold no script: raw HTML in it
 
     "# Why?\n\n| a |\n| - |\n| 1 |"  →  '<h2>Why?</h2>\n<div class="scroll" …><table>…'
 
-Headings stand one level below the page's own; tables scroll by themselves where a screen is narrow.
+Headings stand one level below the page's own; tables scroll by themselves where a screen is narrow. A module of its own, because a run's page
+and the report of all have nothing else in common.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.boots import format_boots, over_boots, t_quantile
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
-from lab.stats.units import format_blocks, significant
+from lab.stats.units import format_blocks, format_range
 
 MORE = ("rate", "link_share", "busiest_second")
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
@@ -74,8 +74,8 @@ class Measured:
         if self.value is None:
             return f"{title}: {self.why}"
         if self.spread is not None:
-            ends = dict.fromkeys(significant(end / scale, 2).replace("-", "−") for end in self.spread)
-            return self._placed([title, "–".join(ends), unit])
+            ends = format_range(*(end / scale for end in self.spread)).replace("-", "−")
+            return self._placed([title, ends, unit])
         sign = "+" if self.test.minus is not None and self.value > 0 else ""
         if self.test.ratio_to is not None:
             unit, scale = "×", 1.0

@@ -49,7 +49,7 @@ from lab.studies import ledger
 from lab.studies import study_tables
 from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, significant, with_interval
+from lab.stats.units import format_blocks, format_range, with_interval
 
 P = ParamSpec("P")
 Run = Evidence | Missing
@@ -615,8 +615,8 @@ def _tabled(
 
 def _cell(told: Told | None, scale: float) -> str:
     if told is not None and told.low is None and told.blocks:
-        few = dict.fromkeys(significant(end / scale, 2) for end in (min(told.blocks), max(told.blocks)))
-        return told.note if told.note.startswith(TWO_CLUSTERS) else "–".join(few)
+        few = format_range(min(told.blocks) / scale, max(told.blocks) / scale)
+        return told.note if told.note.startswith(TWO_CLUSTERS) else few
     ends = [told.value, told.low, told.high] if told else [None] * 3
     return with_interval(*(end if end is None else end / scale for end in ends))
 

@@ -15,7 +15,7 @@ from lab.model.metrics import about
 from lab.studies.exhibits import reproduction
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_micros, significant
+from lab.stats.units import digits, format_micros, format_range
 
 METRIC = "cpu_per_request"
 Steps = Mapping[str, tuple[str, str]]
@@ -51,8 +51,8 @@ def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
     if not known:
         return None
     level = stats.level(known).value
-    few = [significant(1e6 * end, 2) for end in (min(known), max(known))]
-    text = digits(1e6 * level) if len(known) >= stats.MIN_BLOCKS else "–".join(dict.fromkeys(few))
+    few = len(known) < stats.MIN_BLOCKS
+    text = format_range(1e6 * min(known), 1e6 * max(known)) if few else digits(1e6 * level)
     title = run.run.record.variants[variant].title
     return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=title, whole=True)
 

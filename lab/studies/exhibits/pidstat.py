@@ -18,7 +18,7 @@ from lab.records import published
 from lab.report.grid import Grid, Part, columns, row
 from lab.report.tables.usage import HEADINGS
 from lab.stats import paired as stats
-from lab.stats.units import digits, significant, with_interval
+from lab.stats.units import digits, format_range, with_interval
 
 TABLE = "nds_pidstat"
 COLUMNS = (*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS)
@@ -58,5 +58,5 @@ def _middle(values: Line) -> str:
     known = [value for value in values if value is not None]
     found = stats.middle(known) if known else None
     if found is not None and found.low is None:
-        return "–".join(dict.fromkeys(significant(end, 2) for end in (min(known), max(known))))
+        return format_range(min(known), max(known))
     return with_interval(found.value, found.low, found.high) if found else digits(None)
