@@ -16,10 +16,10 @@ from statistics import median
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.cells import counted_alone
 from lab.analysis.applied import AsApplied
-from lab.analysis.derived import value_of
+from lab.analysis.cells import counted_alone
 from lab.analysis.decision import Decision
+from lab.analysis.derived import value_of
 from lab.analysis.effects import Effect
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.thirds import seconds_in

@@ -14,7 +14,6 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from lab.studies import study_files
 from lab.base.errors import UsageError
 from lab.model import sweeps
 from lab.model.variants import knobs, openshift, variants
@@ -25,6 +24,7 @@ from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.report.terminal import hung
 from lab.stats.units import format_duration
+from lab.studies import study_files
 from lab.targets import stand_ins
 from lab.targets.readback import spoken
 

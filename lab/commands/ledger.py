@@ -23,11 +23,11 @@ def add(adder: Adder) -> None:
 
 
 def _ledger(options: argparse.Namespace, talk: Console) -> int:
-    from lab.studies import ledger
-    from lab.studies.study_files import study_keys
     from lab.base.errors import UsageError, did_you_mean
     from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
+    from lab.studies import ledger
+    from lab.studies.study_files import study_keys
 
     if options.study is not None and options.study not in study_keys():
         raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
@@ -48,10 +48,10 @@ def _boots(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lab.analysis import evidence
-    from lab.studies.steps import boots_wanted
     from lab.report.markdown import markdown
-    from lab.studies import boots_table, ledger
     from lab.report.terminal import show
+    from lab.studies import boots_table, ledger
+    from lab.studies.steps import boots_wanted
 
     wanted = boots_wanted(evidence.references()[0], ledger.ledger(options.study))
     if options.json:

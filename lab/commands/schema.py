@@ -9,10 +9,6 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from lab.analysis.calibration.records import CalibrationRecord
-from lab.studies.claims import Rule
-from lab.studies.claims.publications import OwnRule
-from lab.studies.results import RESULT
-from lab.studies.study_files import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.base.errors import UsageError
@@ -28,6 +24,10 @@ from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
 from lab.stats.histogram import HALF, LINEAR
+from lab.studies.claims import Rule
+from lab.studies.claims.publications import OwnRule
+from lab.studies.results import RESULT
+from lab.studies.study_files import StudyFile
 from lab.targets.cluster.facts import PodRecord
 from lab.targets.readback.reading import ReadingRecord
 

@@ -76,4 +76,3 @@ class Result:
         held = gauges.page(steady) if steady in self.told else []
         network = self.run.roundtrip()
         return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
-

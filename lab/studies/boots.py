@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lab.analysis import rerun
-from lab.analysis.evidence import Damaged, Evidence
-from lab.studies.claims.judging import Finding as ClaimFinding
-from lab.studies.claims.judging import Verdict
-from lab.studies.claims.measuring import Measured
 from lab.analysis.effects import Effect
+from lab.analysis.evidence import Damaged, Evidence
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import control_of
 from lab.records.references import boots_of
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
+from lab.studies.claims.judging import Finding as ClaimFinding
+from lab.studies.claims.judging import Verdict
+from lab.studies.claims.measuring import Measured
 from lab.targets import target_named
 
 WANTED = 3

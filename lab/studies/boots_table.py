@@ -7,12 +7,12 @@ from statistics import stdev
 
 from rich.text import Text
 
-from lab.studies.boots import BootWanted, deciding_effect
 from lab.analysis.evidence import Evidence, further_boots
 from lab.analysis.verdicts import difference_text
 from lab.report.grid import Notes, Part, plain, texts
 from lab.stats.boots import format_boots
 from lab.stats.units import format_percent, format_size
+from lab.studies.boots import BootWanted, deciding_effect
 
 COLUMNS = ("for", "rests on", "minutes", "measure, then add the run")
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from math import hypot, log
 from typing import Literal
 
-from lab.studies import matrix
-from lab.analysis.evidence import Evidence
 from lab.analysis.costs import Cost, Interval, apart, cost_of
 from lab.analysis.decision import worth_of
+from lab.analysis.evidence import Evidence
 from lab.analysis.rows import Row
-from lab.studies.steps import summaries
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import Cost as Kind
 from lab.stats import paired as stats
+from lab.studies import matrix
+from lab.studies.steps import summaries
 
 METRIC = "cpu_per_request"
 """What pairs tell at every load, and what is a time and a share at once."""

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log
 
-from lab.studies.carrying import METRIC, Carried
-from lab.analysis.evidence import Evidence
 from lab.analysis.costs import Interval, apart
-from lab.studies.steps import summaries
+from lab.analysis.evidence import Evidence
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.stats.power import MAX_BLOCKS
+from lab.studies.carrying import METRIC, Carried
+from lab.studies.steps import summaries
 
 LADDER = "ladder"
 KNOWN_WORK = "extra-work-slope"

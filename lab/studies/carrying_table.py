@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.studies import matrix
-from lab.studies.carrying import METRIC, Carried, Held, Predicted, Shown, predicted
-from lab.studies.carrying_causes import Explained, Undecided, explain_differences, list_undecided
-from lab.analysis.evidence import Evidence
 from lab.analysis.costs import Interval
+from lab.analysis.evidence import Evidence
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.report.grid import Cell, Part, plain, texts
 from lab.report.loads import load_text
 from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_micros, significant
+from lab.studies import matrix
+from lab.studies.carrying import METRIC, Carried, Held, Predicted, Shown, predicted
+from lab.studies.carrying_causes import Explained, Undecided, explain_differences, list_undecided
 
 NONE = (
     "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just maintain pack RUN` and a copy in"

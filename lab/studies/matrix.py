@@ -184,9 +184,7 @@ def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
 def _published(study: str, name: str, file: StudyFile) -> Line:
     load = file.published_loads.get(name)
     if load is None:
-        raise UsageError(
-            f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it"
-        )
+        raise UsageError(f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it")
     if load.why:
         return Line(study, name, load.why, dict.fromkeys(places(), Cell("not possible", NO_PART)))
     cells = {each: of_sweep(each, load.sweeps, load.variants) for each in places()}

@@ -14,12 +14,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.studies.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
-from lab.analysis.evidence import Evidence, further_boots
-from lab.studies.claims.judging import Verdict as Judged
-from lab.studies.claims.measuring import Measured
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
+from lab.analysis.evidence import Evidence, further_boots
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, difference_text, verdicts
@@ -31,6 +28,9 @@ from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants.former import FORMER
 from lab.model.variants.variants import chain, load_overlay
+from lab.studies.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
+from lab.studies.claims.judging import Verdict as Judged
+from lab.studies.claims.measuring import Measured
 
 FINDINGS = "findings.toml"
 NO_ADVICE = "no advice: boots differ"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.studies.study_files import Cell, Shape, Study, cells, headings, published
 from lab.analysis.rows import WHY_NO_MORE, Row
 from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, format_range, significant, with_interval
+from lab.studies.study_files import Cell, Shape, Study, cells, headings, published
 
 HONEST = "published numbers are of other machines: compare patterns, not levels"
 MEASURED = (

@@ -14,23 +14,23 @@ from rich.text import Text
 
 from lab.analysis import evidence, levels
 from lab.analysis.calibration.folder import CalibrationFolder
-from lab.studies.carrying import carried
-from lab.studies.claims.judging import Verdict
 from lab.analysis.selfbench import Report as SelfbenchReport
-from lab.studies.steps import findings
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import read_record
+from lab.commands import catalog
 from lab.commands.readme.texts import ROOT, Maker
 from lab.experiments.selfbench import injected
 from lab.model.metrics import about
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
-from lab.commands import catalog
-from lab.studies.site.rows import answered
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, known_costs, selfbench
 from lab.studies import boots_table, carrying_table, ledger, matrix
+from lab.studies.carrying import carried
+from lab.studies.claims.judging import Verdict
+from lab.studies.site.rows import answered
+from lab.studies.steps import findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"

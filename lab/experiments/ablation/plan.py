@@ -60,8 +60,6 @@ FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
 """Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
 
 
-
-
 def knobs_in(names: Iterable[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:
     """Their knobs, and no notes. In a study, knobs that belong to none are only there for its own to be compared with."""
     found = knobs_of(names, manifests)

@@ -186,8 +186,6 @@ CALIBRATED = Shape(
 # -- usage ----------------------------------------------------------------------------------------------------
 
 
-
-
 def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:
     """Return what `usage --json` prints of one sample, whose usage.parquet this is; `memory_bytes`: of the machine, None: not known."""
     tables = _usage_tables(usage, memory_bytes)

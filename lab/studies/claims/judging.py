@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lab.studies.claims import RESTS_ON, Answer, Claim, Rule
 from lab.analysis.evidence import Damaged, Evidence, damage, matching
-from lab.studies.claims.measuring import Measured, measured
-from lab.studies.claims.publications import Own
 from lab.analysis.what_ran import describe_kept_defaults
 from lab.base.errors import LabError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_blocks
+from lab.studies.claims import RESTS_ON, Answer, Claim, Rule
+from lab.studies.claims.measuring import Measured, measured
+from lab.studies.claims.publications import Own
 
 NO_RULE = "no rule is written yet"
 

@@ -14,10 +14,8 @@ from math import exp, expm1, inf, log
 
 from lab.analysis.absolute import clusters_of, clusters_text, split_text
 from lab.analysis.cells import resolution_s
-from lab.studies.claims import Other, Test, fits, holds
-from lab.analysis.evidence import Blocks, Damaged, Evidence, further_boots
-from lab.studies.claims.quantities import short
 from lab.analysis.decision import guard_of
+from lab.analysis.evidence import Blocks, Damaged, Evidence, further_boots
 from lab.analysis.judging import limited as limits
 from lab.analysis.judging import resent
 from lab.analysis.thirds import seconds_in, thirds_of
@@ -27,6 +25,8 @@ from lab.stats import paired as stats
 from lab.stats.boots import format_boots, over_boots, t_quantile
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
 from lab.stats.units import format_blocks, format_range
+from lab.studies.claims import Other, Test, fits, holds
+from lab.studies.claims.quantities import short
 
 MORE = ("rate", "link_share", "busiest_second")
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")

@@ -32,11 +32,11 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab.studies.claims import Claim, claims, holds, tables
-from lab.studies.claims.quantities import Number, Row, Take, short, taken
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import refuse, validated
 from lab.records import published
+from lab.studies.claims import Claim, claims, holds, tables
+from lab.studies.claims.quantities import Number, Row, Take, short, taken
 
 FOLDER = Path(__file__).parent / "published"
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)

@@ -19,10 +19,8 @@ import plotly.graph_objects as go
 
 from lab.analysis import rerun, timelines
 from lab.analysis.absolute import clusters_of, clusters_text
-from lab.studies.claims import fits
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing
-from lab.studies.claims.judging import Verdict
 from lab.analysis.generations import levels
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
@@ -32,10 +30,6 @@ from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures, grid
-from lab.studies.exhibits import curves, reproduction
-from lab.studies.exhibits import ladder as rungs
-from lab.studies.exhibits import pidstat as pidstat_tables
-from lab.studies.exhibits.remainder import Elsewhere, Remainder, remainder
 from lab.report.figures.beside import Pair
 from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
@@ -45,11 +39,16 @@ from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
 from lab.report.grid import texts
 from lab.report.markdown import markdown
-from lab.studies import ledger
-from lab.studies import study_tables
 from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_range, with_interval
+from lab.studies import ledger, study_tables
+from lab.studies.claims import fits
+from lab.studies.claims.judging import Verdict
+from lab.studies.exhibits import curves, reproduction
+from lab.studies.exhibits import ladder as rungs
+from lab.studies.exhibits import pidstat as pidstat_tables
+from lab.studies.exhibits.remainder import Elsewhere, Remainder, remainder
 
 P = ParamSpec("P")
 Run = Evidence | Missing

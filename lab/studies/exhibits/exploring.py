@@ -13,23 +13,23 @@ from contextlib import suppress
 
 from rich.text import Text
 
-from lab.analysis.cells import counted_alone
-from lab.studies.claims import fits
 from lab.analysis.applied import AsApplied
-from lab.analysis.evidence import Evidence, Missing, references
+from lab.analysis.cells import counted_alone
 from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.evidence import Evidence, Missing, references
 from lab.analysis.noise import BASELINE
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
 from lab.records.store import RunStore, run_names
-from lab.studies.exhibits.exhibits import Run
 from lab.report.grid import Notes, texts
 from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
 from lab.stats.paired import MIN_BLOCKS
+from lab.studies.claims import fits
+from lab.studies.exhibits.exhibits import Run
 
 EXPLORE = "LAB_EXPLORE"
 """The environment variable by which `just report --run` names a run."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 
-from lab.analysis.evidence import Evidence
 from lab.analysis.costs import Cost
+from lab.analysis.evidence import Evidence
 from lab.model.metrics import about
-from lab.studies.exhibits import reproduction
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_micros, format_range
+from lab.studies.exhibits import reproduction
 
 METRIC = "cpu_per_request"
 Steps = Mapping[str, tuple[str, str]]

@@ -18,10 +18,10 @@ import polars as pl
 from lab.analysis.evidence import Evidence, Missing
 from lab.model.samples import Sample
 from lab.model.usage import UNCLAIMED
-from lab.studies.exhibits import reproduction
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, format_micros, significant
+from lab.studies.exhibits import reproduction
 
 METRIC, PROXY = "cpu_per_request", "proxy"
 BESIDE, LEFT = "processes beside those that serve", "not explained"

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from lab.analysis import rerun
-from lab.studies.claims import claims, fits
 from lab.analysis.evidence import Evidence
-from lab.studies.study_files import load_study
 from lab.analysis.summary import Summary
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.metrics import about
@@ -27,8 +25,10 @@ from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.style import INK, dressed, gap
 from lab.report.markdown import markdown
-from lab.studies import study_tables
 from lab.stats import paired as stats
+from lab.studies import study_tables
+from lab.studies.claims import claims, fits
+from lab.studies.study_files import load_study
 
 NOTHING = Summary(None, 0, 0, (), (), {})
 """Of no run: its tables have the published numbers alone."""

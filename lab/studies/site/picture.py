@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from lab.analysis import evidence
-from lab.studies.claims.judging import Verdict
-from lab.studies.steps import steps
 from lab.model.metrics import about
+from lab.studies.claims.judging import Verdict
 from lab.studies.site.rows import step_rows, step_ticks
-
+from lab.studies.steps import steps
 
 WIDTH, LABEL, AXIS = 980, 350, 330
 """Pixels: of the whole, of what is written on the left, of the axis between."""

@@ -73,8 +73,6 @@ class ClaimRow:
     rest: str
 
 
-
-
 def step_rows(steps: Sequence[Step]) -> list[StepRow]:
     return [
         StepRow(step, kind_of(step.decision.value), about(step.metric).title, place_step(step), _told(step))
@@ -96,9 +94,7 @@ def claim_row(verdict: Verdict) -> ClaimRow:
     if deciding:
         strip, text = place_measured(deciding[0], published_ratio(verdict, deciding[0])), deciding[0].text
     rest = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
-    return ClaimRow(
-        verdict, verdict.claim.value, strip, text or verdict.why, rest
-    )
+    return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, rest)
 
 
 def answered(finding: Finding) -> tuple[str, str]:

@@ -19,26 +19,25 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from lab.studies import ledger
-from lab.studies.claims import ANSWERS, KINDS
-from lab.analysis.evidence import Evidence, references
-from lab.studies.claims.publications import OWN_ANSWERS
 from lab.analysis.decision import SURE_P
-from lab.studies.steps import findings, steps
+from lab.analysis.evidence import Evidence, references
 from lab.base.errors import UsageError
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.names import WORTH
 from lab.records.published import sources
-from lab.studies.exhibits.exploring import overview
 from lab.report.html.rendering import html, rendered
+from lab.report.tables.noise import itself_text, level_text
+from lab.stats.paired import MIN_BLOCKS
+from lab.studies import ledger
+from lab.studies.claims import ANSWERS, KINDS
+from lab.studies.claims.publications import OWN_ANSWERS
+from lab.studies.exhibits.exploring import overview
 from lab.studies.site.executing import ROOT, execute_all, notebooks
 from lab.studies.site.methods import methods
 from lab.studies.site.pages import Page, page
 from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
-
-from lab.report.tables.noise import itself_text, level_text
-from lab.stats.paired import MIN_BLOCKS
+from lab.studies.steps import findings, steps
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILE = "index.html"

@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from lab.analysis.cells import counted_alone
 from lab.analysis import evidence
+from lab.analysis.cells import counted_alone
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing, Shelf
 from lab.model.samples import Reason

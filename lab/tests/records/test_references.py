@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from lab.__main__ import main
-from lab.analysis import history
-from lab.analysis import evidence
+from lab.analysis import evidence, history
 from lab.base.errors import UsageError
 from lab.model.run import RunRecord
 from lab.records import references

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.studies import boots
-from lab.studies.boots import distance_to_bound, part_of, step_over_boots
 from lab.analysis import evidence
+from lab.base.errors import UsageError
+from lab.records.references import boot_folders
+from lab.studies import boots
+from lab.studies import boots_table as tables
+from lab.studies.boots import distance_to_bound, part_of, step_over_boots
 from lab.studies.claims import Other
 from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
 from lab.studies.claims.measuring import Measured, measured
-from lab.studies.steps import boots_wanted, findings
-from lab.base.errors import UsageError
-from lab.records.references import boot_folders
 from lab.studies.site.rows import answered
-from lab.studies import boots_table as tables
+from lab.studies.steps import boots_wanted, findings
 from lab.tests.support.boots import ROOT, on_boot
 
 RUN = "known-costs"

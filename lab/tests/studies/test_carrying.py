@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from lab.studies import matrix
-from lab.studies.carrying import Carried, carried, predicted
 from lab.analysis.cells import counted_alone
 from lab.analysis.evidence import Evidence
 from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Shape
 from lab.report.markdown import markdown
+from lab.studies import matrix
+from lab.studies.carrying import Carried, carried, predicted
 from lab.studies.carrying_table import NONE, page, sentence
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made, made_record

@@ -7,13 +7,13 @@ from typing import Literal
 
 import pytest
 
-from lab.studies.carrying import Carried, Shown, carried
-from lab.studies.carrying_causes import CAUSES, explain_differences, list_undecided
 from lab.analysis import evidence
 from lab.analysis.costs import Cost
 from lab.model.variants.former import FORMER
 from lab.model.variants.variants import variant_names
 from lab.records.sweep_files import load_sweep
+from lab.studies.carrying import Carried, Shown, carried
+from lab.studies.carrying_causes import CAUSES, explain_differences, list_undecided
 
 POINT = load_sweep("ladder")[1].expanded()[0]
 

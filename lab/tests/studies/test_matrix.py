@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.studies import matrix as made
-from lab.studies.study_files import load_study, study_keys
 from lab.records import published, trials
 from lab.records.store import RunStore
 from lab.records.trials import Trial, Tried
 from lab.report.markdown import markdown
+from lab.studies import matrix as made
 from lab.studies.matrix import page
+from lab.studies.study_files import load_study, study_keys
 from lab.targets import TARGETS
 
 ROOT = Path(__file__).parents[3]

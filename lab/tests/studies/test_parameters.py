@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from lab.studies.study_files import load_study, study_keys
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import load_variant
 from lab.records import published as publications
+from lab.studies.study_files import load_study, study_keys
 
 STUDIES = study_keys()
 UNITS = {None: 1, "k": 1024, "MB": 1024**2}

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.studies import study_files as studies
-from lab.studies.study_files import Change, NotAKnob, Study, cells, load_study, published, study_keys
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
@@ -21,9 +19,11 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.report.markdown import markdown
-from lab.studies import study_tables
 from lab.report.terminal import show
 from lab.stats import paired as stats
+from lab.studies import study_files as studies
+from lab.studies import study_tables
+from lab.studies.study_files import Change, NotAKnob, Study, cells, load_study, published, study_keys
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run
 
 OKD = """

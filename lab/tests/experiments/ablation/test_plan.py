@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from lab.studies.study_files import load_study, study_keys, variants_of
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
@@ -42,6 +41,7 @@ from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
 from lab.report.terminal import show
+from lab.studies.study_files import load_study, study_keys, variants_of
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run

@@ -29,11 +29,11 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.studies.results import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
 from lab.stats import paired as stats
+from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "outcomes"

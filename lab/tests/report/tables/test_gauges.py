@@ -13,11 +13,11 @@ from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
-from lab.studies.results import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
 from lab.report.terminal import show
 from lab.stats.units import format_bytes
+from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_run
 
 MANY, FEW = ("okd-routes-1000", "okd")

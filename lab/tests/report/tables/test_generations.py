@@ -13,8 +13,8 @@ from lab.report.export.tables import tables, write
 from lab.report.html import run as run_page
 from lab.report.result import Result
 from lab.report.tables import generations
-from lab.studies.results import result_json
 from lab.report.terminal import terminal
+from lab.studies.results import result_json
 from lab.tests.analysis.test_generations import known, planned
 from lab.tests.support.made_runs import made
 

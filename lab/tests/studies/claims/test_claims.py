@@ -14,13 +14,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from lab.studies import claims
 from lab.analysis import evidence
-from lab.studies import ledger
-from lab.studies.claims import Claim, Other, Rule, Test
 from lab.analysis.derived import value_of
 from lab.analysis.evidence import Evidence
-from lab.studies.claims.judging import Verdict, judged
 from lab.base.errors import UsageError
 from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
@@ -30,11 +26,14 @@ from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.studies.ledger import list_verdicts
 from lab.report.json.shape import dumps
 from lab.report.markdown import markdown
-from lab.studies import ledger as tables
 from lab.stats.histogram import Histogram
+from lab.studies import claims, ledger
+from lab.studies import ledger as tables
+from lab.studies.claims import Claim, Other, Rule, Test
+from lab.studies.claims.judging import Verdict, judged
+from lab.studies.ledger import list_verdicts
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.unpacked import unpacked

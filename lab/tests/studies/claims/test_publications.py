@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UsageError
+from lab.records import published
 from lab.studies import claims
 from lab.studies.claims import publications
 from lab.studies.claims.publications import Own, OwnRule, OwnTest, Unsettled, own, owned
 from lab.studies.claims.quantities import Number, taken
-from lab.base.errors import UsageError
-from lab.records import published
 from lab.tests.support.transcribed import copied
 
 __all__ = ["copied"]  # a fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.analysis.evidence import Evidence, Missing
-from lab.studies.exhibits import exhibits, exploring
 from lab.stats.paired import MIN_BLOCKS
+from lab.studies.exhibits import exhibits, exploring
 from lab.tests.support.committed import nds_story, run_of
 
 STEADY = "quick-keepalive"

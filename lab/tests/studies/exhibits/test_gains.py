@@ -12,9 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from lab.studies import claims
 from lab.analysis.cells import counted_alone
-from lab.studies.claims import Claim, Rule
 from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import UsageError
 from lab.model.plan import Slot
@@ -22,9 +20,11 @@ from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.studies.exhibits import exhibits, reproduction
 from lab.report.html import rendering as markdown
 from lab.stats.histogram import Histogram
+from lab.studies import claims
+from lab.studies.claims import Claim, Rule
+from lab.studies.exhibits import exhibits, reproduction
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.made_runs import MadeStore, made, made_record
 

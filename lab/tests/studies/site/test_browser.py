@@ -20,8 +20,8 @@ import websocket
 from lab.base.files import reference_folder
 from lab.records.store import RunStore
 from lab.report.html import run
-from lab.studies.site import site
 from lab.report.result import Result
+from lab.studies.site import site
 from lab.tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.committed]

@@ -17,10 +17,10 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from plotly.offline import get_plotlyjs
 
-from lab.studies.claims import claims
 from lab.base.errors import UsageError
 from lab.report.figures.style import dressed, gap, noted
 from lab.report.html import rendering as markdown
+from lab.studies.claims import claims
 from lab.studies.site import executing, pages, site
 from lab.studies.site.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
 from lab.studies.site.parts import Part, parts
