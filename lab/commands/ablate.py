@@ -51,7 +51,8 @@ def add(adder: Adder) -> None:
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
-    from lab.experiments.ablation.plan import knobs_in, variants_of
+    from lab.experiments.ablation.plan import knobs_in
+    from lab.studies.study_files import variants_of
 
     if options.resume and (options.target or of_its_own(options) - {"variant"}):
         raise UsageError(

@@ -23,13 +23,11 @@ def add(adder: Adder) -> None:
 
 
 def _ledger(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.claims import ledger
-    from lab.analysis.claims.studies import study_keys
     from lab.base.errors import UsageError, did_you_mean
-    from lab.report.json.answers import list_verdicts
     from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
-    from lab.report.tables import ledger as tables
+    from lab.studies import ledger
+    from lab.studies.study_files import study_keys
 
     if options.study is not None and options.study not in study_keys():
         raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
@@ -37,11 +35,11 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
         return _boots(options)
     verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
     if options.json:
-        print(dumps(list_verdicts(verdicts, known)))
+        print(dumps(ledger.list_verdicts(verdicts, known)))
     elif options.markdown:
-        print(markdown(tables.page(verdicts, known, linked=True)), end="")
+        print(markdown(ledger.page(verdicts, known, linked=True)), end="")
     else:
-        tables.show(Console(), verdicts, options.rules, known)
+        ledger.show(Console(), verdicts, options.rules, known)
     return 0
 
 
@@ -49,17 +47,17 @@ def _boots(options: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
-    from lab.analysis.claims import evidence, ledger
-    from lab.analysis.steps import boots_wanted
+    from lab.analysis import evidence
     from lab.report.markdown import markdown
-    from lab.report.tables import boots as tables
     from lab.report.terminal import show
+    from lab.studies import boots_table, ledger
+    from lab.studies.steps import boots_wanted
 
     wanted = boots_wanted(evidence.references()[0], ledger.ledger(options.study))
     if options.json:
         print(json.dumps([asdict(one) for one in wanted], indent=1))
     elif options.markdown:
-        print(markdown(tables.page(wanted)), end="")
+        print(markdown(boots_table.page(wanted)), end="")
     else:
-        show(Console(), tables.page(wanted))
+        show(Console(), boots_table.page(wanted))
     return 0

@@ -28,7 +28,7 @@ def add_doctor(adder: Adder) -> None:
 
 
 def _list(options: argparse.Namespace, talk: Console) -> int:
-    from lab.report import catalog
+    from lab.commands import catalog
 
     if options.json:
         print(json.dumps(catalog.as_json(options.words), indent=1))
@@ -38,7 +38,7 @@ def _list(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _show(options: argparse.Namespace, talk: Console) -> int:
-    from lab.report import catalog
+    from lab.commands import catalog
 
     if options.json:
         print(json.dumps(catalog.show_json(options.variant), indent=1))

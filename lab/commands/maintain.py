@@ -57,7 +57,7 @@ def _write_history(options: argparse.Namespace, talk: Console) -> int:
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands.readme import parts, texts
-    from lab.report.html.picture import picture
+    from lab.studies.site.picture import picture
 
     makers = parts.makers()
     for path in texts.files():

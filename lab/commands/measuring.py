@@ -272,6 +272,7 @@ def finish(
     from lab.report.html.run import write
     from lab.report.result import Result
     from lab.report.terminal import show
+    from lab.studies.results import study_page
 
     result = Result(run)
     status = print_result(options, run, result)
@@ -279,7 +280,7 @@ def finish(
         with answer() as out:
             show(out, below)
     try:
-        page = str(write(result, run.folder, more))
+        page = str(write(result, run.folder, [study_page(result), *more]))
     except UsageError as error:  # a full disk must not make a measured run fail
         page = f"no page: {error.fault}; {error.remedy}"
     Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)
@@ -295,17 +296,18 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
     from lab.report.markdown import markdown
     from lab.report.result import Result
     from lab.report.terminal import show
+    from lab.studies.results import result_json, study_page
 
     result = result or Result(run)
     name = run.folder.name if run.folder.parent == runs_folder() else str(run.folder)
     with answer() as out:
         if options.json:
-            print(dumps(result.as_json()))
+            print(dumps(result_json(result)))
         elif getattr(options, "markdown", False):
-            print(markdown([*result.page(), *result.more(), *result.study()]), end="")
+            print(markdown([*result.page(), *result.more(), *study_page(result)]), end="")
         else:
             every = getattr(options, "notes", False)
             show(out, [*result.page("" if every else f"just table {shlex.quote(name)} --notes")])
-            show(out, [*(result.more() if every else []), *result.study()])
+            show(out, [*(result.more() if every else []), *study_page(result)])
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if result.complete else 1

@@ -29,7 +29,7 @@ def _report(options: argparse.Namespace, talk: Console) -> int:
     if options.run:
         return _of_runs(options)
 
-    from lab.report.html import site
+    from lab.studies.site import site
 
     def say(text: str) -> None:
         talk.print(text, style="dim", highlight=False, soft_wrap=True)
@@ -46,6 +46,7 @@ def _of_runs(options: argparse.Namespace) -> int:
     from lab.records.store import RunStore
     from lab.report.html.run import write
     from lab.report.result import Result
+    from lab.studies.results import study_page
 
     runs: list[RunStore] = []
     for name in dict.fromkeys(options.run):
@@ -57,5 +58,6 @@ def _of_runs(options: argparse.Namespace) -> int:
         own = run.folder.parent == runs_folder()
         folder = Path(options.output) if options.output else run.folder if own else OUTPUT
         several = (not own and not options.output) or (len(runs) > 1 and options.output)
-        print(write(Result(run), folder / run.folder.name if several else folder))
+        result = Result(run)
+        print(write(result, folder / run.folder.name if several else folder, [study_page(result)]))
     return 0

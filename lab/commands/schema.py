@@ -8,9 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from lab.analysis.claims import Rule
-from lab.analysis.claims.publications import OwnRule
-from lab.analysis.claims.studies import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.base.errors import UsageError
 from lab.experiments.selfbench.overhead import Overhead
@@ -25,6 +22,10 @@ from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
 from lab.stats.histogram import HALF, LINEAR
+from lab.studies.claims import Rule
+from lab.studies.claims.publications import OwnRule
+from lab.studies.results import RESULT
+from lab.studies.study_files import StudyFile
 from lab.systems.reading import ReadingRecord
 from lab.targets.cluster.facts import PodRecord
 
@@ -52,7 +53,7 @@ def schemas() -> dict[str, Any]:
         "reasons": _reasons(),
         "readback": _list_of(ReadingRecord, READBACK),
         "deployed": _list_of(PodRecord, DEPLOYED),
-        "result": runs.RESULT.schema(),
+        "result": RESULT.schema(),
         "comparison": runs.COMPARISON.schema(),
         "gate": runs.GATE.schema(),
         "capacity": answers.CAPACITY.schema(),

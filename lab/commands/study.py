@@ -21,7 +21,7 @@ from lab.commands.arguments import (
 from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle, trials
 
 if TYPE_CHECKING:
-    from lab.analysis.claims.studies import Study
+    from lab.studies.study_files import Study
     from lab.targets.base import Target
 
 
@@ -36,7 +36,7 @@ def add(adder: Adder) -> None:
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.claims.studies import load_study, study_keys
+    from lab.studies.study_files import load_study, study_keys
 
     if options.key is None:
         raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")

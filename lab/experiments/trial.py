@@ -1,13 +1,12 @@
 """Everything once on a target, without measuring: each variant comes up and is read back, each study's sweep is held against it.
 
-What it finds is evidence for the matrix (`lab.analysis.matrix`), committed as `lab.records.trials` has it.
+What it finds is evidence for the matrix (`lab.studies.matrix`), committed as `lab.records.trials` has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lab.analysis import matrix
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.experiments import sabotage
 from lab.experiments.bench.measurable import checked, facts_of
@@ -20,10 +19,17 @@ from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
 
 
-def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
-    """Of a target that was checked; each as it comes is `told`."""
+def tried(
+    target: Target,
+    told: Callable[[str, Tried], None],
+    sweeps: Mapping[str, Sequence[str]],
+    more: Callable[[Mapping[str, Tried]], Sequence[str]],
+) -> Trial:
+    """Of a target that was checked; each as it comes is `told`. `sweeps`: each of the studies', with the variants that are measured with it;
+    `more`: what came of every variant → the further ones to try.
+    """
     variants: dict[str, Tried] = {}
-    for names in (variant_names, lambda: matrix.alone(variants)):
+    for names in (variant_names, lambda: more(variants)):
         for name in names():
             variants[name] = _intact(target, name, told)
     return Trial(
@@ -32,11 +38,16 @@ def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
         git_commit=facts.git_commit(),
         facts=telling_facts(facts_of(target)),
         variants=variants,
-        sweeps=_sweeps(target, told),
+        sweeps=_sweeps(target, told, sweeps),
     )
 
 
-def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried], None]) -> Trial:
+def tried_again(
+    target: Target,
+    names: Sequence[str],
+    told: Callable[[str, Tried], None],
+    sweeps: Mapping[str, Sequence[str]],
+) -> Trial:
     """The committed trial with these variants, and every sweep, tried anew. UsageError where there is none, or it was made on another machine."""
     committed = trials.committed().get(target.name)
     if committed is None:
@@ -52,7 +63,7 @@ def tried_again(target: Target, names: Sequence[str], told: Callable[[str, Tried
     return committed.model_copy(
         update={
             "variants": {**committed.variants, **found},
-            "sweeps": _sweeps(target, told),
+            "sweeps": _sweeps(target, told, sweeps),
             "again": {**committed.again, **again},
         }
     )
@@ -65,9 +76,11 @@ def _intact(target: Target, name: str, told: Callable[[str, Tried], None]) -> Tr
     return found
 
 
-def _sweeps(target: Target, told: Callable[[str, Tried], None]) -> dict[str, Tried]:
+def _sweeps(
+    target: Target, told: Callable[[str, Tried], None], sweeps: Mapping[str, Sequence[str]]
+) -> dict[str, Tried]:
     found: dict[str, Tried] = {}
-    for name, on in matrix.study_sweeps().items():
+    for name, on in sweeps.items():
         found[name] = _accepted(target, name, on)
         told(name, found[name])
     return found

@@ -1,13 +1,11 @@
-"""What a finished run says, made once and shown on a terminal, as Markdown, JSON or a page: its summaries and its tables."""
+"""What a finished run says, made once and shown on a terminal, as Markdown or a page: its summaries and its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-from lab.analysis.claims.studies import load_study, study_keys
 from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
@@ -19,13 +17,12 @@ from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
 from lab.report.tables import gauges, generations, knee
-from lab.report.tables import study as study_tables
 from lab.report.tables.run import sentences, tables
 
 
 @dataclass(frozen=True)
 class Result:
-    """Of one run. UsageError where what it needs of the run is damaged, from `study` on where that of its study's file is."""
+    """Of one run. UsageError where what it needs of the run is damaged."""
 
     run: RunStore
 
@@ -71,7 +68,7 @@ class Result:
         """All, without the sentences; of a search for a knee what it found."""
         if self.run.record.knee is not None:
             return [knee.page(report_of(self.run))]
-        return [*map(tables, self.told), generations.page(self.levels), self.more(), self.study()]
+        return [*map(tables, self.told), generations.page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """What the systems hold, and how far the bare network is: what explains a table."""
@@ -79,25 +76,3 @@ class Result:
         held = gauges.page(steady) if steady in self.told else []
         network = self.run.roundtrip()
         return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
-
-    @cached_property
-    def _shaped(self) -> study_tables.ShapedStudy | None:
-        """The run's study with its tables in the published shape."""
-        key, (steady, _) = self.run.record.study, self.summaries
-        if key not in study_keys() or steady not in self.told:
-            return None
-        study = load_study(key)
-        return study_tables.ShapedStudy(study.key, study.file.question, study_tables.shaped(study, steady))
-
-    def study(self) -> list[Part]:
-        """The tables of the run's study in the published shape; empty where it has none."""
-        return study_tables.page(self._shaped.tables) if self._shaped else []
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as `--json` has it."""
-        from lab.report.json.runs import RESULT
-
-        steady, disturbed = self.summaries
-        beside = {"roundtrip": self.run.roundtrip(), "study": self._shaped, "levels": tuple(self.levels) or None}
-        outcomes = disturbed if disturbed.rows else None
-        return RESULT.plain(steady, complete=self.complete, outcomes=outcomes, **beside)

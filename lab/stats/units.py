@@ -88,6 +88,11 @@ def digits(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
+def format_range(low: float, high: float) -> str:
+    """Return the ends of what too few blocks range over, with two significant digits: 19–24; one number where they are the same."""
+    return "–".join(dict.fromkeys(significant(end, 2) for end in (low, high)))
+
+
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
     """12.3 [11.9, 12.8], without an end that there is not."""
     return digits(value) + (f" [{digits(low)}, {digits(high)}]" if low is not None and high is not None else "")

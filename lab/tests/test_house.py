@@ -20,6 +20,7 @@ FLOORS = (
     ("targets", "records"),
     ("measure", "analysis"),
     ("experiments", "report"),
+    ("studies",),
     ("commands",),
     ("__main__",),
 )
@@ -154,8 +155,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(graph(LAB)) == []
 
 
-def test_there_are_at_most_nine_floors() -> None:
-    assert len(FLOORS) <= 9
+def test_there_are_at_most_ten_floors() -> None:
+    assert len(FLOORS) <= 10
     assert {package_of(name) for name in modules(LAB)} <= {"lab", *FLOOR}
 
 
@@ -194,6 +195,12 @@ def test_a_system_that_is_imported_by_name_is_found(tmp_path: Path, package: str
         },
     )
     assert systems_by_name(graph(lab)) == [f"lab.{package}.one imports lab.systems.caddy.system"]
+
+
+@pytest.mark.parametrize("package", ["analysis", "report", "experiments"])
+def test_an_import_of_studies_from_below_is_found(tmp_path: Path, package: str) -> None:
+    lab = _house(tmp_path, {f"{package}/one": "from lab.studies import two\n", "studies/two": ""})
+    assert wrong_ways(graph(lab)) == [f"lab.{package}.one imports lab.studies.two"]
 
 
 @pytest.mark.parametrize("second", ["from lab.stats import one\n", "def late():\n    import lab.stats.one\n"])

@@ -12,12 +12,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from lab.analysis import levels
-from lab.analysis.carrying import carried
-from lab.analysis.claims import evidence, ledger
-from lab.analysis.claims.judging import Verdict
-from lab.analysis.steps import findings
+from lab.analysis import evidence, levels
 from lab.base.errors import UsageError, refuse_unknown
+from lab.commands import catalog
 from lab.commands.readme.texts import ROOT, Maker
 from lab.experiments.selfbench import effects
 from lab.model.metrics import about
@@ -25,15 +22,17 @@ from lab.model.samples import Reason
 from lab.records.calibration import CalibrationFolder
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
-from lab.report import catalog
-from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import boots, calibration, carrying, known_costs, matrix
-from lab.report.tables import ledger as claims
+from lab.report.tables import calibration, known_costs
+from lab.studies import boots_table, carrying_table, ledger, matrix
+from lab.studies.carrying import carried
+from lab.studies.claims.judging import Verdict
+from lab.studies.site.rows import answered
+from lab.studies.steps import findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"
-"""`lab.report.html.picture`, which README shows."""
+"""`lab.studies.site.picture`, which README shows."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -44,15 +43,15 @@ def makers() -> Mapping[str, Maker]:
     """Return what makes each part, by the name that its markers have."""
     return {
         "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
-        "carrying": lambda *_: markdown(carrying.page(carried(_runs()), _runs())),
-        "claims": lambda *_: markdown(claims.page(judged(), ledger.checks(), linked=True)),
+        "carrying": lambda *_: markdown(carrying_table.page(carried(_runs()), _runs())),
+        "claims": lambda *_: markdown(ledger.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
         "disturbances": lambda *_: catalog.readme_disturbances(),
         "example": lambda _path, words: _example(words),
         "floors": lambda *_: _floors(),
         "folder": lambda path, _words: folder(path.parent),
         "found": lambda *_: _found(),
-        "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
+        "known-cost-lengths": lambda *_: markdown(boots_table.lengths(_runs())),
         "known-costs": lambda *_: _known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
         "reasons": lambda *_: _reasons(),

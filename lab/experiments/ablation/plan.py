@@ -19,8 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.analysis.claims.studies import load_study, study_keys
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
 from lab.model.variants.knobs import Knob, load_knob
 from lab.model.variants.variants import Overlay, chain, load_overlay, variant_names
 from lab.records.ablation import Step
@@ -59,21 +58,6 @@ Unmeasurable = Callable[[str, str], str | None]
 
 FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
 """Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
-
-
-def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """(the variants whose knobs are asked for, whether they are a study's): those it lists, then the others that are annotated with it.
-
-    A name that a variant has, too, is the study's unless `as_variant`. UsageError for one that nothing has.
-    """
-    if name in study_keys() and not as_variant:
-        own = [other for other in variant_names() if load_overlay(other).study == name]
-        return tuple(dict.fromkeys((*load_study(name).file.variants, *own))), True
-    if "+" not in name and name not in variant_names():
-        remedy = did_you_mean(name, [*study_keys(), *variant_names()])
-        raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)
-    chain(name)
-    return (name,), False
 
 
 def knobs_in(names: Iterable[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:

@@ -21,11 +21,9 @@ from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.report.grid import Part
-from lab.report.html import markdown
-from lab.report.html.rendering import rendered
-from lab.report.html.rows import kind_of
+from lab.report.html.rendering import html, kind_of, rendered
 from lab.report.loads import point_text
-from lab.report.markdown import markdown as as_markdown
+from lab.report.markdown import markdown
 from lab.report.result import Result
 
 FILE = "report.html"
@@ -87,7 +85,7 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         verdicts=list(_verdicts(result.told)),
         figure=figure_of(result.told),
         dots=dots_of(result.levels),
-        tables=[markdown.html(as_markdown(page), below=2) for page in (*result.tables(), *more) if page],
+        tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
         again=rerun.measure(record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "baseline"),
         folder=result.run.folder,

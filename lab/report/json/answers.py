@@ -1,8 +1,7 @@
-"""What the other verbs print as JSON: plans, ablations, migrations, capacity, the ledger and usage."""
+"""What the other verbs print as JSON: plans, ablations, migrations, capacity and usage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,10 +10,6 @@ import polars as pl
 from lab.analysis import pidstat
 from lab.analysis.capacity.answer import Answer, Size, Wanted
 from lab.analysis.capacity.costs import Cost
-from lab.analysis.claims import ANSWERS, KINDS
-from lab.analysis.claims.judging import Verdict
-from lab.analysis.claims.ledger import counts, own_counts
-from lab.analysis.claims.publications import OWN_ANSWERS
 from lab.analysis.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
 from lab.model.design import PlannedFor, Promise
@@ -174,20 +169,7 @@ CAPACITY = Shape(
     title="What `capacity --json` prints; seconds, requests per second, fractions",
 )
 
-# -- the ledger, usage ------------------------------------------------------------------------------------------
-
-
-def list_verdicts(verdicts: Sequence[Verdict], checks: Sequence[Verdict] = ()) -> dict[str, Any]:
-    """Return what `ledger --json` prints: every claim, judged or not, what its answers mean, how kinds are judged, and the checks."""
-    return {
-        "answers": ANSWERS,
-        "own_answers": OWN_ANSWERS,
-        "kinds": KINDS,
-        "counts": counts(verdicts),
-        "own_counts": own_counts(verdicts),
-        "claims": verdicts,
-        "checks": checks,
-    }
+# -- usage ----------------------------------------------------------------------------------------------------
 
 
 def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:

@@ -20,12 +20,11 @@ from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, noise_line, verdicts
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
-from lab.model.run import RoundTrip, RunRecord
+from lab.model.run import RunRecord
 from lab.report.json.shape import Key, Shape
 from lab.report.loads import load_text
 from lab.report.tables.gate import conclusion
 from lab.report.tables.noise import EFFECTS, Report
-from lab.report.tables.study import Shaped, ShapedStudy, StudyCell, StudyLevel
 from lab.stats.components import Component
 from lab.stats.paired import Estimate, Level
 
@@ -135,14 +134,6 @@ DISTURBED = Shape(
         Shape("Slowdown", Estimate, "ratio low=ratio_interval.0 high=ratio_interval.1 blocks=n"),
     ],
 )
-STUDY_CELL = Shape("StudyCell", StudyCell, parts=[Shape("StudyLevel", StudyLevel)])
-STUDY_TABLE = Shape(
-    "StudyTable",
-    Shaped,
-    "title=shape.title unit=shape.unit reference=shape.reference",
-    Key("cells", lambda table: tuple(table.cells.values()), tuple[StudyCell, ...]),
-    parts=[STUDY_CELL],
-)
 OUTCOMES = Shape(
     "Outcomes",
     Summary,
@@ -161,24 +152,6 @@ LEVELS = Shape(
     "repeat=found.repeat generation=found.generation bring_up=found.bring_up one_start=start generations",
     parts=[Shape("Level", Component), Shape("Generation", Generation, "block reload log_ratios=ratios own_s base_s")],
 )
-RESULT = Shape(
-    "Result",
-    Summary,
-    VERSION_2,
-    "target blocks seed complete",
-    NOISE_LINE,
-    "not_measurable notes",
-    VERDICTS,
-    "rows",
-    Key("roundtrip", None, RoundTrip | None),
-    Key("study", None, ShapedStudy | None),
-    Key("outcomes", None, Summary | None),
-    Key("levels", None, tuple[Levels, ...] | None),
-    parts=[VERDICT, STEADY, Shape("Study", ShapedStudy, parts=[STUDY_TABLE]), OUTCOMES, LEVELS],
-    title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known",
-    left_out=("study", "outcomes", "levels"),
-)
-"""Of the steady loads; whoever prints gives what a run has beside them, and whether all of it is complete."""
 
 # -- two arms, a gate -------------------------------------------------------------------------------------------
 

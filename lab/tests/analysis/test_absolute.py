@@ -15,9 +15,9 @@ from lab.model.metrics import METRICS
 from lab.model.plan import Shape, Slot
 from lab.model.samples import Sample
 from lab.report.grid import Grid
-from lab.report.json.runs import RESULT
 from lab.report.tables.run import page
 from lab.report.terminal import terminal
+from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_run
 
 CPU, RATE = METRICS["cpu_per_request"], METRICS["rate"]

@@ -9,17 +9,17 @@ from math import floor, log, log10
 import pytest
 
 from lab.analysis.cells import Cell
-from lab.analysis.claims.evidence import references
 from lab.analysis.decision import Decision
+from lab.analysis.evidence import references
 from lab.analysis.rows import Row
 from lab.analysis.solo_ratios import misleading_ratios
-from lab.analysis.steps import summaries
 from lab.analysis.summary import Summary
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report.grid import Grid
 from lab.report.tables.run import tables
 from lab.report.terminal import terminal
 from lab.stats.paired import MIN_BLOCKS, level, paired
+from lab.studies.steps import summaries
 
 pytestmark = pytest.mark.committed
 CPU = "cpu_per_request"

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import rerun
-from lab.analysis.claims.evidence import Evidence
 from lab.analysis.effects import Asked
+from lab.analysis.evidence import Evidence
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
@@ -33,13 +33,13 @@ from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
-from lab.report.html.methods import methods
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
 from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_rate
+from lab.studies.site.methods import methods
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget

@@ -18,18 +18,18 @@ from rich.console import Console
 
 from lab.analysis import pidstat
 from lab.analysis.cells import counted_alone
-from lab.analysis.claims.evidence import Evidence
+from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.records.tables import FrameError, read_usage
-from lab.report.exhibits import exhibits
-from lab.report.exhibits import pidstat as pidstat_tables
 from lab.report.json.answers import list_usage
 from lab.report.markdown import markdown
 from lab.report.tables.usage import page
 from lab.report.terminal import show
 from lab.stats.units import digits
+from lab.studies.exhibits import exhibits
+from lab.studies.exhibits import pidstat as pidstat_tables
 from lab.targets.common.sampler import Sampler
 from lab.tests.support.factories import make_sample
 

@@ -26,7 +26,7 @@ connections = 4
 duration_s = 1
 attempts = 1
 TOML
-  cat >lab/analysis/claims/studies/mine.toml <<'TOML'
+  cat >lab/studies/mine.toml <<'TOML'
 title = "A study of my own"
 source = "nobody"
 question = "How much does it serve?"

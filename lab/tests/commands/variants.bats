@@ -32,7 +32,7 @@ fails() {
   run --separate-stderr just list
   assert_success
   local path name
-  for path in manifests/overlays/*/ manifests/components/*/ lab/sweeps/*.toml lab/analysis/claims/studies/*.toml okd-quick reload-endpoints-quick; do
+  for path in manifests/overlays/*/ manifests/components/*/ lab/sweeps/*.toml lab/studies/*.toml okd-quick reload-endpoints-quick; do
     name=$(basename "$path" .toml)
     assert_line --regexp "^ *$name( |$)"
   done

@@ -24,10 +24,10 @@ from lab.model.run import NotMeasured, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
-from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
+from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis import matrix
 from lab.base.errors import NodeRefusesError, UsageError
 from lab.experiments import sabotage, trial
 from lab.experiments.bench.measurable import facts_of
@@ -13,6 +12,8 @@ from lab.records import trials
 from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
 from lab.tests.support.fakes import FakeTarget
+
+SWEEPS = {"quick": ["baseline"]}
 
 
 @pytest.fixture
@@ -33,13 +34,12 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
 
     monkeypatch.setattr(trials, "committed", lambda: found)
     monkeypatch.setattr(sabotage, "intact", holds)
-    monkeypatch.setattr(matrix, "study_sweeps", lambda: {"quick": ["baseline"]})
     return found
 
 
 def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: dict[str, Trial]) -> None:
     told: list[str] = []
-    made = trial.tried_again(FakeTarget(), ["gzip", "gzip"], lambda name, _: told.append(name))
+    made = trial.tried_again(FakeTarget(), ["gzip", "gzip"], lambda name, _: told.append(name), SWEEPS)
     assert made.variants == {"gzip": Tried(outcome="holds", detail="3 checks"), "keepalive": Tried(outcome="holds")}
     assert told == ["gzip", "quick"] and list(made.again) == ["gzip"] and made.git_commit == "old"
     assert made.sweeps == {"quick": Tried(outcome="accepted", detail="on baseline")}
@@ -48,10 +48,10 @@ def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: di
 def test_a_trial_of_another_machine_takes_none(committed: dict[str, Trial]) -> None:
     committed["fake"].facts["cpus"] = "4096"
     with pytest.raises(UsageError, match=r"fake\.json was made with cpus 4096, here it is"):
-        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None)
+        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None, SWEEPS)
     committed.clear()
     with pytest.raises(UsageError, match="has no trial of fake yet\n  leave the variants out"):
-        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None)
+        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None, SWEEPS)
 
 
 def test_what_the_node_refuses_it_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:

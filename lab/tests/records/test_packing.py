@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.__main__ import main
-from lab.analysis.claims import evidence
+from lab.analysis import evidence
 from lab.base.errors import UsageError
 from lab.experiments import bench
 from lab.model.events import EVENTS_SCHEMA

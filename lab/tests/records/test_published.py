@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.claims.studies import study_keys
 from lab.base.errors import UsageError
 from lab.records import published
+from lab.studies.study_files import study_keys
 from lab.tests.support.transcribed import copied
 
 __all__ = ["copied"]  # a fixture

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from lab.__main__ import main
-from lab.analysis import history
-from lab.analysis.claims import evidence
+from lab.analysis import evidence, history
 from lab.base.errors import UsageError
 from lab.records import references
 from lab.records.references import add_run, boot_folders, committed_runs

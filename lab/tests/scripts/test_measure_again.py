@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.claims.studies import study_keys
 from lab.base.files import reference_folder
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
+from lab.studies.study_files import study_keys
 
 ROOT = Path(__file__).parents[3]
 HOURS = (10, 22)

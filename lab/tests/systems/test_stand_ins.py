@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from lab.analysis.what_ran import describe_programs
+from lab.commands.catalog import LONGEST_VALUE, print_show, show_json
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
-from lab.report.catalog import LONGEST_VALUE, print_show, show_json
 from lab.systems import stand_ins, table
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.stand_ins import Setting, load_stand_ins

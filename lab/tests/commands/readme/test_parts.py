@@ -14,8 +14,8 @@ from lab.commands.readme import parts, texts
 from lab.commands.readme.parts import starts
 from lab.model.samples import Reason
 from lab.records.levels import Known
-from lab.report.html.picture import picture
-from lab.report.html.rows import ANSWERED
+from lab.studies.site.picture import picture
+from lab.studies.site.rows import ANSWERED
 
 pytestmark = pytest.mark.committed
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.claims.studies import load_study, study_keys
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
@@ -28,7 +27,6 @@ from lab.experiments.ablation.plan import (
     overlays_of,
     plan_steps,
     runs_of,
-    variants_of,
 )
 from lab.model.endpoint import Endpoint
 from lab.model.plan import Arm
@@ -40,6 +38,7 @@ from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
+from lab.studies.study_files import load_study, study_keys, variants_of
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run

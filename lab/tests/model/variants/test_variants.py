@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.commands import catalog
 from lab.experiments.bench.measurable import variant_record
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
@@ -28,7 +29,6 @@ from lab.model.variants.variants import (
     reference_name,
     variant_names,
 )
-from lab.report import catalog
 from lab.targets.prerequisites import TARGETS
 
 NOTES = {

@@ -11,15 +11,15 @@ import plotly.graph_objects as go
 import pytest
 
 from lab.analysis.cells import counted_alone
-from lab.analysis.claims.evidence import Evidence, Missing
+from lab.analysis.evidence import Evidence, Missing
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures
-from lab.report.exhibits import curves, exhibits
 from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail
 from lab.stats.histogram import Histogram
+from lab.studies.exhibits import curves, exhibits
 from lab.tests.report.figures.test_figures import contrast
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import MadeStore, made

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from lab.report.json import answers, runs
 from lab.report.json.shape import Key, Shape, meanings
+from lab.studies import results
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ def test_a_shape_refuses_an_attribute_and_a_key_that_there_are_not() -> None:
 
 def test_every_meaning_is_of_a_key() -> None:
     keys: dict[str, set[str]] = {}
-    for shape in (value for module in (runs, answers) for value in vars(module).values() if isinstance(value, Shape)):
+    for shape in (
+        value for module in (runs, answers, results) for value in vars(module).values() if isinstance(value, Shape)
+    ):
         keys[shape.name] = {key.name for key in shape.keys}
         for name, about in shape.model.model_json_schema().get("$defs", {}).items():
             keys.setdefault(name, set()).update(about.get("properties", {}))

@@ -24,10 +24,10 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
+from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made_record

@@ -11,10 +11,10 @@ from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
-from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
 from lab.stats.units import format_bytes
+from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.golden import print_page
 

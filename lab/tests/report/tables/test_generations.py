@@ -14,6 +14,7 @@ from lab.report.html import run as run_page
 from lab.report.result import Result
 from lab.report.tables import generations
 from lab.report.terminal import terminal
+from lab.studies.results import result_json
 from lab.tests.analysis.test_generations import known, planned
 from lab.tests.support.made_runs import made
 
@@ -22,7 +23,7 @@ def test_table_json_and_page_name_each_level_and_every_generation(tmp_path: Path
     result = Result(made(planned=planned(), change=known))
     text = "\n".join(line.plain for line in terminal(generations.page(result.levels), 160))
     assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text
-    told = result.as_json()["levels"][0]
+    told = result_json(result)["levels"][0]
     assert [len(each["log_ratios"]) for each in told["generations"]] == [2, 2, 2, 2] and told["bring_up"]["sd"] == 0
     page = run_page.write(result, tmp_path).read_text()
     assert page.count('<i class="middle"') >= 4 and "+5.1 -4.9 %" in page
@@ -48,4 +49,4 @@ def test_levels_are_exported_as_data_levels_has_them() -> None:
 
 def test_a_run_without_generations_says_nothing_of_levels() -> None:
     result = Result(made())
-    assert generations.page(result.levels) == [] and "levels" not in result.as_json()
+    assert generations.page(result.levels) == [] and "levels" not in result_json(result)

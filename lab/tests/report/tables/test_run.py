@@ -22,12 +22,12 @@ from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
-from lab.report.json.runs import RESULT
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
+from lab.studies.results import RESULT
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made, made_record

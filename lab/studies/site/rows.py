@@ -1,0 +1,157 @@
+"""Steps and claims as rows of a page: what is said of each, what folds out, and its number with the interval as places on a short axis.
+
+    Step(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=71.3, low=71.1, high=71.5, zero=50.0, …)
+
+Beside a number stands what was published, and where a claim wants it. Places are per cent of the axis from its left end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+from lab.model.metrics import about
+from lab.report.html.rendering import kind_of
+from lab.studies.claims.judging import Verdict
+from lab.studies.claims.measuring import Measured
+from lab.studies.steps import Finding, Step, published_ratio
+
+ANSWERED: Mapping[str, tuple[str, str]] = {
+    "apply": ("Yes", "better"),
+    "worse": ("No, it does harm", "worse"),
+    "mixed": ("It depends", "cannot-tell"),
+    "same": ("No, nothing worth having", "same"),
+    "differs": ("It is another system", "same"),
+    "false": ("No", "same"),
+    "unresolved": ("Cannot be told here", "cannot-tell"),
+    "bimodal": ("It is one of two things", "cannot-tell"),
+    "no-interval": ("Not measured enough", "cannot-tell"),
+    "not-measurable": ("Cannot be shown here", "cannot-tell"),
+    "not-steady": ("It does not hold its rate", "cannot-tell"),
+    "instrument": ("It is there to measure by", "same"),
+}
+"""Kind of a verdict → the answer to a question whether a step helps, and its colour."""
+FACTOR = 12.0
+"""How many times better or worse fits on the axis of all steps; what is more stands at its end."""
+TICKS = (3, 10)
+SPAN = log(FACTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """`low`, `high`: the interval; `zero`: no difference; `band`: where it should lie; `published`: what was said; `cut`: goes on beyond an end."""
+
+    at: float
+    low: float
+    high: float
+    zero: float | None = None
+    band: tuple[float, float] | None = None
+    published: tuple[float, ...] = ()
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """`kind`: its decision as a class of CSS; `published`: the same effect as it was claimed, in words."""
+
+    step: Step
+    kind: str
+    metric: str
+    strip: Strip | None
+    published: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """`strip` is of the first number that decides, `text` says it."""
+
+    verdict: Verdict
+    published: str
+    strip: Strip | None
+    text: str
+    rest: str
+
+
+def step_rows(steps: Sequence[Step]) -> list[StepRow]:
+    return [
+        StepRow(step, kind_of(step.decision.value), about(step.metric).title, place_step(step), _told(step))
+        for step in steps
+    ]
+
+
+def _told(step: Step) -> str:
+    change = about(step.metric).change
+    return ", ".join(dict.fromkeys(f"{change(log(each.ratio))} ({each.claim})" for each in step.published))
+
+
+def claim_row(verdict: Verdict) -> ClaimRow:
+    parts = [
+        part for found in verdict.findings for part in found.measured if part.test.bounded and part.value is not None
+    ]
+    deciding = [part for part in parts if part.holds is False] or parts
+    strip, text = None, ""
+    if deciding:
+        strip, text = place_measured(deciding[0], published_ratio(verdict, deciding[0])), deciding[0].text
+    rest = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
+    return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, rest)
+
+
+def answered(finding: Finding) -> tuple[str, str]:
+    """(the answer in words, its colour)"""
+    if not finding.boots.agree:
+        return "It depends on the boot", "cannot-tell"
+    return ANSWERED[finding.verdict.kind]
+
+
+def place_step(step: Step) -> Strip | None:
+    """On the axis of all steps: times better to the right, worse to the left. None of a difference."""
+    if step.gain is None:
+        return None
+    at, low, high = map(_on_steps, step.gain)
+    told = tuple(dict.fromkeys(_on_steps(step.gained(each.ratio)) for each in step.published))
+    return Strip(at, low, high, 50.0, published=told, cut=max(map(abs, step.gain)) > SPAN)
+
+
+def step_ticks() -> list[tuple[float, str]]:
+    """(place, label); which side is which is said at both ends."""
+    ends = {-TICKS[-1]: f"{TICKS[-1]}× worse", TICKS[-1]: f"{TICKS[-1]}× better"}
+    sides = [sign * times for sign in (-1, 1) for times in TICKS]
+    more = [(_on_steps(log(abs(each)) * (1 if each > 0 else -1)), ends.get(each, f"{abs(each)}×")) for each in sides]
+    return sorted([(50.0, "no change"), *more])
+
+
+def _on_steps(gain: float) -> float:
+    return round(50 + 50 * max(-1.0, min(1.0, gain / SPAN)), 2)
+
+
+def place_measured(part: Measured, published: float | None) -> Strip | None:
+    """On an axis of its own, from 0 for a level, about 1 for a ratio (a logarithm), about 0 for a difference. None without an interval."""
+    if part.value is None or part.low is None or part.high is None:
+        return None
+    test = part.test
+    wanted = test.within or ((-inf if test.above is None else test.above), (inf if test.below is None else test.below))
+    marks = [
+        part.low,
+        part.value,
+        part.high,
+        *(each for each in (*wanted, published) if each is not None and abs(each) < inf),
+    ]
+    if test.ratio_to is not None and min(marks) > 0:
+        span = 1.15 * max(log(1.1), *(abs(log(each)) for each in marks))
+        places = [50 + 50 * log(each) / span for each in marks[:3]]
+        ends = [50 + 50 * log(each) / span if 0 < each < inf else (0.0 if each <= 0 else 100.0) for each in wanted]
+        zero, said = 50.0, None if published is None else 50 + 50 * log(published) / span
+    else:
+        least, most = min(0.0, *marks), max(0.0, *marks)
+        width = 1.1 * (most - least) or 1.0
+        least -= 0.05 * width if least < 0 else 0.0
+        places = [100 * (each - least) / width for each in marks[:3]]
+        ends = [
+            max(0.0, min(100.0, 100 * (each - least) / width)) if abs(each) < inf else (0.0 if each < 0 else 100.0)
+            for each in wanted
+        ]
+        zero, said = 100 * -least / width, None
+    low, at, high = (round(each, 1) for each in places)
+    band = (round(ends[0], 1), round(ends[1], 1)) if test.bounded else None
+    return Strip(at, low, high, round(zero, 1), band, () if said is None else (round(said, 1),))

@@ -1,0 +1,163 @@
+"""The report's one file: everything that there is to show, put into the templates, and written whole or not at all.
+
+    build(Path(".cache/report"))  →  .cache/report/index.html
+
+plotly.js stands in it once, packed, as `report.js` unpacks it; each figure is its data, drawn when it comes into view. Refuses to write anything when a notebook's
+cell raises; what is missing or damaged is a gap, counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from lab.analysis.decision import SURE_P
+from lab.analysis.evidence import Evidence, references
+from lab.base.errors import UsageError
+from lab.base.files import replace, written_to
+from lab.model.metrics import about
+from lab.model.names import WORTH
+from lab.records.published import sources
+from lab.report.html.rendering import html, rendered
+from lab.report.tables.noise import itself_text, level_text
+from lab.stats.paired import MIN_BLOCKS
+from lab.studies import ledger
+from lab.studies.claims import ANSWERS, KINDS
+from lab.studies.claims.publications import OWN_ANSWERS
+from lab.studies.exhibits.exploring import overview
+from lab.studies.site.executing import ROOT, execute_all, notebooks
+from lab.studies.site.methods import methods
+from lab.studies.site.pages import Page, page
+from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
+from lab.studies.steps import findings, steps
+
+TEMPLATES = Path(__file__).parent / "templates"
+FILE = "index.html"
+EXPLORE = "explore"
+COMMAND = ": just "
+"""How what a gap needs goes on, where a command measures it."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What was written. `gaps`: page → what it could not show, without pages that show all."""
+
+    path: Path
+    counts: str
+    figures: int
+    gaps: dict[str, int]
+
+
+def build(folder: Path, say: Say = lambda _: None) -> Site:
+    """UsageError where it cannot be written; NotebookError (exit 1) for a cell that raises."""
+    _refuse_unwritable(folder)
+    runs, damaged = references()
+    told = _Told()
+    pages = list(_pages([run.run.record.id for run in runs], say, lambda: told.judge(runs)))
+    found = {each.key: each.gaps for each in pages}
+    found |= {"methods": 0 if told.how.calibrated else 1, "damaged runs": len(damaged)}
+    gaps = {name: count for name, count in found.items() if count}
+    text = rendered(
+        "site.html",
+        TEMPLATES,
+        **_front(told, runs, pages),
+        gaps=sum(gaps.values()),
+        pages=pages,
+        sources=sources(),
+        runs=runs,
+        damaged=damaged,
+        methods=told.how,
+        answers=ANSWERS,
+        own_answers=OWN_ANSWERS,
+        kinds=KINDS,
+        least_blocks=MIN_BLOCKS,
+        mark_p=SURE_P,
+        worth=f"{100 * WORTH:g}",
+        about=about,
+        level_text=level_text,
+        itself_text=itself_text,
+        overview=lambda run: html(overview(run)),
+        plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
+    ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
+    path = folder / FILE
+    with written_to("--output", path):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(path, text.encode())
+    return Site(path, ledger.counts(told.verdicts), sum(each.of("figure") for each in pages), gaps)
+
+
+class _Told:
+    """What is judged while the notebooks run."""
+
+    def judge(self, runs: Sequence[Evidence]) -> None:
+        self.verdicts, self.checks, self.how = ledger.ledger(), ledger.checks(), methods(runs)
+        self.steps, self.findings = steps(runs, self.verdicts), findings(runs)
+
+
+def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
+    """What the front page has beside the pages."""
+    tally: dict[str, Counter[str]] = {}
+    for verdict in told.verdicts:
+        tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
+    facts = [run.run.record.facts for run in runs]
+    most = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
+    rows = {verdict.claim.id: claim_row(verdict) for verdict in (*told.verdicts, *told.checks)}
+    needs: dict[tuple[str, str], dict[str, str]] = {}
+    for page_ in pages:
+        for need, anchor, name in page_.needs():
+            what, just, command = need.partition(COMMAND)
+            needs.setdefault((what, just.removeprefix(": ") + command), {}).setdefault(anchor, f"{page_.key}: {name}")
+    return {
+        "steps": step_rows(told.steps),
+        "ticks": step_ticks(),
+        "decided": Counter(step.decision.value for step in told.steps),
+        "findings": [(finding, answered(finding)) for finding in told.findings],
+        "run_ids": {run.name: run.run.record.id for run in runs},
+        "claims": [rows[verdict.claim.id] for verdict in told.verdicts],
+        "checks": [rows[verdict.claim.id] for verdict in told.checks],
+        "rows_of": lambda ids: [rows[name] for name in ids],
+        "counts": ledger.counts(told.verdicts),
+        "tally": tally,
+        "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
+        "by_key": {each.key: each for each in pages},
+        "needs": [(what, command, list(places.items())) for (what, command), places in needs.items()],
+        "shared": {name: counts.most_common(1)[0][0] for name, counts in most.items() if counts},
+    }
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """UsageError where no report could be written, before minutes go into making it."""
+    remedy = "name a folder that is yours, or one that does not exist yet"
+    place = folder.absolute()
+    while True:
+        try:
+            place.stat()
+            break
+        except FileNotFoundError:
+            place = place.parent
+        except OSError as error:
+            raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
+    if not place.is_dir():
+        raise UsageError("--output", f"{place} is no folder", remedy)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError("--output", f"{place} cannot be written", remedy)
+    if (folder / FILE).is_dir():
+        raise UsageError("--output", f"{folder / FILE} is a folder", remedy)
+
+
+def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Iterator[Page]:
+    """The studies in the order of their publications, then what else there is but the explorer: a run has a page of its own."""
+    found, studies = notebooks(), sources()
+    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, EXPLORE))]
+    for shown in execute_all([(found[key], "") for key in order], meanwhile):
+        say(f"notebooks/{shown.name}.ipynb")
+        yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)

@@ -1,0 +1,307 @@
+"""Studies: one TOML file → the variants and sweep of a publication, and the shape in which it published its numbers.
+
+    [[tables]]
+    published = "okd_router_throughput.csv"     a file of data/published
+    value = "transactions_per_s"                its column of numbers, in `unit`
+    rows = ["http_mode", "route_encryption"]    its columns that are the table's rows …
+    columns = ["endpoint_publishing"]           … and columns
+    variants.okd-edge = {route_encryption = "edge", endpoint_publishing = "LoadBalancerService"}
+    points.keep-alive = {http_mode = "keep-alive"}
+    metrics.rate = {}
+
+Variant, point and metric each say which published keys they stand for; together they name one cell. Refuses unknown
+keys, variants, sweeps and columns, and two measurements that would fall into one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.validation import read_toml, refuse, validated
+from lab.model import sweeps
+from lab.model.metrics import Ratio
+from lab.model.sweeps import Point
+from lab.model.variants.variants import chain, load_overlay, variant_names
+from lab.records import published as publications
+
+FOLDER = Path(__file__).parent
+
+LOAD = "load"
+"""What has a parameter that is no knob: the study's own loads."""
+
+Unit = Literal["req/s", "s", "ms", "µs"]
+Keys = dict[str, str]
+"""Published column → value, as its CSV writes it."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Quick(BaseModel):
+    """`--quick`: the shortened load."""
+
+    model_config = _STRICT
+
+    sweep: str
+    blocks: int = Field(ge=1, le=1000)
+
+
+class Change(BaseModel):
+    """One `[[changes]]`: what the study says of a system that changes, as a run of its own beside the tables'."""
+
+    model_config = _STRICT
+
+    question: str = Field(min_length=1)
+    variants: list[str] = Field(min_length=1)
+    sweep: str = Field(description="one with a disturbance")
+    quick: str = Field(description="the same, shortened")
+    against: str = Field(default="", description="what they are compared with; none: each with its own baseline")
+
+    def command(self, quick: bool, place: str) -> str:
+        """`place`: as `lab.analysis.rerun.place` has it."""
+        against = f" --against {self.against}" if self.against else ""
+        return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
+
+
+class NotAKnob(BaseModel):
+    """A row of parameters.csv that no component realises."""
+
+    model_config = _STRICT
+
+    why: str = Field(min_length=1)
+    by: str | None = Field(
+        default=None,
+        description="what has it all the same: `load` for the study's sweeps, or a variant; none = nothing",
+    )
+
+
+class PublishedLoad(BaseModel):
+    """A row of sweeps.csv: what makes that load here, on which variants; or why nothing does."""
+
+    model_config = _STRICT
+
+    sweeps: list[str] = Field(default_factory=list[str])
+    variants: list[str] = Field(default_factory=list[str])
+    why: str = Field(default="", description="why nothing does; empty = `sweeps` do")
+
+    @model_validator(mode="after")
+    def _either(self) -> PublishedLoad:
+        refuse(
+            (bool(self.why) == bool(self.sweeps and self.variants), "either sweeps and variants, or why there are none")
+        )
+        return self
+
+
+class Shape(BaseModel):
+    """One `[[tables]]`: a published table, and what here stands for each of its cells."""
+
+    model_config = _STRICT
+
+    title: str = Field(min_length=1)
+    published: str | None = Field(default=None, description="a file of data/published; none = measured here only")
+    value: str | None = Field(default=None, description="its column of numbers")
+    unit: Unit
+    rows: list[str] = Field(min_length=1, description="columns whose values head the table's rows")
+    columns: list[str] = Field(description="columns whose values head the table's columns")
+    filters: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]], description="only published rows with one of these values"
+    )
+    variants: dict[str, Keys] = Field(min_length=1, description="variant → the published keys it stands for")
+    points: dict[str, Keys] = Field(default_factory=dict[str, Keys], description="point → published keys")
+    point_fields: Keys = Field(
+        default_factory=Keys, description="published column → the field of every point that says its value"
+    )
+    metrics: dict[Ratio, Keys] = Field(min_length=1, description="metric → the published keys it stands for")
+    reference: Keys = Field(
+        default_factory=Keys, description="cells are also shown relative to the one with these values"
+    )
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _keys(self) -> Shape:
+        parts = (*self.variants.values(), *self.points.values(), *self.metrics.values())
+        unknown = [name for part in parts for name in sorted(part.keys() - self.keys)]
+        refuse(
+            ((self.published is None) != (self.value is None), "tables: published and value go together"),
+            (
+                bool(self.points and self.point_fields),
+                "tables: both points and point_fields say what a point stands for: keep one",
+            ),
+            (bool(unknown), f"tables: '{''.join(unknown[:1])}' is neither in rows nor in columns"),
+        )
+        if wrong := sorted(self.point_fields.values() - Point.model_fields.keys()):
+            raise ValueError(f"tables.point_fields: {did_you_mean(wrong[0], Point.model_fields)}")
+        return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*self.rows, *self.columns)
+
+    def of_point(self, point: Point) -> Keys | None:
+        """The published keys that a point stands for (none where nothing is said of points); None if it is not in this table."""
+        if not self.points:
+            values = {column: getattr(point, name) for column, name in self.point_fields.items()}
+            return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
+        return self.points.get(point.name)
+
+
+class StudyFile(BaseModel):
+    """A file of `lab/studies/`."""
+
+    model_config = _STRICT
+
+    title: str = Field(min_length=1)
+    source: str = Field(description="who published it, and under which title")
+    question: str = Field(min_length=1)
+    variants: list[str] = Field(min_length=1)
+    sweep: str
+    quick: Quick
+    not_a_knob: dict[str, NotAKnob] = Field(
+        default_factory=dict[str, NotAKnob], description="row of parameters.csv → why no component realises it"
+    )
+    published_loads: dict[str, PublishedLoad] = Field(
+        default_factory=dict[str, PublishedLoad], description="row of sweeps.csv, by its id → what makes that load here"
+    )
+    tables: list[Shape] = Field(default_factory=list[Shape])
+    changes: list[Change] = Field(default_factory=list[Change])
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    key: str
+    file: StudyFile
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is measured for one published cell: its keys in the table's order, and who measures it."""
+
+    key: tuple[str, ...]
+    variant: str
+    point: str
+    metric: Ratio
+
+
+def study_keys() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_study(key: str) -> Study:
+    """One study, checked against the folders and CSV files it names. UsageError with file, key and remedy."""
+    study = read_study(key)
+    place, file = f"lab/studies/{key}.toml", study.file
+    named = [*file.variants, *(name for table in file.tables for name in table.variants)]
+    _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
+    _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
+    for row, other in file.not_a_knob.items():
+        _known(f"{place}: not_a_knob.{row}", "by", [other.by] if other.by else [], [LOAD, *variant_names()])
+    for row, load in file.published_loads.items():
+        _known(f"{place}: published_loads.{row}", "variants", load.variants, variant_names())
+        _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
+    for number, change in enumerate(file.changes):
+        asked = [*change.variants, *([change.against] if change.against else [])]
+        _known(f"{place}: changes.{number}", "variants", [name.partition("+")[0] for name in asked], variant_names())
+        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
+    for number, table in enumerate(file.tables):
+        _known_columns(f"{place}: tables.{number}", table)
+    return study
+
+
+def read_study(key: str) -> Study:
+    """One study's file by itself. UsageError with file, key and remedy."""
+    path = FOLDER / f"{key}.toml"
+    place = f"lab/studies/{key}.toml"
+    try:
+        table = read_toml(path, place, "lab/studies/okd.toml")
+    except FileNotFoundError:
+        raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
+    return Study(
+        key, validated(StudyFile, table, place, "lab/schema/study.json", Quick, Change, NotAKnob, PublishedLoad, Shape)
+    )
+
+
+def published(table: Shape) -> dict[tuple[str, ...], float]:
+    """The table's published cells: keys in its order → value in its unit, in the file's order. Empty cells are left out."""
+    return {
+        tuple(row[name] for name in table.keys): float(row[table.value])
+        for row in _rows(table)
+        if table.value and row[table.value]
+    }
+
+
+def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
+    """Every cell that these points give, in the file's order. UsageError for a key left open and for two in one cell."""
+    found: dict[tuple[str, ...], Cell] = {}
+    for cell in _cells(table, points):
+        other = found.setdefault(cell.key, cell)
+        if other != cell:
+            fault = (
+                f"{cell.variant} at {cell.point} and {other.variant} at {other.point} are both {' / '.join(cell.key)}"
+            )
+            raise UsageError(f"table '{table.title}'", fault, "let each stand for keys of its own")
+    return tuple(found.values())
+
+
+def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
+    for (variant, named), point, (metric, meant) in product(table.variants.items(), points, table.metrics.items()):
+        stands_for = table.of_point(point)
+        if stands_for is None:
+            continue
+        keys = named | stands_for | meant
+        if missing := [name for name in table.keys if name not in keys]:
+            fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
+            raise UsageError(f"table '{table.title}'", fault, "let its variant, point or metric say it")
+        yield Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+
+
+def _rows(table: Shape) -> list[Mapping[str, str]]:
+    if table.published is None:
+        return []
+    rows = publications.texts(Path(table.published).stem)
+    return [row for row in rows if all(row[name] in values for name, values in table.filters.items())]
+
+
+def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        refuse_unknown(name, known, f"{place}: {key}", f"there is no '{name}'")
+
+
+def _known_columns(place: str, table: Shape) -> None:
+    if table.published is None or table.value is None:
+        return
+    files = [f"{name}.csv" for name in publications.names()]
+    refuse_unknown(table.published, files, place, f"there is no data/published/{table.published}")
+    head = list(publications.texts(Path(table.published).stem)[0])
+    _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
+    if not _rows(table):
+        raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
+
+
+def headings(
+    table: Shape, measured: Mapping[tuple[str, ...], object]
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The table's (rows, columns) as tuples of values: the published ones in their order, then what is only measured."""
+    split = len(table.rows)
+    every = [*published(table), *measured]
+    return list(dict.fromkeys(key[:split] for key in every)), list(dict.fromkeys(key[split:] for key in every))
+
+
+def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
+    """(the variants whose knobs are asked for, whether they are a study's): those it lists, then the others that are annotated with it.
+
+    A name that a variant has, too, is the study's unless `as_variant`. UsageError for one that nothing has.
+    """
+    if name in study_keys() and not as_variant:
+        own = [other for other in variant_names() if load_overlay(other).study == name]
+        return tuple(dict.fromkeys((*load_study(name).file.variants, *own))), True
+    if "+" not in name and name not in variant_names():
+        remedy = did_you_mean(name, [*study_keys(), *variant_names()])
+        raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)
+    chain(name)
+    return (name,), False

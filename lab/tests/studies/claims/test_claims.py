@@ -1,0 +1,865 @@
+"""The ledger: rules as data, and verdicts of runs whose answers are known."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from lab.analysis import evidence
+from lab.analysis.derived import value_of
+from lab.analysis.evidence import Evidence
+from lab.base.errors import UsageError
+from lab.generators.k6 import PERCENTS
+from lab.model.plan import Arm
+from lab.model.sweeps import Point
+from lab.model.variants.former import FORMER
+from lab.model.variants.knobs import load_knob
+from lab.model.variants.variants import chain
+from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
+from lab.report.json.shape import dumps
+from lab.report.markdown import markdown
+from lab.stats.histogram import Histogram
+from lab.studies import claims, ledger
+from lab.studies import ledger as tables
+from lab.studies.claims import Claim, Other, Rule, Test
+from lab.studies.claims.judging import Verdict, judged
+from lab.studies.ledger import list_verdicts
+from lab.tests.support import disturbed
+from lab.tests.support.committed import RATE_RPS, Story, run_of
+from lab.tests.support.unpacked import unpacked
+
+pytestmark = pytest.mark.committed
+
+ROOT = Path(__file__).resolve().parents[4]
+CLAIM = Claim("ND-12", "nds", "stated", "about 30 s of outage", "30", "s", "")
+Judge = Callable[..., Verdict]
+MOST_BYTES, MOST_BYTES_OF_A_FILE = 90_000_000, 5_000_000
+"""Of data/reference."""
+
+
+def gone(seconds: Callable[[str, int], float]) -> Story:
+    """Every arm fails for `seconds(variant, block)`, and its A/A twin as its baseline."""
+
+    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        out = None if point.control else (5.0, 5.0 + seconds(arm.variant, block))
+        log = disturbed.requests(RATE_RPS, point.duration_s, out=out)
+        told = disturbed.events() if point.control else disturbed.killed(5.0, 1.0)
+        return log, told, disturbed.usage([2] * 5)
+
+    return story
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Verdict of a rule on runs of kill-quick, each made by a story."""
+
+    def verdict(rule: Rule, *stories: Story, blocks: int = 6, target: str = "local") -> Verdict:
+        for number, story in enumerate(stories):
+            name = f"reference-kill-quick-{target}{f'-{number}' if number else ''}"
+            pairs = [("kill-nds", "kill-grace-30")]
+            run_of(tmp_path, monkeypatch, "kill-quick", pairs, story, blocks, name, target=target)
+        monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+        runs, damaged = evidence.references()
+        return judged(CLAIM, [rule], runs, damaged)
+
+    return verdict
+
+
+def rule(*tests: Test, given: tuple[Test, ...] = ()) -> Rule:
+    return Rule(rule="r", sweeps=["kill-quick"], variant="kill-nds", tests=list(tests), given=list(given))
+
+
+ABOUT = Test(metric="failing_s", within=(15, 25))
+COMMAND = "just bench kill-nds --sweep kill-quick --blocks 10"
+LONGER = Test(metric="failing_s", minus=Other(variant="kill-grace-30"), above=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "out_s", "more_s", "blocks", "answer", "why"),
+    [
+        (rule(ABOUT), 20, 0.1, 6, "reproduced", "rests on 6 blocks"),
+        (rule(ABOUT), 20, 0, claims.RESTS_ON, "reproduced", ""),
+        (rule(ABOUT), 2, 0.1, 6, "contradicted", ".*"),
+        (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
+        (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
+        (rule(ABOUT, Test(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
+        (
+            rule(ABOUT, given=(Test(metric="failed", above=10_000),)),
+            20,
+            0,
+            6,
+            "not resolved",
+            "the load was not what the claim is about: failed requests.*",
+        ),
+    ],
+    ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
+)
+def test_where_an_interval_lies_decides(
+    asked: Rule, out_s: float, more_s: float, blocks: int, answer: str, why: str, judge: Judge
+) -> None:
+    """All of it, of six blocks, of all tests, and of the load that was meant (`given`); the verdict has effect and run."""
+    found = judge(asked, gone(lambda _, block: out_s + block * more_s), blocks=blocks)
+    assert (found.answer, found.runs) == (answer, ("reference-kill-quick-local",))
+    assert re.fullmatch(why, found.why)
+    assert more_s != 0.1 or out_s != 20 or found.effect.startswith("first to last failure 20.3 s [20.1, 20.6]")
+
+
+def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The farther from the bound of 15 s the fewer; at it no number would."""
+    needed: list[str] = []
+    for number, middle in enumerate((15.0, 15.2, 16.0)):
+        place = tmp_path / str(number)
+        out = gone(lambda _, block, middle=middle: middle + (block - 3.5) / 2)
+        run_of(place, monkeypatch, "kill-quick", [("kill-nds", "kill-grace-30")], out, 6, "a")
+        monkeypatch.setenv("LAB_REFERENCE", str(place))
+        found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+        needed += found.why.removeprefix("the interval leaves both open; ").split()[-4:-3]
+    assert needed[0] == "1000" and int(needed[1]) > 2 * int(needed[2]) > 12
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "not resolved"), (2, 6, "contradicted")]
+)
+def test_a_difference_must_lie_beyond_what_the_load_resolves(
+    own: float, theirs: float, answer: str, judge: Judge
+) -> None:
+    """The variant fails for 4 s more, for as long, or for 4 s less; what the load resolves leaves a small difference open."""
+    found = judge(rule(LONGER), gone(lambda variant, block: (own if variant == "kill-nds" else theirs) + block / 10))
+    assert found.answer == answer
+    assert answer != "reproduced" or found.effect == "first to last failure +4 s [4, 4] against kill-grace-30"
+
+
+def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
+    """Never pooled: one says so, the other not."""
+    found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 2))
+    names = ("reference-kill-quick-local", "reference-kill-quick-local-1")
+    assert (found.answer, found.runs) == ("not resolved", names)
+    assert found.why == f"runs disagree ({names[0]}: reproduced, {names[1]}: contradicted)"
+    assert [part.partition(" 2")[0] for part in found.effect.split("; ")] == [
+        f"{name}: first to last failure" for name in names
+    ]
+    ledger.settled([found])
+
+
+def test_runs_that_agree_are_all_named(judge: Judge) -> None:
+    """With the effect of the first, and in which it was the same."""
+    found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 21))
+    assert (found.answer, len(found.runs)) == ("reproduced", 2)
+    assert found.why == "rests on 6 blocks; the same in reference-kill-quick-local-1"
+
+
+def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One block of the first rule's sweep, six of the second's; and of one rule's runs the longer one is shown."""
+    pairs = [("kill-nds", "kill-grace-30")]
+    run_of(tmp_path, monkeypatch, "kill-held", pairs, gone(lambda _, block: 20), 1, "a")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    full = rule(ABOUT).model_copy(update={"sweeps": ["kill-held"]})
+    assert judged(CLAIM, [full, rule(ABOUT)], *evidence.references()).runs == ("a",)
+    run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(lambda _, block: 20 + block / 10), 6, "b")
+    found = judged(CLAIM, [full, rule(ABOUT)], *evidence.references())
+    assert (found.answer, found.runs) == ("reproduced", ("b",))
+    both = rule(Test(metric="failing_s", within=(20.3, 40)))
+    found = judged(CLAIM, [both.model_copy(update={"sweeps": ["kill-held", "kill-quick"]})], *evidence.references())
+    assert (found.answer, found.runs) == ("not resolved", ("b",))
+    assert "[" in found.effect
+
+
+@pytest.mark.parametrize("arm", ["kill-nds", "kill-grace-30"])
+def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, tmp_path: Path) -> None:
+    """Its claim is open, and says so: the run was made, and the rule asks for nothing that it was not asked for."""
+    judge(rule(LONGER), gone(lambda _, block: 20))
+    for path in tmp_path.glob(f"*/samples/*-{arm}-delete/sample.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "steal"}))
+    found = judge(rule(LONGER))
+    assert found.answer == "not resolved"
+    assert "no valid block of kill-nds at delete" in found.effect or "no block in which both" in found.effect
+    assert "leaves both open" not in found.why
+    ledger.settled([found])
+
+
+MANY, ONE = "okd-routes-1000-150m", "okd-routes-1-150m"
+LIMITS = {MANY: "proxy", ONE: "proxy"}
+"""Arm → its `limited_by`, where a test says nothing else."""
+Retold = Callable[..., Evidence]
+
+
+@pytest.fixture
+def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
+    """A committed run of a closed loop in which every block's value, who was the limit, and dropped connections are as given by arm."""
+
+    def run(values: Mapping[str, float], limits: Mapping[str, str], **dropped: int) -> Evidence:
+        def same(own: Evidence, arm: str, point: str, metric: str) -> dict[int, float]:
+            return dict.fromkeys(own.blocks(arm, point), values.get(arm, 1.0))
+
+        monkeypatch.setattr(Evidence, "values", same)
+        (found,) = (each for each in evidence.references()[0] if each.name == "route-scale-150m")
+        counted = {
+            key: sample.model_copy(
+                update={
+                    "limited_by": limits.get(sample.arm, "proxy"),
+                    "counters": {"proxy/ListenOverflows": dropped.get(sample.arm, 0)},
+                }
+            )
+            for key, sample in found.counted.items()
+        }
+        return replace(found, counted=counted)
+
+    return run
+
+
+def of_routes(metric: str, alone: bool = False, **bound: Any) -> Rule:
+    other = {} if alone else {"ratio_to": {"variant": ONE}}
+    asked = Test.model_validate({"metric": metric, "points": "keep-alive", **other, **bound})
+    return Rule(rule="r", sweeps=["route-scale"], variant=MANY, tests=[asked])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "bound", "answer"),
+    [
+        ("proxy", "proxy", {"above": 0.5}, "reproduced"),
+        ("proxy", "generator", {"above": 0.5}, "not resolved"),
+        ("proxy", "generator", {"below": 0.9}, "reproduced"),
+        ("proxy", "generator", {"above": 0.9}, "contradicted"),
+        ("proxy", "generator", {"within": (0.3, 0.6)}, "not resolved"),
+        ("generator", "proxy", {"above": 0.5}, "reproduced"),
+        ("generator", "proxy", {"below": 0.5}, "contradicted"),
+        ("generator", "proxy", {"above": 0.9}, "not resolved"),
+        ("generator", "generator", {"within": (0.5, 0.9)}, "not resolved"),
+        ("waiting", "errors", {"within": (0.5, 0.9)}, "reproduced"),
+    ],
+)
+def test_a_rate_that_the_generator_limited_is_a_bound(
+    mine: str, theirs: str, bound: dict[str, Any], answer: str, retold: Retold
+) -> None:
+    """0.7 times the other side's, which could be more on a side whose limit was the generator; so is a latency, the other way."""
+    run = retold({MANY: 700.0, ONE: 1000.0}, {MANY: mine, ONE: theirs})
+    found = judged(CLAIM, [of_routes("rate", **bound)], [run])
+    assert found.answer == answer
+    assert ("generator-limited: rate" in found.why) == ("generator" in (mine, theirs))
+    assert ("a generator that is not the limit would tell" in found.why) == (answer == "not resolved")
+    run = retold({MANY: 0.007, ONE: 0.01}, {MANY: theirs, ONE: mine})
+    assert judged(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
+    costs = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
+    assert costs.answer in ("reproduced", "contradicted"), "what a request costs is no matter of who was the limit"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bound", "answer"),
+    [
+        (0.45, {"below": 0.6}, "reproduced"),  # below 0.48
+        (0.45, {"below": 0.5}, "not resolved"),  # between 0.4 and 0.625
+        (0.45, {"above": 0.6}, "contradicted"),
+        (3.5, {"above": 3}, "not resolved"),  # between 2.4 and 3.75
+        (4.0, {"above": 3}, "reproduced"),
+        (4.0, {"below": 3}, "contradicted"),
+    ],
+)
+def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
+    ratio: float, bound: dict[str, Any], answer: str, retold: Retold
+) -> None:
+    """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
+    run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
+    found = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
+    assert found.answer == answer
+    assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "answer"),
+    [
+        ("rate", {"above": 0.5}, "reproduced"),
+        ("rate", {"below": 0.5}, "contradicted"),
+        ("rate", {"below": 0.9}, "not resolved"),
+        ("link_share", {"above": 0.9}, "not resolved"),
+        ("busiest_second", {"below": 0.9}, "not resolved"),
+        ("mean_s", {"below": 0.9}, "reproduced"),
+        ("p95_s", {"above": 0.5}, "not resolved"),
+        ("slowest_s", {"above": 0.5}, "not resolved"),
+    ],
+)
+def test_a_level_that_the_generator_limited_is_a_bound(
+    metric: str, bound: dict[str, float], answer: str, retold: Retold
+) -> None:
+    """0.7 of something: a rate, or the share of a link or a CPU, could be more; a time less."""
+    run = retold({MANY: 0.7}, LIMITS | {MANY: "generator"})
+    assert judged(CLAIM, [of_routes(metric, alone=True, **bound)], [run]).answer == answer
+
+
+@pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
+def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
+    """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
+    values, limits = {MANY: 0.1, ONE: 2.0}, dict.fromkeys(LIMITS, "generator")
+    run = retold(values, limits, **{ONE: dropped})
+    assert judged(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("bound", "compared", "there", "bare", "answer"),
+    [
+        ({"above": 2}, True, 3.0, 2.5, "not resolved"),  # it rises as far without a proxy
+        ({"above": 2}, True, 3.0, 1.2, "reproduced"),
+        ({"above": 2}, True, 1.2, 3.0, "contradicted"),  # what did not rise needs no explanation
+        ({"within": (0.5, 1.5)}, True, 3.0, 2.5, "not resolved"),
+        ({"within": (0.5, 1.5)}, True, 3.0, 0.4, "contradicted"),
+        ({"within": (0.5, 1.5)}, True, 0.3, 0.4, "not resolved"),  # it falls as far without one
+        ({"within": (0.5, 1.5)}, True, 1.0, 1.0, "reproduced"),  # that nothing changes, too
+        ({"below": 0.8}, True, 0.3, 0.4, "not resolved"),
+        ({"below": 0.8}, True, 0.3, 1.0, "reproduced"),
+        ({"below": 1.25}, False, 3.0, 2.5, "not resolved"),
+        ({"below": 1.25}, False, 3.0, 1.1, "contradicted"),
+        ({"below": 1.25}, False, 1.1, 1.1, "reproduced"),
+        ({"above": 2}, True, 3.0, None, "not resolved"),
+        ({"below": 1.25}, False, 3.0, None, "not resolved"),
+    ],
+)
+def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
+    bound: dict[str, Any],
+    compared: bool,
+    there: float,
+    bare: float | None,
+    answer: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`there` at 1000 connections, 1 at 100, and `bare` against 1 at a direct connection (None: not measured)."""
+
+    def same(own: Evidence, arm: str, point: str, metric: str) -> dict[int, float]:
+        if arm == "direct" and bare is None:
+            return {}
+        value = 1.0 if point == "k6-c100" else bare if arm == "direct" else there
+        return dict.fromkeys(own.blocks(arm, point), float(value or 0.0))
+
+    monkeypatch.setattr(Evidence, "values", same)
+    runs = [each for each in evidence.references()[0] if each.name == "digitalocean-claims"]
+
+    def found(metric: str) -> Verdict:
+        other = {"ratio_to": {"points": "k6-c100"}} if compared else {}
+        asked = Test.model_validate({"metric": metric, "points": "k6-c1000", **other, **bound})
+        own = Rule(rule="r", sweeps=["digitalocean-claims"], variant="baseline", tests=[asked])
+        return judged(CLAIM, [own], runs)
+
+    verdict = found("spread")
+    assert verdict.answer == answer
+    assert ("without a proxy" in verdict.why) == (answer == "not resolved")
+    if bare == 2.5:
+        assert verdict.why.endswith(
+            f"a proxy: p99 as a multiple of p50 2.5 ×{' against k6-c100' * compared} at k6-c1000;"
+            " a machine that serves that load faster without a proxy would tell"
+        )
+    assert found("cpu_per_request").answer != "not resolved", "no generator's CPU is in it"
+
+
+def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
+    """Whatever another target's say: there the claim is as without a run, and the command names the target."""
+    on_kind = rule(ABOUT).model_copy(update={"target": "kind"})
+    found = judge(on_kind, gone(lambda _, block: 20))
+    assert (found.answer, found.runs, found.findings) == ("not resolved", (), ())
+    assert found.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
+    found = judge(on_kind, gone(lambda _, block: 2), target="kind")
+    assert (found.answer, found.runs) == ("contradicted", ("reference-kill-quick-kind",))
+    found = judge(rule(ABOUT))
+    assert (found.answer, found.runs, found.why) == ("reproduced", ("reference-kill-quick-local",), "rests on 6 blocks")
+
+
+def test_claims_about_the_real_controller_are_judged_on_kind() -> None:
+    """The local target's stand-in has no Lua; its runs of the same sweep say nothing of it."""
+    known = claims.rules()
+    about, first = {"QN-08", "QN-09", "QN-10", "QN-15", "QN-16", "QN-17"}, {"ND-11", "ND-12"}
+    on_kind = {name: every for name, every in known.items() if any(each.target == "kind" for each in every)}
+    assert on_kind.keys() == about | first
+    assert all([each.target for each in on_kind[name]] == ["kind", "local"] for name in first)
+    runs, _ = evidence.references()
+    for claim in (claim for claim in claims.claims() if claim.id in about):
+        found = judged(claim, known[claim.id], [run for run in runs if run.run.record.target != "kind"])
+        assert (found.answer, found.runs) == ("not resolved", ())
+        assert found.why.endswith(" --blocks 10 --target kind")
+
+
+def test_a_metric_that_a_block_cannot_tell_decides_nothing(judge: Judge) -> None:
+    """In one block no change was ever seen: how long it took is unknown there, and not short."""
+
+    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        shown = [f"backend {9000 + (number > 200 and block > 1)} -" for number in range(720)]
+        log = disturbed.requests(RATE_RPS, point.duration_s, answers=shown)
+        told = disturbed.events((5.0, "lab", "", "", "Begin", ""), (6.0, "lab", "", "1", "Change", "endpoints"))
+        return log, disturbed.events() if point.control else told, disturbed.usage([2] * 5)
+
+    found = judge(rule(Test(metric="correct_s", within=(0, 60))), story)
+    assert (found.answer, found.effect) == ("not resolved", "time until correct: not told in 1 of 6 blocks")
+
+
+def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path) -> None:
+    """A failed control run takes its block away: five are left."""
+
+    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        return gone(lambda _, block: 20)(arm, point, block)
+
+    assert judge(rule(ABOUT), story).answer == "reproduced"
+    for path in tmp_path.glob("*/samples/*b01-kill-nds-control/sample.json"):
+        told = json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}
+        path.write_text(json.dumps(told))
+    found = judge(rule(ABOUT))
+    assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
+
+
+def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the run's own words, with its id; a run that did measure it counts instead."""
+    run_of(tmp_path, monkeypatch, "kill-quick", [("kill-grace-30", "baseline")], gone(lambda _, block: 2), name="a")
+    path = tmp_path / "a" / "run.json"
+    missing = {"variant": "kill-nds", "what": "cores", "why": "it wants 4 and there are 2"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"not_measurable": [missing]}))
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+    assert (found.answer, found.why) == ("not measurable here", "kill-nds: cores: it wants 4 and there are 2")
+    assert (found.runs, found.findings, found.rule) == (("a",), (), "r")
+    ledger.settled([found])
+    pairs = [("kill-nds", "kill-grace-30")]
+    run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(lambda _, block: 20), name="b")
+    found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+    assert (found.answer, found.runs) == ("reproduced", ("b",))
+
+
+WITH_DAMAGE = [
+    ("raw.zst", "answered_while_failing"),
+    ("events.parquet", "least_reload_spacing_s"),
+    ("usage.parquet", "busiest_second"),
+    ("hist.parquet", "p75_s"),
+]
+"""A file beside sample.json, and a metric that is read from it."""
+
+
+def damaged(path: Path) -> None:
+    """Cut off in the middle."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def has_told(found: Verdict, path: Path) -> bool:
+    """Whether the claim is open because of this file, with what is to be done, and no notebook ends there."""
+    ledger.settled([found], [found])
+    remedy = "restore data/reference/reference-kill-quick-local from a copy"
+    return found.answer == "not resolved" and f"is damaged: {path}: " in found.why and remedy in found.why
+
+
+@pytest.mark.parametrize(("file", "metric"), WITH_DAMAGE, ids=[file for file, _ in WITH_DAMAGE])
+def test_a_damaged_file_leaves_open_what_is_read_from_it(file: str, metric: str, judge: Judge, tmp_path: Path) -> None:
+    """In one sample of many; a claim that rests on other files of the run is judged as before."""
+    story = gone(lambda _, block: 20 + block / 10)
+    before = judge(rule(ABOUT), story)
+    (path,) = tmp_path.glob(f"*/samples/*-b03-kill-nds-delete/{file}")
+    damaged(path)
+    record = path.with_name("sample.json")  # of an earlier lab: without the digest of raw.zst
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"raw_sha256": ""}))
+    found = judge(rule(Test(metric=metric, above=0)))
+    assert has_told(found, path)
+    assert found.runs == ("reference-kill-quick-local",)
+    assert judge(rule(ABOUT)) == before
+    assert before.answer == "reproduced"
+
+
+def test_manifests_that_are_not_those_that_were_applied_leave_open_what_is_read_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a YAML file is YAML, too: of 1000 routes it has some; and what is no YAML any more."""
+    unpacked(ROOT / "data" / "reference" / "new-route", tmp_path / "run")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    path = tmp_path / "run" / "manifests" / "okd.yaml"
+    asked = Rule(
+        rule="r", sweeps=["new-route"], variant="okd", tests=[Test(metric="routes", points="new-route", above=0)]
+    )
+    assert judged(CLAIM, [asked], *evidence.references()).answer == "reproduced"
+    whole = path.read_text()
+    for text in (
+        whole.rpartition("\n---\n")[0] + "\n",
+        whole.replace("host: ", "ghost: "),
+        whole + "\n\t",
+        "2026-99-99",
+    ):
+        path.write_text(text)
+        found = judged(CLAIM, [asked], *evidence.references())
+        ledger.settled([found])
+        assert (found.answer, found.effect) == ("not resolved", "")
+        assert f"run is damaged: {path}: " in found.why
+
+
+@pytest.mark.parametrize("file", ["sample.json", "raw.zst", "usage.parquet"])
+def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judge, tmp_path: Path) -> None:
+    """A record or its verbatim output cut off, a file gone: the claims that it would be judged by name it, others do not."""
+    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
+    (path,) = tmp_path.glob(f"*/samples/*-b03-kill-nds-delete/{file}")
+    if file == "usage.parquet":
+        path.unlink()
+    else:
+        damaged(path)
+    found = judge(rule(ABOUT))
+    assert has_told(found, path.parent if file == "usage.parquet" else path)
+    assert file in found.why
+    assert (found.runs, found.effect) == ((), "")
+    other = judge(rule(ABOUT).model_copy(update={"target": "kind"}))
+    assert other.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
+
+
+def test_a_run_without_a_record_is_named_where_a_run_is_missing_and_beside_a_verdict(
+    judge: Judge, tmp_path: Path
+) -> None:
+    """Nobody can tell what it measured: it may have been of the same load, and could disagree."""
+    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
+    path = tmp_path / "reference-kill-quick-local" / "run.json"
+    damaged(path)
+    found = judge(rule(ABOUT))
+    assert has_told(found, path)
+    assert f"{COMMAND}; reference-kill-quick-local is damaged: " in found.why
+    pairs = [("kill-nds", "kill-grace-30")]
+    with pytest.MonkeyPatch.context() as other:
+        run_of(tmp_path, other, "kill-quick", pairs, gone(lambda _, block: 21 + block / 10), name="whole")
+    found = judge(rule(ABOUT))
+    assert (found.answer, found.runs) == ("reproduced", ("whole",))
+    assert "; reference-kill-quick-local is damaged: " in found.why
+
+
+def test_a_damaged_run_beside_a_whole_one_leaves_the_claim_open(judge: Judge, tmp_path: Path) -> None:
+    """It could disagree; what the whole one says by itself is told."""
+    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10), gone(lambda _, block: 21 + block / 10))
+    (path,) = tmp_path.glob("reference-kill-quick-local/samples/*-b03-kill-nds-delete/sample.json")
+    damaged(path)
+    found = judge(rule(ABOUT))
+    assert has_told(found, path)
+    assert found.runs == ("reference-kill-quick-local-1",)
+    assert found.effect.startswith("first to last failure 21.3 s")
+    assert found.why.endswith("; reference-kill-quick-local-1 alone: reproduced")
+
+
+def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All claims are there; those that no damaged run has to do with as without the damage."""
+    for name in ("outage", "kind-qinng"):
+        unpacked(ROOT / "data" / "reference" / name, tmp_path / name)
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    before, known_before = ledger.ledger(), ledger.checks()
+    path = next((tmp_path / "outage" / "samples").glob("*-b02-baseline-outage")) / "sample.json"
+    damaged(path)
+    verdicts, known = ledger.ledger(), ledger.checks()
+    assert verdicts == before
+    changed = [now for now, was in zip(known, known_before, strict=True) if now != was]
+    assert [verdict.claim.id for verdict in changed] == ["outage"]
+    ledger.settled(verdicts, known)
+    console = Console(width=10_000, record=True, file=io.StringIO())
+    tables.show(console, verdicts, known=known)
+    forms = console.export_text(), markdown(tables.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
+    assert all(f"outage is damaged: {path}: " in form for form in forms)
+
+
+def test_the_committed_runs_are_whole() -> None:
+    """Damage would be a gap in the ledger, and end nothing: it is found here."""
+    runs, broken = evidence.references()
+    assert runs
+    assert broken == []
+    assert not [found.why for each in (*ledger.ledger(), *ledger.checks()) for found in each.findings if found.damaged]
+
+
+def test_the_committed_runs_are_small() -> None:
+    """All of them, and each file: a repository carries them for ever. A cache of histograms it does not carry."""
+    folder = ROOT / "data" / "reference"
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "hist.parquet"}
+    largest = max(sizes, key=lambda path: sizes[path])
+    assert sizes[largest] <= MOST_BYTES_OF_A_FILE, largest
+    assert sum(sizes.values()) <= MOST_BYTES
+
+
+def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds about the published ratio, computed from claims.csv when the rules are read; a check's are computed as a claim's."""
+    (cell,) = claims.rules()["OK-03"]
+    published = {claim.id: float(claim.published) for claim in claims.claims() if claim.id in ("OK-01", "OK-03")}
+    ratio = published["OK-03"] / published["OK-01"]
+    assert cell.tests[0].within == pytest.approx((ratio / claims.NEAR, ratio * claims.NEAR))
+    assert cell.tests[0].met(ratio)
+    compared = "metric='rate',ratio_to={variant='okd'},like=['OK-03','OK-01']"
+    form = f"rule='r'\nsweeps=['okd']\nvariant='okd-edge'\ntests=[{{{compared}}}]\n"
+    (tmp_path / "okd.toml").write_text(f"[edge]\ntext='t'\n[[edge.rules]]\n{form}")
+    monkeypatch.setattr(claims, "CHECKS", tmp_path)
+    ((_, (made,)),) = claims.checks()
+    assert made.tests[0].within == cell.tests[0].within
+
+
+def test_averages_and_busiest_seconds_are_told_of_a_steady_load() -> None:
+    """Of a committed run: each where the percentiles on either side say that it must lie."""
+    (run,) = (each for each in evidence.references()[0] if each.name == "quick-keepalive")
+    names = ("mean_s", "p50", "p75_s", "p90", "p95_s", "p99", "slowest_s", "busiest_second")
+    told = {name: list(run.values("keepalive", "ceiling", name).values()) for name in names}
+    for mean_s, p50, p75_s, p90, p95_s, p99, slowest_s, busiest in zip(*told.values(), strict=True):
+        assert mean_s and p50 and p75_s and p90 and p95_s and p99 and slowest_s and busiest
+        assert p50 <= p75_s <= p90 <= p95_s <= p99 <= slowest_s
+        assert p50 / 2 < mean_s < p99
+        assert 0 < busiest <= 1.05, "one worker, one thread"
+
+
+def test_an_average_is_told_where_only_percentiles_were_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As k6 does, in whose sweep averages are judged: near that of every single request, a long tail included."""
+    (run,) = (each for each in evidence.references()[0] if each.name == "quick-keepalive")
+    assert {sample.histogram for sample in run.blocks("keepalive", "rate-1000").values()} == {"quantiles"}
+    means, middles, ends = (run.values("keepalive", "rate-1000", name) for name in ("mean_s", "p50", "p99"))
+    for mean_s, p50, p99 in zip(means.values(), middles.values(), ends.values(), strict=True):
+        assert mean_s and p50 and p99
+        assert p50 / 2 < mean_s < p99
+    latencies_s = 0.002 + 0.3 * np.linspace(0, 1, 10_000) ** 8
+    printed = [(percent / 100, float(np.quantile(latencies_s, percent / 100))) for percent in (*PERCENTS, 100)]
+    monkeypatch.setattr(RunStore, "histogram", lambda *_: Histogram.of_quantiles(printed, len(latencies_s)))
+    assert value_of("mean_s", run.run, run.samples[0]) == pytest.approx(latencies_s.mean(), rel=0.005)
+
+
+def test_every_claim_is_in_the_ledger() -> None:
+    """All, in their order; each is judged, here and by its own data, and how its kind is judged is said."""
+    verdicts = ledger.ledger()
+    assert [verdict.claim.id for verdict in verdicts] == [claim.id for claim in claims.claims()]
+    assert len(verdicts) == len({verdict.claim.id for verdict in verdicts}) > 102
+    assert {verdict.answer for verdict in verdicts} <= set(claims.ANSWERS)
+    assert {verdict.claim.id for verdict in verdicts} == set(claims.rules())
+    assert all(verdict.own is not None and verdict.own.sentence for verdict in verdicts)
+    assert {verdict.claim.kind for verdict in verdicts} == set(claims.KINDS)
+    assert ledger.counts(verdicts).startswith(f"{len(verdicts)} claims: ")
+    assert sum(int(part.split()[0]) for part in ledger.counts(verdicts).partition(": ")[2].split(", ")) == len(verdicts)
+    for verdict in verdicts:
+        assert verdict.why or verdict.runs, "every verdict without a run says why"
+        assert verdict.answer not in ("reproduced", "contradicted") or (verdict.runs and verdict.effect)
+
+
+RULES = [
+    *((name, rule) for name, rules in claims.rules().items() for rule in rules if rule.tests),
+    *((claim.id, rule) for claim, rules in claims.checks() for rule in rules),
+]
+judged_by = pytest.mark.parametrize(("name", "rule"), RULES, ids=[f"{name}-{rule.sweeps[0]}" for name, rule in RULES])
+
+
+@judged_by
+def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -> None:
+    """Else a run of that sweep would leave the claim open for ever."""
+    for sweep in rule.sweeps:
+        points = load_sweep(sweep)[1].expanded()
+        for test in (*rule.given, *rule.tests, *rule.told):
+            meant = [
+                point for point in points if claims.fits(test.points, point.name) and point.control is test.control
+            ]
+            assert meant
+            logged = all(point.disturbance is not None for point in meant)
+            assert logged or test.metric != "answered_while_failing", f"{name}: no request of {sweep} is logged"
+            for other in (test.minus, test.ratio_to):
+                if other is not None and other.points is not None:
+                    found = [point for point in points if claims.fits(other.points, point.name) and not point.control]
+                    assert len(found) == 1, f"{name}: {other.points} in {sweep}"
+
+
+ABOUT_SEVERAL = {"AW-01", "AW-04", "AW-05", "DO-22", "QN-15", "QN-17"}
+"""Claims that speak of several settings at once."""
+
+
+@judged_by
+def test_what_a_rule_compares_differs_by_what_the_claim_is_about(name: str, rule: Rule) -> None:
+    """One knob: one side has it and the other has not, or both set the same thing to different values. Else another system, cells
+    of a table, which differ by whatever that varies, or all of several settings against none of them, or against other values
+    of the same directives.
+    """
+    for test in (*rule.given, *rule.tests, *rule.told):
+        other = test.minus or test.ratio_to
+        if other is None or other.variant is None or any(test.like for test in rule.tests):
+            continue
+        names = (test.variant or rule.variant, other.variant)
+        one, two = (chain(FORMER.get(each, each)) for each in names)
+        if one[0].name != two[0].name:
+            continue
+        mine, theirs = ({knob for overlay in of for knob in overlay.own_knobs} for of in (one, two))
+        more, less = mine - theirs, theirs - mine
+        assert more | less, f"{name}: {test.variant or rule.variant} against itself"
+        if name in ABOUT_SEVERAL and directives(less) <= directives(more):
+            continue
+        assert len(more) <= 1 and len(less) <= 1, f"{name}: {more} against {less}"
+        if not more or not less:
+            continue
+        one_sets, other_sets = ({check.subject for check in load_knob(knob).readback} for (knob,) in (more, less))
+        assert one_sets & other_sets, f"{name}: {more} and {less} set different things"
+
+
+def directives(knobs: set[str]) -> set[str]:
+    """The first words of what their read-backs name: `access_log` of `access_log buffer`."""
+    return {(check.name or check.kind).split()[0] for knob in knobs for check in load_knob(knob).readback}
+
+
+@pytest.mark.parametrize(
+    ("name", "short"), [("DO-04", "backlog-1"), ("AW-09", "backlog-128"), ("AW-10", "backlog-128")]
+)
+def test_a_claim_of_dropped_connections_is_judged_by_their_number(name: str, short: str) -> None:
+    """Of a queue that is too short and one that is not; a load that 128 bears, whose owner says that it does not, shows nothing of it."""
+    (rule,) = claims.rules()[name]
+    counted = [test for test in (*rule.given, *rule.tests) if test.metric == "dropped_connections"]
+    assert {(test.above, test.within) for test in counted} == {(0, None), (None, (0, 0))}
+    assert {test.points for test in counted} == {"at-once" if short == "backlog-128" else "burst"}
+    assert [test.variant or rule.variant for test in counted if test.above == 0] == [short]
+    assert (counted[0] in rule.given) == (short == "backlog-128")
+
+
+@pytest.mark.parametrize("name", ["DO-05", "AW-11"])
+def test_a_wider_range_of_ports_is_judged_where_requests_take_one_each(name: str) -> None:
+    """Else a load that uses up neither would contradict the claim, or bear it out by chance."""
+    (rule,) = claims.rules()[name]
+    (given,), (test,) = rule.given, rule.tests
+    assert (given.metric, given.variant) == ("opened_per_request", "upstream-pool-1")
+    assert given.above is not None and given.above >= 0.5
+    assert {test.variant or rule.variant, test.ratio_to and test.ratio_to.variant} == {rule.variant, "upstream-pool-1"}
+
+
+@pytest.mark.parametrize("name", ["DO-05", "AW-11", "TF-05"])
+def test_claims_about_exhaustion_count_sustained_samples_alone(name: str) -> None:
+    """20 s end before a port comes back: they leave the claim open, and the command makes longer ones."""
+    (rule,) = claims.rules()[name]
+    assert rule.sustained
+    assert " --sustained " in rule.command
+    runs, _ = evidence.references()
+    short = [run for run in runs if run.run.record.sweep in rule.sweeps and not any(p.sustained for p in run.points)]
+    for run in short:
+        found = judged(CLAIM, [rule], [run])
+        assert found.answer == "not resolved"
+        assert "--sustained" in found.why or "no sustained load wait" in found.why
+
+
+def test_a_claim_of_more_workers_than_cpus_is_judged_by_those_that_may_share_one() -> None:
+    """Where the controller itself runs: a variant that may not share its CPUs is refused, and has no more workers than is shipped."""
+    for rule in (*claims.rules()["DO-11"], claims.rules()["AW-13"][-1]):
+        assert rule.target == "apiserver"
+        knobs = {knob for name in rule.named() for overlay in chain(name) for knob in overlay.own_knobs}
+        assert {"crowded-workers-2", "crowded-workers-4"} <= knobs
+        assert all(knob.startswith("crowded-workers-") for knob in knobs)
+
+
+def test_what_a_log_costs_is_told_against_none() -> None:
+    """It is in the rate of any log, of one without a buffer most; and where it costs little there is nothing to remove."""
+    (rule,) = claims.rules()["AW-05"]
+    assert [test.ratio_to for test in (*rule.given, *rule.tests)] == [Other(variant="log-off")] * 2
+    assert [(test.variant, test.below) for test in rule.given] == [("log-slow-disk", 0.9)]
+
+
+def test_a_check_is_no_claim_and_is_judged_alike() -> None:
+    """An outage of known length and bodies too large: in the ledger, not among the claims."""
+    found = {verdict.claim.id: verdict for verdict in ledger.checks("nds")}
+    assert {"outage", "too-large"} <= set(found)
+    assert not found.keys() & claims.rules().keys()
+    assert "- check outage, **" in markdown(tables.page(ledger.ledger("nds"), list(found.values())))
+    assert ledger.checks("okd") == []
+
+
+def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge) -> None:
+    """A point that is not there is a gap; what the interval leaves open is none."""
+    ledger.settled([judge(rule(ABOUT), gone(lambda _, block: 12 + block))])
+    for asked in (
+        Test(metric="failing_s", points="held", above=0),
+        Test(metric="failing_s", minus=Other(points="held"), above=0),
+    ):
+        with pytest.raises(AssertionError, match="does not have what its rule asks for"):
+            ledger.settled([judge(rule(asked))])
+    ledger.settled([judge(Rule(rule="r", sweeps=["reload"], variant="okd", tests=[ABOUT]))])
+
+
+def test_a_notebook_ends_where_a_known_answer_did_not_come_out(judge: Judge) -> None:
+    """With however few blocks: 20 s is 20 s within 5, and not within 0.1."""
+    found = judge(rule(ABOUT), gone(lambda _, block: 20.5), blocks=2)
+    assert found.answer == "not resolved"
+    ledger.settled([], [found])
+    with pytest.raises(AssertionError, match="first to last failure 21 s"):
+        ledger.settled([], [judge(rule(Test(metric="failing_s", within=(19.9, 20.1))))])
+
+
+def test_413_of_every_body_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check as it is written, on a run in which that came out, and on one in which a large body passed."""
+
+    def story(passed: int) -> Story:
+        def told(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+            log, used = disturbed.requests(RATE_RPS, point.duration_s), disturbed.usage([2] * 5)
+            sent = [200] * 4 if point.name == "allowed" else [413] * (4 - passed) + [200] * passed
+            ends = (
+                (4.0 + number / 10, "k6", "", "", "Transfer", f"upload 1000000 bytes 0.1 s first 0.1 s status {status}")
+                for number, status in enumerate(sent)
+            )
+            return log, disturbed.events(*(() if point.control else ends)), used
+
+        return told
+
+    (claim, checked) = next(each for each in claims.checks() if each[0].id == "too-large")
+    for passed, answer in ((0, "reproduced"), (1, "contradicted")):
+        folder = tmp_path / answer
+        run_of(folder, monkeypatch, "upload-limit", [("upload", "baseline")], story(passed))
+        monkeypatch.setenv("LAB_REFERENCE", str(folder))
+        found = judged(claim, checked, *evidence.references())
+        assert found.answer == answer
+        assert "large bodies refused with 413" in found.effect
+
+
+def test_markdown_and_json_have_what_the_table_has() -> None:
+    """Each with the counts, and no line of Markdown's table broken."""
+    verdicts = ledger.ledger()
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
+    tables.show(console, verdicts, rules_too=True)
+    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), dumps(list_verdicts(verdicts))
+    for name in claims.rules():
+        assert f"| {name} | " in text
+        assert name in plain
+    assert ledger.counts(verdicts) in plain
+    assert ledger.counts(verdicts) in text
+    assert json.loads(told)["counts"] == ledger.counts(verdicts)
+    assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
+
+
+def test_every_run_of_the_ledger_is_linked() -> None:
+    """Also one that could not show what it was asked for."""
+    verdicts = ledger.ledger()
+    linked = markdown(tables.page(verdicts, linked=True))
+    assert any(verdict.unable for verdict in verdicts)
+    assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
+
+
+RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\n"
+LIKE = "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03','OK-01']}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[ND-99]\nbackground = 'x'", "no such claim\n  did you mean"),
+        ("[ND-11]\nbackgroud = 'x'", "unknown key: did you mean 'background'"),
+        ("[ND-11]\nbackground = 'x'\nnot_measurable = 'y'", "one of tests, not_measurable and background"),
+        (RULE.replace("'kill'", "'kil'") + "tests=[{metric='gap_s',above=1}]", "there is no 'kil'"),
+        (RULE.replace("kill-nds", "kilnds") + "tests=[{metric='gap_s',above=1}]", "there is no 'kilnds'"),
+        (RULE + "tests=[{metric='gaps',above=1}]", "unknown metric 'gaps'"),
+        (RULE + "tests=[{metric='gap_s'}]", "each needs above, below, within or like"),
+        ("[ND-11]\ntests=[{metric='gap_s',above=1}]", "tests need all three"),
+        (RULE + "tests=[{metric='gap_s',like=['OK-03','OK-01']}]", "ratio_to says to what"),
+        (RULE + LIKE.replace("OK-01", "OK-99"), "there is no claim 'OK-99'"),
+        (RULE + LIKE.replace("OK-01", "OK-17"), "OK-17 published no number"),
+        (RULE + "target='knd'\ntests=[{metric='gap_s',above=1}]", "there is no 'knd'\n  did you mean 'kind'?"),
+        ("[ND-11", "not TOML"),
+    ],
+)
+def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With file, claim and what is wrong."""
+    (tmp_path / "nds.toml").write_text(text)
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    with pytest.raises(UsageError, match="lab/studies/claims/nds.toml") as caught:
+        claims.rules()
+    assert said in str(caught.value)
+
+
+def test_a_claim_is_judged_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by two files."""
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text("[ND-11]\nbackground = 'x'\n")
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    with pytest.raises(UsageError, match="b.toml: ND-11: another file judges it"):
+        claims.rules()

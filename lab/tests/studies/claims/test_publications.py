@@ -1,0 +1,233 @@
+"""The second judgement: rules as data, numbers from data/published, and answers that are computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.records import published
+from lab.studies import claims
+from lab.studies.claims import publications
+from lab.studies.claims.publications import Own, OwnRule, OwnTest, Unsettled, own, owned
+from lab.studies.claims.quantities import Number, taken
+from lab.tests.support.transcribed import copied
+
+__all__ = ["copied"]  # a fixture
+
+CLAIM = claims.Claim("DO-24", "digitalocean", "figure", "c", "200-250", "ms", "")
+
+
+@pytest.fixture(scope="module")
+def every() -> dict[str, Own]:
+    return owned()
+
+
+def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None:
+    """All; each with a sentence, and with a rule in words where there are data."""
+    assert every.keys() == {claim.id for claim in claims.claims()}
+    for name, found in every.items():
+        assert found.answer in publications.OWN_ANSWERS, name
+        assert found.sentence, name
+        assert bool(found.rule) == (found.answer != "no data"), name
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("DO-10", "not resolved", "differ in both directions"),
+        ("DO-16", "not resolved", "one request in 54,613"),
+        ("DO-19", "not borne out", "0 of 10 from 200 to 300 ms"),
+        ("DO-24", "not borne out", "31,495 [31,472, 31,518] ms (connections 800)"),
+        ("ND-02", "not resolved", "average 0.0685 s (concurrency 500) to 0.134 s (concurrency 800), 2 of 2 below 1 s"),
+        ("ND-05", "not borne out", "slowest 3.02 s, to be below 1.2 s"),
+        ("ND-06", "borne out", "12 %, as claimed"),
+        ("ND-07", "not borne out", "1.42 × (process proc2)"),
+        ("ND-11", "no data", "no times of events are printed"),
+        ("OK-07", "not borne out", "transactions 21,583/s, as claimed; against edge 1.29 ×, to be below 1 ×"),
+        ("OK-17", "not resolved", "the table varies none of them"),
+        ("QN-12", "borne out", "exponent 0.974"),
+        ("NG-07", "not borne out", "1.13 × (routing POST method) to 1.16 × (routing path), 0 of 5 from 1 to 1.1"),
+    ],
+)
+def test_what_the_publications_own_data_say(every: dict[str, Own], name: str, answer: str, said: str) -> None:
+    """Where text and data of a publication agree, where they do not, and where it has none."""
+    assert every[name].answer == answer, every[name].sentence
+    assert said in every[name].sentence
+
+
+def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_say(every: dict[str, Own]) -> None:
+    """Else a run that gave the plot again would contradict what the plot bears out."""
+    p99_ms = {
+        f"*-c{row['connections']}": float(row["latency_ms"])
+        for row in published.texts("digitalocean_latency_spectrum")
+        if (row["suite"], row["percentile"]) == ("original", "99")
+    }
+    for name in ("DO-20", "DO-21"):
+        for rule in claims.rules()[name]:
+            pairs = [(test, test.ratio_to.points or "") for test in rule.tests if test.ratio_to is not None]
+            assert len(pairs) == len(rule.tests)
+            met = all(test.met(p99_ms[test.points] / p99_ms[other]) for test, other in pairs)
+            assert met == (every[name].answer == "borne out"), name
+    (p95_s,) = (
+        float(row["response_time_s"])
+        for row in published.texts("nds_boom_percentiles")
+        if (row["version"], row["percentile"]) == ("added", "95")
+    )
+    (slowest_s,) = (float(row["slowest_s"]) for row in published.texts("nds_boom_summary") if row["version"] == "added")
+    levels = [test for rule in claims.rules()["ND-05"] for test in rule.tests if test.ratio_to is None]
+    assert {test.metric for test in levels} == {"p95_s", "slowest_s"}
+    assert len(levels) == 2 * len(claims.rules()["ND-05"])
+    met = {test.metric: test.met({"p95_s": p95_s, "slowest_s": slowest_s}[test.metric]) for test in levels}
+    assert met == {"p95_s": True, "slowest_s": False} and every["ND-05"].answer == "not borne out"
+
+
+@pytest.mark.parametrize("name", [f"OK-{number:02}" for number in range(1, 17)])
+def test_a_cell_is_borne_out_unless_it_is_faster_than_one_with_less_to_do(name: str, every: dict[str, Own]) -> None:
+    """As KINDS says, whichever of the two is to blame: the router's TLS against less of it, the load balancer against none."""
+    assert "not faster than one with less of the same work" in " ".join(claims.KINDS["table cell"].split())
+    rates = {
+        (row["http_mode"], row["route_encryption"], row["endpoint_publishing"]): float(row["transactions_per_s"])
+        for row in published.texts("okd_router_throughput")
+    }
+    mode, route, way = list(rates)[int(name.removeprefix("OK-")) - 1]
+    rate, less = rates[mode, route, way], {"edge": "none", "re-encrypt": "edge"}.get(route)
+    fine = less is None or rate < rates[mode, less, way]
+    fine = fine and (way != "HostNetwork" or rate > rates[mode, route, "LoadBalancerService"])
+    assert every[name].answer == ("borne out" if fine else "not borne out")
+
+
+def test_the_means_of_the_plotted_curves_are_those_that_the_readme_names() -> None:
+    """2 to 73 ms, with what reading a curve between its corners leaves open."""
+    rows = [row for row in published.rows("digitalocean_latency_vertices") if row["suite"] == "original"]
+    found = {
+        connections: taken(
+            [row for row in rows if row["connections"] == connections], "latency_ms", "mean_over_percentiles"
+        )
+        for connections in range(100, 1001, 100)
+    }
+    assert round(min(mean.value for mean in found.values())) == 2
+    assert round(max(mean.value for mean in found.values())) == 73
+    assert all(mean.low < mean.value < mean.high < 1.4 * mean.value + 2 for mean in found.values())
+
+
+def test_another_number_gives_another_answer(copied: Callable[[str, str, str], None]) -> None:
+    """Nothing is typed: with a faster edge, re-encrypt is as it should be, and the edge's own cell is not what is claimed."""
+    copied("okd_router_throughput.csv", ",16743", ",26743")
+    found = owned()
+    assert found["OK-07"].answer == "borne out"
+    assert found["OK-03"].answer == "not borne out"
+    assert "26,743/s, claimed 16743" in found["OK-03"].sentence
+
+
+def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:
+    return OwnRule(rule="r", tests=list(tests), unsettled=unsettled)
+
+
+def p999(**bound: float) -> OwnTest:
+    """p99.9 of suite 3 at 700 connections: 114 ± 34 ms."""
+    where = {"suite": "somaxconn", "connections": 700, "percentile": 99.9}
+    told = {"table": "digitalocean_latency_spectrum", "where": where, "column": "latency_ms", **bound}
+    return OwnTest.model_validate(told)
+
+
+@pytest.mark.parametrize(
+    ("bound", "answer"),
+    [
+        ({"below": 149.0}, "borne out"),
+        ({"below": 147.0}, "not resolved"),
+        ({"below": 81.0}, "not resolved"),
+        ({"below": 80.0}, "not borne out"),
+        ({"above": 79.0}, "borne out"),
+        ({"above": 120.0}, "not resolved"),
+        ({"above": 148.0}, "not borne out"),
+    ],
+)
+def test_a_bound_within_the_uncertainty_of_reading_settles_nothing(bound: dict[str, float], answer: str) -> None:
+    found = own(CLAIM, rule(p999(**bound)))
+    assert found.answer == answer
+    assert found.sentence.startswith("latency 114 [80, 148] ms, to be ")
+
+
+def test_what_one_run_each_cannot_tell_is_not_resolved() -> None:
+    """Always, or where the reason's own tests hold; else the answer is the tests'."""
+    why = "one run each"
+    assert own(CLAIM, rule(p999(below=200), unsettled=Unsettled(because=why))).answer == "not resolved"
+    holds, fails = (Unsettled(because=why, tests=[p999(above=bound)]) for bound in (10, 1000))
+    found = own(CLAIM, rule(p999(below=10), unsettled=holds))
+    assert found.answer == "not resolved"
+    assert "one run each (latency 114" in found.sentence
+    assert own(CLAIM, rule(p999(below=10), unsettled=fails)).answer == "not borne out"
+
+
+CURVE = [
+    {"percentile": 0.0, "ms": 0.0, "uncertainty_ms": 0.0, "is_curve_end": False},
+    {"percentile": 50.0, "ms": 10.0, "uncertainty_ms": 2.0, "is_curve_end": False},
+    {"percentile": 90.0, "ms": 20.0, "uncertainty_ms": 2.0, "is_curve_end": True},
+]
+
+
+def test_a_percentile_curve_has_an_average() -> None:
+    """∫ of the polyline; no lower than the corners to the left, no higher than those to the right, each with its error."""
+    found = taken(CURVE, "ms", "mean_over_percentiles")
+    assert found.value == pytest.approx(0.5 * 5 + 0.4 * 15 + 0.1 * 20)
+    assert found.low == pytest.approx(0.4 * 8 + 0.1 * 18)
+    assert found.high == pytest.approx(0.5 * 12 + 0.4 * 22 + 0.1 * 22)
+    assert taken(CURVE[:2], "ms", "mean_over_percentiles").high == inf, "the curve goes on, nobody knows where to"
+
+
+def test_a_percentile_between_two_corners_is_between_their_values() -> None:
+    """Straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %."""
+    found = taken([CURVE[0], CURVE[2]], "ms", "at_percentile", 100 * (1 - 10**-0.5))
+    assert found.value == pytest.approx(10)
+    assert (found.low, found.high) == (0, 22)
+    assert taken(CURVE, "ms", "at_percentile", 50) == Number(10, 8, 12)
+    with pytest.raises(ValueError, match="no 99 %"):
+        taken(CURVE, "ms", "at_percentile", 99)
+
+
+def test_ratios_have_the_widest_range_that_both_leave_open() -> None:
+    assert Number(4, 2, 6).over(Number(2, 1, 3)) == Number(2, 2 / 3, 6)
+    assert Number(4, 2, 6).over(Number(2, 0, 3)).high == inf
+
+
+def test_ways_to_take_a_number() -> None:
+    """Of several rows; uncertainties add up."""
+    told = {take: taken(CURVE, "ms", take) for take in ("count", "sum", "min", "max", "mean", "median")}
+    assert told["count"] == Number(3, 3, 3)
+    assert told["sum"] == Number(30, 26, 34)
+    assert (told["min"], told["max"]) == (Number(0, 0, 0), Number(20, 18, 22))
+    assert told["mean"].value == told["median"].value == 10
+    sizes = [{"n": size, "rate": 3.0 * size**0.5} for size in (1, 4, 16)]
+    assert taken(sizes, "rate", "exponent", over="n").value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[DO-99]\nno_data='x'", "no such claim"),
+        ("[ND-01]\nno_data='x'", "a claim of nds\n  move it to nds.toml"),
+        ("[DO-24]\nno_dat='x'", "unknown key: did you mean 'no_data'"),
+        ("[DO-24]\nrule='r'", "one of tests and no_data"),
+        ("[DO-24]\ntests=[{table='sweeps',column='duration_s',above=1}]", "tests need it in words"),
+        ("[DO-24]\nno_data='x'\nunsettled={because='y'}", "nothing to settle"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='duration_s'}]", "one of above, below, within and claimed"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='x',take='exponent',above=1}]", "exponent needs it"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweep',column='x',above=1}]", "did you mean 'sweeps'"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='duration',above=1}]", "did you mean 'duration_s'"),
+        ("[DO-24]\nrule='r'\ntests=[{table='qinng_setups',column='requests_per_s',above=1}]", "one value of 4 rows"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',where={tol='x'},column='duration_s',above=1}]", "column 'tol'"),
+        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',where={tool='x'},column='duration_s',above=1}]", "has no row with"),
+        ("[DO-24", "not TOML"),
+    ],
+)
+def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With file, claim and what is wrong."""
+    (tmp_path / "digitalocean.toml").write_text(text)
+    monkeypatch.setattr(publications, "FOLDER", tmp_path)
+    with pytest.raises(UsageError) as caught:
+        owned()
+    assert said in str(caught.value)

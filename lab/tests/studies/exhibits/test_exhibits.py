@@ -1,0 +1,156 @@
+"""Exhibits: whichever figure is made of a run names it, so that `just report` can put its id beside the figure."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from lab.analysis import evidence
+from lab.analysis.evidence import Evidence, Missing
+from lab.base.errors import UsageError
+from lab.studies.exhibits import exhibits, reproduction
+from lab.studies.exhibits.exhibits import Run
+from lab.tests.support.committed import nds_story, run_of
+
+VARIANT = "kill-nds"
+MADE: dict[str, Callable[[Run], go.Figure]] = {
+    "timeline": lambda run: exhibits.timeline(run, "T", VARIANT, "held"),
+    "intervals": lambda run: exhibits.intervals(run, "T", "gap_s"),
+    "scaling": lambda run: exhibits.scaling(run, "T", "gap_s"),
+    "generations": lambda run: exhibits.generations(run, "T"),
+    "ladder": lambda run: exhibits.ladder({"real": (run, {"a step": (VARIANT, "kill-grace-30")})}, "T", "held"),
+    "tails": lambda run: exhibits.tails(run, "T"),
+    "processes": lambda run: exhibits.processes(run, "T"),
+    "delays": lambda run: exhibits.delays(run, "T"),
+    "probing": lambda run: exhibits.probing(run, "T", VARIANT),
+    "transfers": lambda run: exhibits.transfers(run, "T", VARIANT),
+    "percentiles": lambda run: exhibits.percentiles({VARIANT: run, "kill-grace-30": run}, "T", "original"),
+    "gains": lambda run: exhibits.gains(run, "T", "gap_s", "*", [(VARIANT, "kill-grace-30")]),
+    "ratios": lambda run: exhibits.ratios(run, "T", "okd", "Transactions per second of one router"),
+    "concurrency": lambda run: exhibits.concurrency(run, "T", ["p75_s", "p95_s"], [VARIANT], {"ND-04": "p75_s"}),
+    "pages": lambda run: exhibits.pages(run, "T", "link_share", [VARIANT], "OK-18"),
+}
+
+PUBLISHED = {"percentiles": 2} | dict.fromkeys(["ratios", "concurrency", "pages"], 1)
+"""What shows published numbers without a run, too → its gaps then."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """One of disturbances; what it has nothing of is drawn as a gap, and that is its figure, too."""
+    folder: Path = tmp_path_factory.mktemp("reference")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run_of(folder, monkeypatch, "kill", [(VARIANT, "kill-grace-30")], nds_story, 1, "r-1", points=["held"])
+        monkeypatch.setenv("LAB_REFERENCE", str(folder))
+        ((found,), _) = evidence.references()
+    return found
+
+
+def meta(figure: go.Figure) -> dict[str, Any]:
+    return json.loads(figure.to_json() or "")["layout"].get("meta", {})
+
+
+def test_every_exhibit_that_is_a_figure_is_made_here() -> None:
+    """A new one must be added to MADE, but for what is of no run at all."""
+    own = {name: made for name, made in vars(exhibits).items() if inspect.isfunction(made) and name[0] != "_"}
+    public = {name: made for name, made in own.items() if made.__module__ == exhibits.__name__}
+    shown = {name for name, made in public.items() if inspect.signature(made).return_annotation == "go.Figure"}
+    assert shown == {*MADE, "printed"}
+
+
+def test_what_a_publication_prints_is_drawn_without_a_run() -> None:
+    """A line a release, in the metric's own unit; nothing of it is a gap."""
+    where = {"phase": ["scaling-up"], "release": ["1.7.0", "1.9.0"]}
+    figure = exhibits.printed("T", "envoy_gateway_benchmark", "p50", "p50_ms", "routes", "release", where)
+    drawn = json.loads(figure.to_json() or "")["data"]
+    assert [line["name"] for line in drawn] == ["1.7.0, published", "1.9.0, published"]
+    assert [len(line["x"]) for line in drawn] == [6, 6]
+    assert meta(figure) == {"runs": []}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_figure_names_its_run(name: str, run: Evidence) -> None:
+    """Once, however many panels are of it."""
+    assert meta(MADE[name](run))["runs"] == ["r-1"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_without_a_run_a_figure_names_none_and_what_is_empty_is_counted(name: str) -> None:
+    """A whole figure needs no count; beside what was published, an empty panel or line does."""
+    figure = MADE[name](Missing("nothing of it: just bench kill-nds"))
+    drawn = bool(json.loads(figure.to_json() or "")["data"])
+    assert drawn == (name in PUBLISHED)
+    assert not meta(figure).get("runs")
+    assert len(meta(figure).get("gaps", ())) == PUBLISHED.get(name, 0)
+
+
+def test_a_claim_stands_at_once_where_its_run_will() -> None:
+    """Of a gain, too; without a claim there is nothing to stand."""
+    run = Missing("nothing of it: just bench nds-replicas-4")
+    figure = exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "baseline")], ["ND-03"])
+    told = json.loads(figure.to_json() or "")
+    assert "ND-03: 0 % change (about)" in json.dumps(told["data"])
+    assert "just bench nds-replicas-4" in told["layout"]["title"]["text"]
+    assert meta(figure) == {"runs": [], "gaps": [run.said]}
+    number = exhibits.intervals(run, "T", "failing_s", claimed="ND-12")
+    assert not json.loads(number.to_json() or "")["data"]
+
+
+def test_a_damaged_run_leaves_what_was_published(monkeypatch: pytest.MonkeyPatch, run: Evidence) -> None:
+    """With the file that is damaged, as one gap of this run."""
+
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/r-1/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    for part in ("histogram", "usage"):
+        monkeypatch.setattr(type(run.run), part, damaged)
+    assert json.loads(MADE["ratios"](run).to_json() or "")["data"]
+    told = exhibits.usage(run, [VARIANT], "held")
+    assert "| proc1, published |" in told
+    assert "*no run: " in told
+
+
+@pytest.mark.parametrize(("metric", "at_s"), [("mean_s", 0.1335), ("p50", 0.0305), ("p75_s", 0.0554), ("p99", 1.0767)])
+def test_what_ndss_tool_printed_are_points_of_a_figure(metric: str, at_s: float) -> None:
+    """By the names that our metrics have; p99.9 it did not print."""
+    assert [told.value for load, told in reproduction.printed(metric) if load == 800] == [at_s]
+    assert reproduction.printed("p99.9") == []
+
+
+def test_a_transcribed_table_is_as_it_stands_in_its_file() -> None:
+    """Cells as they are written there, not as numbers of ours."""
+    lines = exhibits.transcribed("nds_boom_summary", ["version", "requests_per_s"]).splitlines()
+    assert lines[0] == "| version | requests_per_s |"
+    assert lines[2:] == ["| removed | 4842.2840 |", "| added | 2332.0068 |"]
+
+
+def test_processes_stand_below_ndss_own(run: Evidence) -> None:
+    """The average lines of pidstat's two tables; ours with the blocks' medians."""
+    lines = exhibits.usage(run, [VARIANT], "held").splitlines()
+    assert [line.split(" | ")[0] for line in lines if ", published" in line] == [
+        "| proc1, published",
+        "| proc2, published",
+    ]
+    assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
+    assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)
+
+
+def test_pages_and_claims_stand_on_one_axis() -> None:
+    """The page that is claimed to fill the link, at its own size; all pages of the sweep are ticks."""
+    told = json.loads(exhibits.pages(Missing("none"), "T", "link_share", ["okd"], "OK-18").to_json() or "")
+    (mark,) = told["data"]
+    assert (mark["x"], mark["y"]) == ([8192], [1])
+    assert told["layout"]["xaxis"]["ticktext"][:4] == ["1kB", "2kB", "4kB", "8kB"]
+
+
+def test_ratios_are_of_a_table_that_has_them() -> None:
+    """The nearest title is named."""
+    figure = exhibits.ratios(Missing("none"), "T", "okd", "Transactions per second of a router")
+    told = json.loads(figure.to_json() or "")["layout"]["annotations"][0]["text"]
+    assert "no table 'Transactions per second of a router'" in told

@@ -1,0 +1,231 @@
+"""Gains beside what was claimed, placement, and tables in the published shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from lab.analysis.cells import counted_alone
+from lab.analysis.evidence import Evidence, Missing
+from lab.base.errors import UsageError
+from lab.model.plan import Slot
+from lab.model.run import NotMeasured
+from lab.model.samples import Sample
+from lab.records.store import RunStore
+from lab.report.html import rendering as markdown
+from lab.stats.histogram import Histogram
+from lab.studies.exhibits import exhibits, reproduction
+from lab.tests.support.factories import make_plan, make_point, make_sample
+from lab.tests.support.made_runs import MadeStore, made, made_record
+
+NONE = Missing("nothing in data/reference of qinng: just bench")
+WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
+OWN = [("qinng-tuned", "baseline"), ("nginx", "baseline")]
+WORKERS = [(f"qinng-workers-{size}", "qinng-tuned") for size in (1, 2, 4, 8)]
+WORKER_TABLE = "Requests per second by workers"
+
+
+def data(figure: go.Figure) -> Any:
+    return json.loads(figure.to_json() or "")
+
+
+def texts(figure: go.Figure) -> str:
+    return " ".join(each["text"] for each in data(figure)["layout"].get("annotations", [])).replace("<br>", " ")
+
+
+def numbers(values: Any) -> list[float]:
+    """Of an axis as it is written down: plotly packs long arrays."""
+    if isinstance(values, dict):
+        import base64
+
+        raw = base64.b64decode(str(values["bdata"]))
+        return [float(value) for value in np.frombuffer(raw, dtype=np.dtype(str(values["dtype"])))]
+    return [float(value) for value in values]
+
+
+class Steered(MadeStore):
+    """A run of which something was read back."""
+
+    def readings(self, sample: Sample) -> list[dict[str, Any]]:
+        steered = sample.arm == "packet-steering"
+        return [{"kind": "rps", "value": "own", "observed": "own", "ok": True}] if steered else []
+
+
+def run_of(
+    variants: Sequence[tuple[str, str | None]],
+    effects: dict[str, float] | None = None,
+    limited: str = "proxy",
+    reference: str | None = "direct",
+    **record: Any,
+) -> Evidence:
+    """Six blocks at one closed loop, without noise: `effects` are factors on what a request costs."""
+
+    def change(_: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": limited, "generator": "wrk"})
+
+    planned = make_plan(variants, [WRK], reference=reference)
+    store = made(planned=planned, effects=effects, noise=0.001, change=change, **record)
+    histograms: dict[str, Histogram] = {
+        sample.id: found for sample in store.samples() if (found := store.histogram(sample))
+    }
+    steered = Steered(store.record, store.samples(), histograms)
+    samples = tuple(steered.samples())
+    return Evidence("made", steered, samples, counted_alone(samples))
+
+
+def test_cpu_per_request_is_the_proxys() -> None:
+    """Without a proxy there is none: the backend's own stands in no row and no figure."""
+    run = run_of(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
+
+
+def test_gains_are_shown_beside_what_was_claimed() -> None:
+    """In percent, with the claim's own number and unit; one of a factor as what it adds."""
+    run = run_of(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
+    pairs = [("qinng-tuned", "baseline"), ("nginx", "baseline"), ("packet-steering", "baseline")]
+    figure = exhibits.gains(run, "Gains", "rate", "*", pairs, ["QN-15", "AW-01"])
+    rows = {
+        label: value
+        for each in data(figure)["data"]
+        if each.get("error_x")
+        for label, value in zip(each["y"], numbers(each["x"]), strict=True)
+    }
+    assert rows == {
+        "qinng-tuned against baseline": pytest.approx(100, abs=1),
+        "nginx against baseline": pytest.approx(25, abs=1),
+    }
+    lines = [shape["x0"] for shape in data(figure)["layout"]["shapes"]]
+    assert lines == [0, 100, 30]
+    assert "AW-01: 30 % (up to)" in texts(figure)
+    assert (
+        "packet-steering against baseline: packet-steering is not part of this run"
+        in data(figure)["layout"]["xaxis"]["title"]["text"]
+    )
+    (need,) = data(figure)["layout"]["meta"]["gaps"]
+    assert need.startswith("packet-steering is not part of this run: just bench packet-steering")
+
+
+@pytest.mark.committed
+def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
+    """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
+    store = RunStore.open("data/reference/keepalive-pairs")
+    samples = tuple(store.samples())
+    run = Evidence("keepalive-pairs", store, samples, counted_alone(samples))
+    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("keepalive", "baseline")])
+    pair = run.as_pair("keepalive", "baseline", "ceiling", "cpu_per_request")
+    assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
+    low, high = pair.estimate.ratio_interval
+    assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
+    assert not told.blocks
+    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("baseline", "keepalive")])
+    assert back.low is None and len(back.blocks) == 2
+
+
+def test_a_gain_that_the_generator_limited_says_so() -> None:
+    """In its label; CPU per request is what it is."""
+    run = run_of(OWN, limited="generator")
+    assert "nginx against baseline (generator-limited)" in json.dumps(
+        data(exhibits.gains(run, "G", "rate", "*", [("nginx", "baseline")]))
+    )
+    assert "generator-limited" not in json.dumps(
+        data(exhibits.gains(run, "G", "cpu_per_request", "*", [("nginx", "baseline")]))
+    )
+
+
+@pytest.mark.parametrize("claim", ["QN-16", "QN-99"])
+def test_a_claim_without_one_number_is_a_gap(claim: str) -> None:
+    """And so is one that there is not."""
+    figure = exhibits.gains(run_of(OWN), "G", "rate", "*", [("nginx", "baseline")], [claim])
+    assert not data(figure)["data"]
+    assert claim in texts(figure)
+
+
+def test_what_cannot_be_measured_here_is_named() -> None:
+    """Below the plot, or in its place."""
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
+    assert (
+        texts(figure)
+        == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
+    )
+
+
+def test_placement_stands_beside_what_was_read_back() -> None:
+    """Of a variant that was not measured stands why."""
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
+    lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
+    assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
+    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
+    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
+    assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
+    assert "| local, kernel | not part of this run | – | – |" in lines
+    assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
+
+
+def test_what_was_read_back_is_read_from_the_run(tmp_path: Path) -> None:
+    """Beside the first sample that counts, of its own bring-up; a file that is damaged, or not there, is a gap."""
+    store = RunStore(tmp_path, made_record("run-1", make_plan([("packet-steering", "baseline")], [WRK])))
+    store.write_readback(1, "packet-steering", 0, [{"kind": "rps", "observed": "lost"}])
+    store.write_readback(2, "packet-steering", 1, [{"kind": "rps", "observed": "0-3"}])
+    sample = make_sample(block=2, arm="packet-steering", point=WRK, generation=1)
+    run = Evidence("made", store, (sample,), {(2, "packet-steering", "wrk"): sample})
+    assert "| local, packet-steering | left as they are | 0-3 |" in exhibits.placement(run, ["packet-steering"])
+    assert "| local, baseline | no block of it counts | – | – |" in exhibits.placement(run, ["baseline"])
+    path = tmp_path / "readback" / "b02-packet-steering-g1.json"
+    for text in ("{", '{"a": 1}', "null", "[1]"):
+        path.write_text(text)
+        assert f"*no run: made is damaged: {path}: " in exhibits.placement(run, ["packet-steering"])
+    path.unlink()
+    assert f"*no run: made is damaged: {path}: cannot be read" in exhibits.placement(run, ["packet-steering"])
+
+
+def test_blocks_that_do_not_count_are_told_beside_gains() -> None:
+    """Below them; a pair without any is a gap to count."""
+    run = run_of(OWN)
+    left = {key: each for key, each in run.counted.items() if key[:2] != (3, "nginx") and key[1] != "qinng-tuned"}
+    lost = replace(run, counted=left, samples=tuple(left.values()))
+    figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
+    assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
+    assert figure["layout"]["meta"]["gaps"] == ["qinng-tuned against baseline: no block in which both count"]
+
+
+def test_tables_keep_the_published_shape() -> None:
+    """The set-ups as shares of the direct connection, ours beside the published ones."""
+    told = exhibits.shape(run_of([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
+    assert WORKER_TABLE not in told
+    assert "| direct_pod_ip |" in told
+    row = next(line for line in told.splitlines() if line.startswith("| nginx_proxy |"))
+    assert "336,769" in row
+    assert "0.99×" in row
+    assert "1.00×" in row
+
+
+def test_tables_without_a_run_are_the_published_ones() -> None:
+    """With the command that makes one."""
+    told = exhibits.shape(NONE, "qinng", WORKER_TABLE)
+    assert "153,473" in told
+    assert told.endswith("*no run: nothing in data/reference of qinng: just bench*")
+
+
+def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is named, and the published numbers stand; its effects are one gap, as `just report` counts it."""
+
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    run = run_of(WORKERS[:1])
+    monkeypatch.setattr(Steered, "histogram", damaged)
+    assert len(markdown.gaps(exhibits.effects(run))) == len(markdown.gaps(exhibits.effects(NONE))) == 1
+    told = exhibits.shape(run, "qinng", WORKER_TABLE)
+    assert "153,473" in told
+    assert "*no run: made is damaged: data/reference/made/x: cannot be read: it is cut short*" in told

@@ -1,0 +1,187 @@
+"""What is left between two targets: known levels in two made-up runs, and what is said where something is missing or too few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.analysis.evidence import Evidence, Missing, Shelf
+from lab.model.plan import Slot
+from lab.model.samples import Sample
+from lab.model.usage import UNCLAIMED, USAGE_SCHEMA
+from lab.records.store import RunStore
+from lab.studies.exhibits import exhibits
+from lab.studies.exhibits.remainder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
+from lab.tests.studies.exhibits.test_ladder import data, dearer, run_of
+
+THERE = {"baseline": 4.0, "no-metrics": 3.2, "no-log": 2.4, "nginx": 2.0}
+"""Times 25 µs: 100, 80, 60, 50; beside the other run's 50, 40, 30, 20."""
+STEPS = {"metrics": ("no-metrics", "baseline"), "log": ("no-log", "no-metrics")}
+COMMAND = "just bench no-metrics no-log --sweep ladder --target kind"
+Used = Callable[[Sample], Mapping[str, float]]
+
+
+def rows(used_s: Mapping[str, float], duration_s: float = 5.0) -> pl.DataFrame:
+    """Two looks at one process of each title, which had used a second before the first."""
+    looks = [
+        (at_s, "proxy", pid, None, title, 1, 0.0, 0.0, 1.0 + more_s, 0, 0, 0, 0, None)
+        for pid, (title, cpu_s) in enumerate(used_s.items())
+        for at_s, more_s in ((0.0, 0.0), (duration_s, cpu_s))
+    ]
+    return pl.DataFrame(looks, schema=USAGE_SCHEMA, orient="row")
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Used], None]:
+    """Sets what the processes of a target's samples used."""
+    told: dict[str, Used] = {}
+
+    def usage(store: RunStore, sample: Sample) -> pl.DataFrame:
+        return rows(told[store.record.target](sample) if store.record.target in told else {})
+
+    monkeypatch.setattr(RunStore, "usage", usage)
+    return told.__setitem__
+
+
+def four_fifths(sample: Sample) -> Mapping[str, float]:
+    cpu_s = sample.usage["proxy"].cpu_s
+    return {"nginx": 0.8 * cpu_s, "controller": 0.15 * cpu_s}  # and the rest is whoever looked in
+
+
+def serving(sample: Sample) -> Mapping[str, float]:
+    return {"nginx": sample.usage["proxy"].cpu_s}
+
+
+def kind(**record: Any) -> Evidence:
+    return run_of(costs=THERE, sweep="ladder", target="kind", **record)
+
+
+def elsewhere(run: Evidence | Missing | None = None, variant: str = "no-metrics") -> Elsewhere:
+    return Elsewhere("bare", run_of(sweep="ladder", target="apiserver") if run is None else run, variant)
+
+
+def left(run: Evidence, there: Elsewhere) -> Remainder:
+    return remainder(run, "no-log", there, "ceiling")
+
+
+def ends(found: Remainder) -> dict[str, tuple[float, float]]:
+    return {row.label: (1e6 * row.start, 1e6 * row.end) for row in found.rungs}
+
+
+def width(run: Evidence, there: Elsewhere) -> float:
+    row = next(row for row in left(run, there).rungs if row.label == LEFT)
+    assert row.low is not None and row.high is not None and row.low < row.end < row.high
+    return 1e6 * (row.high - row.low)
+
+
+def noisy(by: float, variant: str = "baseline") -> Callable[[Slot, Sample], Sample]:
+    """The arm alone costs up to so much more or less, by its block."""
+    return dearer(lambda slot: 1 + by * (slot.block - 3.5) / 2.5 if slot.arm.variant == variant else 1.0)
+
+
+@pytest.mark.usefixtures("used")
+def test_what_is_left_is_the_difference_of_both_levels_and_ends_at_the_others() -> None:
+    found = left(kind(), elsewhere())
+    assert ends(found) == {
+        LEFT: (pytest.approx(60, rel=0.01), pytest.approx(40, rel=0.01)),
+        "no-metrics, bare": (0, pytest.approx(40, rel=0.01)),
+    }
+    assert [(row.apart, row.whole) for row in found.rungs] == [(True, False), (False, True)]
+    assert found.rungs[0].text.startswith(("−20", "−19.9")) and "[" in found.rungs[0].text
+    assert not found.missing and not found.notes
+
+
+def test_processes_that_the_other_target_does_not_count_are_a_row_of_their_own(
+    used: Callable[[str, Used], None],
+) -> None:
+    """By the names of those that it counts: the controller and whoever looked in are a fifth here."""
+    used("kind", four_fifths)
+    used("apiserver", serving)
+    found = ends(left(kind(), elsewhere()))
+    assert found[BESIDE] == (pytest.approx(60, rel=0.01), pytest.approx(48, rel=0.01))
+    assert found[LEFT] == (found[BESIDE][1], pytest.approx(40, rel=0.01))
+
+
+@pytest.mark.parametrize("titles", [{}, {"other": 1.0}])
+def test_where_the_names_are_others_nothing_is_told_of_processes(
+    used: Callable[[str, Used], None], titles: Mapping[str, float]
+) -> None:
+    used("kind", four_fifths)
+    used("apiserver", lambda sample: titles)
+    assert BESIDE not in ends(left(kind(), elsewhere()))
+
+
+@pytest.mark.usefixtures("used")
+def test_the_interval_has_both_levels_and_every_step_in_it() -> None:
+    still, alone = elsewhere(), noisy(0.1)
+    quiet = width(kind(), still)
+    here, there = width(kind(change=alone), still), width(kind(), elsewhere(run_of(target="apiserver", change=alone)))
+    both = width(kind(change=alone), elsewhere(run_of(target="apiserver", change=alone)))
+    assert quiet < 1 < there < here < both
+    assert both**2 == pytest.approx(here**2 + there**2, rel=0.05)
+
+
+@pytest.mark.usefixtures("used")
+def test_a_level_is_carried_by_its_pairs_from_what_was_alone() -> None:
+    """An arm alone that is off by something else moves none that pairs lead to; a variant without a pair is by itself."""
+    change = dearer(lambda slot: 1.0 if slot.arm.variant == "baseline" else 3.0)
+    found = level(kind(change=change), "no-log", "ceiling")
+    assert found is not None and 1e6 * found.value == pytest.approx(60, rel=0.01)
+    root = level(kind(), "baseline", "ceiling")
+    assert root is not None and 1e6 * root.value == pytest.approx(100, rel=0.01)
+    assert level(kind(), "nobody", "ceiling") is None and level(kind(), "baseline", "nowhere") is None
+
+
+@pytest.mark.usefixtures("used")
+def test_of_few_blocks_alone_their_whole_range_counts_and_is_said() -> None:
+    shape = {("baseline", "ceiling"): 2}
+    found = left(kind(alone=shape), elsewhere())
+    (note,) = found.notes
+    assert "no-log on kind: 2 blocks" in note and "apiserver" not in note
+    one = left(kind(alone={("baseline", "ceiling"): 1}), elsewhere())
+    assert one.rungs[0].low is None and "too few blocks for an interval" in one.rungs[0].text
+
+
+@pytest.mark.usefixtures("used")
+def test_what_else_the_node_did_is_told_and_no_step() -> None:
+    def change(slot: Any, sample: Sample) -> Sample:
+        return sample.model_copy(update={"counters": {UNCLAIMED: 2100}, "duration_s": 5.0})
+
+    (note,) = left(kind(change=change), elsewhere()).notes
+    assert note.startswith("meanwhile the node's other processes had 0.42 of a CPU")
+
+
+@pytest.mark.usefixtures("used")
+def test_the_figure_takes_it_below_the_last_panels_steps_and_names_both_runs() -> None:
+    run, there = kind(), elsewhere()
+    shown = data(exhibits.ladder({"on kind": (run, STEPS)}, "T", "ceiling", there))
+    labels = [text.partition("<br>")[0] for text in shown["layout"]["yaxis"]["ticktext"]]
+    assert labels == ["baseline, on kind", "metrics", "log", "no-log, on kind", LEFT, "no-metrics, bare"]
+    assert len(shown["layout"]["meta"]["runs"]) == 2 and not shown["layout"]["meta"].get("gaps")
+    assert "nothing is pooled" in shown["layout"]["title"]["text"]
+    assert (
+        "nothing is pooled"
+        not in data(exhibits.ladder({"on kind": (run, STEPS)}, "T", "ceiling"))["layout"]["title"]["text"]
+    )
+
+
+@pytest.mark.usefixtures("used")
+def test_without_a_run_on_either_target_one_line_has_the_command() -> None:
+    shelf = Shelf((run_of(sweep="ladder", target="apiserver"),), ())
+    missing = shelf.of("ladder", variant=["no-metrics", "no-log"], target="kind")
+    assert isinstance(missing, Missing)
+    alone = data(exhibits.ladder({"on kind": (missing, STEPS)}, "T", "ceiling", elsewhere()))
+    assert not alone["data"] and alone["layout"]["annotations"][0]["text"].replace("<br>", " ").count(COMMAND) == 1
+    bare = Shelf((), ()).of("ladder", variant="no-metrics", target="apiserver")
+    steps = data(exhibits.ladder({"on kind": (kind(), STEPS)}, "T", "ceiling", elsewhere(bare)))
+    (gap,) = steps["layout"]["meta"]["gaps"]
+    assert gap.startswith(LEFT) and "just bench no-metrics --sweep ladder --target apiserver" in gap and steps["data"]
+
+
+@pytest.mark.usefixtures("used")
+def test_a_variant_that_a_run_has_not_is_told_with_its_target() -> None:
+    found = left(kind(), elsewhere(variant="no-lua"))
+    assert not found.rungs and list(found.missing) == [f"{LEFT}: nothing of no-lua on apiserver at ceiling"]

@@ -1,0 +1,204 @@
+"""Tables come from a run's files and from nowhere else: the same files give the same numbers, one other file gives others.
+
+Raw is `raw.zst`, a generator's verbatim output, with the log of every request of a disturbed load. A table is made of `sample.json`
+and `hist.parquet`, which were read off it when it was measured; `--from-raw` reads it again. Figures of a disturbance, and what
+claims ask of its log, read `raw.zst` and `events.parquet` themselves. A raw.zst that is not what its sample has the digest of makes
+the run a gap (`test_evidence`). The committed runs are packed: one that is changed here is unpacked first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.analysis import evidence
+from lab.analysis.evidence import Evidence
+from lab.commands.measuring import print_result
+from lab.records.reparse import from_raw
+from lab.records.store import RunStore, run_names
+from lab.records.tables import RAW, digest, join_raw, pack_raw, raw_path, read_raw
+from lab.records.tables import unpacked as stored
+from lab.studies.exhibits import exhibits
+from lab.tests.support.unpacked import unpacked
+
+pytestmark = pytest.mark.committed
+
+REFERENCE = Path(__file__).resolve().parents[4] / "data" / "reference"
+STEADY, OUTAGE = "quick-keepalive", "outage"
+ARM, POINT = "keepalive", "ceiling"
+Cell = tuple[str, str]
+"""(arm, point)"""
+Change = Callable[[Path, Path], None]
+"""Takes the folder of a sample, and that of the same arm and point in another block."""
+Printed = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """What `just table --json` prints of a run's folder."""
+
+    def told(folder: Path, raw: bool = False) -> dict[str, Any]:
+        run = RunStore.open(str(folder))
+        print_result(argparse.Namespace(json=True, markdown=False), from_raw(run) if raw else run)
+        return json.loads(capsys.readouterr().out)
+
+    return told
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A committed run by its folder's name, alone in a folder that stands for data/reference."""
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    return lambda name: unpacked(REFERENCE / name, tmp_path / name)
+
+
+def sample_of(run: Path, block: int, arm: str, point: str) -> Path:
+    (found,) = (run / "samples").glob(f"*-b{block:02}-{arm}-{point}")
+    return found
+
+
+def cells(told: dict[str, Any]) -> dict[Cell, dict[str, Any]]:
+    """Every row's own numbers, without what it is compared with."""
+    return {(row["arm"], row["point"]): {key: row[key] for key in row if key != "effects"} for row in told["rows"]}
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Cell]:
+    one, other = cells(before), cells(after)
+    assert one.keys() == other.keys()
+    return {cell for cell in one if one[cell] != other[cell]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in (STEADY, OUTAGE) else [pytest.mark.long]) for name in run_names(REFERENCE)],
+)
+def test_untouched_files_give_the_same_numbers(name: str, tmp_path: Path, printed: Printed) -> None:
+    """Of a copy, wherever it lies; and of the verbatim output alone."""
+    committed = printed(REFERENCE / name)
+    run = Path(shutil.copytree(REFERENCE / name, tmp_path / name))
+    assert printed(run) == committed
+    assert printed(run, raw=True) == committed
+
+
+@pytest.mark.parametrize("name", [STEADY, OUTAGE])
+def test_without_what_is_derived_the_numbers_are_the_same(
+    name: str, copy: Callable[[str], Path], printed: Printed
+) -> None:
+    """As it was measured, a folder per sample, and with hist.parquet of every sample deleted: its histograms are those of the verbatim output."""
+    run = copy(name)
+    assert printed(run) == printed(run, raw=True) == printed(REFERENCE / name)
+    for path in run.glob("samples/*/hist.parquet"):
+        path.unlink()
+    assert printed(run) == printed(REFERENCE / name)
+    (found,) = evidence.shelf().runs
+    assert found.name == name
+
+
+@pytest.mark.parametrize("name", [STEADY, OUTAGE])
+def test_without_a_cache_the_numbers_are_the_same(name: str, tmp_path: Path, printed: Printed) -> None:
+    """As after cloning, where the first reader writes it; and with one that is no such file."""
+    run = Path(shutil.copytree(REFERENCE / name, tmp_path / name, ignore=shutil.ignore_patterns("hist.parquet")))
+    assert printed(run) == printed(REFERENCE / name)
+    (run / "hist.parquet").write_bytes(b"PAR1")
+    assert printed(run) == printed(REFERENCE / name)
+
+
+def removed(sample: Path, _: Path) -> None:
+    shutil.rmtree(sample)
+
+
+def half_the_rate(sample: Path, _: Path) -> None:
+    """Half the requests in the same time."""
+    told = json.loads((sample / "sample.json").read_text())
+    told |= {"requests": told["requests"] // 2, "achieved_rps": told["achieved_rps"] / 2}
+    (sample / "sample.json").write_text(json.dumps(told))
+
+
+def latencies_of_another_block(sample: Path, other: Path) -> None:
+    shutil.copy(other / "hist.parquet", sample)
+
+
+def output_of_another_block(sample: Path, other: Path) -> None:
+    shutil.copy(other / "raw.zst", sample)
+    noted(sample)
+
+
+def noted(sample: Path) -> None:
+    """As if the raw.zst that lies there now had been written with the sample: a digest that does not fit makes the run a gap."""
+    told = json.loads((sample / "sample.json").read_text())
+    told["raw_sha256"] = digest(stored(sample / "raw.zst"))
+    (sample / "sample.json").write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("change", [removed, half_the_rate, latencies_of_another_block])
+def test_one_other_file_of_one_sample_changes_its_row(
+    change: Change, copy: Callable[[str], Path], printed: Printed
+) -> None:
+    """That of its arm and point, and no other; what it is compared by changes with it."""
+    run = copy(STEADY)
+    before = printed(run)
+    change(sample_of(run, 3, ARM, POINT), sample_of(run, 4, ARM, POINT))
+    after = printed(run)
+    assert changed(before, after) == {(ARM, POINT)}
+    assert before["rows"] != after["rows"]
+    if change is removed:
+        assert before["complete"] and not after["complete"]
+        assert cells(after)[ARM, POINT]["valid_blocks"] == 5, "five blocks give the effect no interval"
+
+
+def test_other_output_changes_what_is_made_of_it(copy: Callable[[str], Path], printed: Printed) -> None:
+    """raw.zst of another block, whole and of the same load: `--from-raw` has its numbers; the table, which was made of what had
+    been read off the old one, stays.
+    """
+    run = copy(STEADY)
+    before = printed(run)
+    output_of_another_block(sample_of(run, 3, ARM, POINT), sample_of(run, 4, ARM, POINT))
+    assert printed(run) == before
+    assert changed(before, printed(run, raw=True)) == {(ARM, POINT)}
+
+
+def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], printed: Printed) -> None:
+    """Twenty answers of k6's log are made refusals, and its summary counts them: `--from-raw` has twenty more failed requests in
+    that block, and the timeline, which always reads the log, shows them.
+    """
+    run = copy(OUTAGE)
+    sample = sample_of(run, 3, "baseline", "outage")
+
+    def failed(raw: bool) -> float:
+        rows = printed(run, raw)["outcomes"]["rows"]
+        (row,) = (row for row in rows if (row["arm"], row["point"]) == ("baseline", "outage"))
+        return row["values"]["failed"]["3"]
+
+    def shown() -> int:
+        (found,) = evidence.references()[0]
+        assert isinstance(found, Evidence)
+        log = found.log("baseline", "outage", 3)
+        assert log is not None
+        assert json.loads(exhibits.timeline(found, "T", "baseline", "outage", 3).to_json() or "")["data"]
+        return int(log.bins["status"].sum())
+
+    was, seen = failed(raw=True), shown()
+    assert was == failed(raw=False)
+    refuse(sample, 20)
+    noted(sample)
+    assert failed(raw=True) == was + 20
+    assert shown() == seen + 20
+    assert failed(raw=False) == was
+
+
+def refuse(sample: Path, count: int) -> None:
+    """So many of the last requests that were answered with 200 were answered with 503."""
+    stdout, stderr = read_raw(raw_path(sample))
+    told, lines = json.loads(stdout), stderr.split("\n")
+    good = [number for number, line in enumerate(lines) if line.startswith("request ") and " 200 - " in line]
+    for number in good[-count:]:
+        lines[number] = lines[number].replace(" 200 - ", " 503 - ")
+    told["errors"]["status"] += count
+    raw_path(sample).unlink()
+    (sample / RAW).write_bytes(pack_raw(join_raw(json.dumps(told, separators=(",", ":")) + "\n", "\n".join(lines))))

@@ -1,0 +1,364 @@
+"""The report: the same bytes from the same data, nothing from elsewhere, every gap counted, and a cell that raises named."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import plotly.graph_objects as go
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from plotly.offline import get_plotlyjs
+
+from lab.base.errors import UsageError
+from lab.report.figures.style import dressed, gap, noted
+from lab.report.html import rendering as markdown
+from lab.studies.claims import claims
+from lab.studies.site import executing, pages, site
+from lab.studies.site.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
+from lab.studies.site.parts import Part, parts
+from lab.tests.support.committed import nds_story, run_of
+
+pytestmark = pytest.mark.committed
+
+SHELF = (
+    "from lab.analysis import evidence\nfrom lab.studies.exhibits import exhibits\n\n"
+    "shelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
+)
+EXPLORED = "from lab.studies.exhibits import exploring\n\nexploring.picked().said"
+TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'kill-nds', 'held')"
+PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('baseline', 'backlog')}, 'Plots', 'original')"
+DRAIN = "exhibits.intervals(shelf.of('drain', variant='kill-budget'), 'Drained', 'gap_s')"
+VOID = {"meta", "link", "br", "hr", "img", "input", "option"}
+
+
+def notebook(folder: Path, name: str, *sources: str) -> Path:
+    """With a title, and these code cells."""
+    cells: list[Any] = [new_markdown_cell("# Is it so?\n\nND-11 says that it is.", id=f"{name}-00")]
+    cells += [new_code_cell(source, id=f"{name}-{number:02}") for number, source in enumerate(sources, 1)]
+    path = folder / f"{name}.ipynb"
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+def part(data: dict[str, Any]) -> Part:
+    (found,) = parts([data])
+    return found
+
+
+def figure(**layout: Any) -> dict[str, Any]:
+    return {FIGURE: {"data": [{"type": "scatter", "x": [1], "y": [2], "name": "</script>"}], "layout": layout}}
+
+
+class Page(HTMLParser):
+    """What a browser would see: ids, links, what is loaded, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.ids += [told["id"]] if "id" in told else []
+        self.links += [told["href"]] if tag == "a" and "href" in told else []
+        self.loaded += [told[name] for name in ("src", "href", "srcset", "data") if name in told and tag != "a"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def arranged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the notebooks' place, and none of the committed runs."""
+    folder, reference = place / "notebooks", place / "reference"
+    folder.mkdir()
+    reference.mkdir()
+    monkeypatch.setattr(executing, "FOLDER", folder)
+    monkeypatch.setenv("LAB_REFERENCE", str(reference))
+    monkeypatch.setenv("LAB_RUNS", str(place / "own"))
+    return folder
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return arranged(tmp_path, monkeypatch)
+
+
+# -- parts --------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
+    """Its JSON can end no script; what the title took above the plot is given back."""
+    told = part(
+        figure(
+            title={"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
+            meta={"runs": ["r-1"]},
+            height=400,
+            margin={"t": 84, "l": 80},
+        )
+    )
+    assert (told.kind, told.title, told.below, told.runs) == ("figure", "Reloads", "per 100 ms; 2 < 3", ("r-1",))
+    assert "<" not in told.text
+    layout = json.loads(told.text)["layout"]
+    assert layout == {"height": 364, "margin": {"t": 48, "l": 80}}
+    assert told.height == 364
+
+
+def test_numbers_are_as_exact_as_they_are_read() -> None:
+    """At whatever depth; a count is whole, and no number is nothing."""
+    made = go.Figure(
+        go.Scatter(x=[0.1 + 0.2, 1234567.0, None], y=[1 / 3e5, 12345.678, 2**40], error_y={"array": [1e-9]})
+    )
+    told = json.loads(part({FIGURE: json.loads(made.to_json() or "")}).text)["data"][0]
+    assert (told["x"], told["y"]) == ([0.3, 1234567, None], [3.33333e-06, 12345.7, 2**40])
+    assert told["error_y"]["array"] == [1e-9]
+
+
+def test_lines_below_a_title_stay_apart_in_the_caption() -> None:
+    """What is shown, and which blocks are lost; where a line was folded, it goes on."""
+    made = noted(
+        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"),
+        "a: steal;<br>b: steal",
+        ["a: steal"],
+    )
+    told = part({FIGURE: json.loads(made.to_json() or "")})
+    assert (told.title, told.below, told.needs) == ("T", "rings: single blocks; a: steal; b: steal", ("a: steal",))
+    assert told.height == 380 - 84 + 48
+
+
+def test_panels_side_by_side_scroll_where_a_screen_is_narrow() -> None:
+    """Panels above each other share their place."""
+    assert part(figure(xaxis={"domain": [0, 0.45]}, xaxis2={"domain": [0.55, 1]})).width == 600
+    assert part(figure(xaxis={"domain": [0, 1]}, xaxis2={"domain": [0, 1]})).width == 0
+
+
+def test_a_figures_empty_panels_are_gaps() -> None:
+    """Those that it names, each with what it lacks; the figure itself is none."""
+    found = part(figure(meta={"runs": [], "gaps": ["a: steal", "no run:<br>just bench b"]}))
+    assert (found.kind, found.gaps, found.needs) == ("figure", 2, ("a: steal", "no run: just bench b"))
+    assert part(figure()).gaps == 0
+
+
+def test_a_figure_without_a_trace_is_a_gap() -> None:
+    """With its reason, whichever figure it stands for."""
+    told = json.loads(gap("Reloads", "no run:<br>just bench okd").to_json() or "")
+    found = part({FIGURE: told})
+    assert found == Part("gap", "no run: just bench okd", "Reloads", gaps=1, needs=("no run: just bench okd",))
+
+
+def test_prose_is_rendered_and_its_gaps_counted() -> None:
+    """In a table's place, and beside its rows."""
+    text = "*no run: nothing of it*\n\n| a |\n| --- |\n\n*nothing to show: a at r1: 0 of 6 blocks: steal*\n\n*nothing to compare: x*\n"
+    found = part({PROSE: text, "text/plain": "<Markdown>"})
+    assert (found.kind, found.gaps) == ("prose", 3)
+    assert found.needs == (
+        "no run: nothing of it",
+        "nothing to show: a at r1: 0 of 6 blocks: steal",
+        "nothing to compare: x",
+    )
+    assert found.text.count("<blockquote>") == 3
+
+
+def test_what_several_need_is_told_once() -> None:
+    """However each exhibit begins that has nothing; a figure's lines with its title."""
+    prose = "*no run: nothing of x: just bench a*\n\n*nothing to show: b is not part of this run*"
+    drawn = figure(title={"text": "Reloads"}, meta={"gaps": ["nothing of x: just bench a"]})
+    cell = executing.Cell("nds-01", "code", "f()", ({PROSE: prose}, drawn))
+    needs = list(pages.page(executing.Executed("nds", (cell,)), "nds", "NDS", []).needs())
+    assert needs == [
+        ("nothing of x: just bench a", "nds/nds-01", "a table"),
+        ("b is not part of this run", "nds/nds-01", "a table"),
+        ("nothing of x: just bench a", "nds/nds-01", "Reloads"),
+    ]
+
+
+def test_anything_else_is_text() -> None:
+    """HTML of a cell's own is not obeyed."""
+    assert part({"text/html": "<b>x</b>", "text/plain": "102 claims\n"}) == Part("text", "102 claims")
+    assert list(parts([{"image/png": "x"}])) == []
+
+
+def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
+    found = markdown.html("# T\n\n<script>x</script> `r-1` `r-2`\n\n| a |\n| --- |\n| b |\n", ["r-1"])
+    assert "<h2>T</h2>" in found
+    assert "<script>" not in found
+    assert '<a href="#run/r-1"><code>r-1</code></a> <code>r-2</code>' in found
+    assert re.search(r'<div class="scroll"[^>]*><table>', found)
+    assert found.count("</table></div>") == 1
+
+
+# -- executing ----------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_raises_is_named(books: Path) -> None:
+    """With what it raised, and exit status 1; also where it ran in a process of its own."""
+    path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
+    for run in (lambda: executed(path), lambda: list(execute_all([(path, "")]))):
+        with pytest.raises(
+            NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
+        ) as raised:
+            run()
+        assert raised.value.exit_status == 1
+
+
+def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
+    """A figure, prose, claims by their ids, else text; nothing for a line that is no expression, and names go on from cell to cell."""
+    told = "from lab.studies.exhibits import exhibits\nfrom lab.report.figures.style import gap\nname = 'x'"
+    path = notebook(books, "okd", told, "print(name)\nname + 'y'", "gap('T', name)", "exhibits.claims([], known=[])")
+    shown = [cell.outputs for cell in executed(path).cells if cell.kind == "code"]
+    assert shown[:2] == [(), ({"text/plain": "x\n"}, {"text/plain": "xy"})]
+    assert shown[2][0][FIGURE]["layout"]["title"]["text"] == "T"
+    assert shown[3] == ({CLAIMS: []},)
+
+
+def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
+    (books / "okd.ipynb").write_text("{")
+    with pytest.raises(UsageError, match="notebooks/okd.ipynb: cannot be read"):
+        executed(books / "okd.ipynb")
+
+
+def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is named."""
+    run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
+    path = notebook(books, "explore", EXPLORED)
+    for run, said in (
+        ("", "no run: nothing in data/reference of any sweep"),
+        (str(tmp_path / "own" / "mine"), "mine (mine): kill on local"),
+    ):
+        (found,) = execute_all([(path, run)])
+        assert said in str(found.cells[1].outputs)
+
+
+# -- the site -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site, str]]:
+    """Of a run, a damaged one and a small notebook; and the file's text without plotly.js."""
+    place = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        books, reference = arranged(place, monkeypatch), place / "reference"
+        variants = [("kill-nds", "kill-grace-30")]
+        run_of(reference, monkeypatch, "kill", variants, nds_story, 6, "r-kill", points=["held"])
+        monkeypatch.setenv("LAB_RUNS", str(place / "own"))
+        (reference / "broken").mkdir()
+        (reference / "broken" / "run.json").write_text("{")
+        claimed = "from lab.studies import ledger\nexhibits.claims(ledger.ledger('nds'), 'ND-12')"
+        notebook(books, "nds", SHELF, TIMELINE, DRAIN, claimed, PLOTS)
+        found = site.build(place / "out")
+        text = found.path.read_text()
+        (held,) = re.findall(r'<script type="text/plain" id="plotly">(.*?)</script>', text)
+        assert gzip.decompress(base64.b64decode(held, validate=True)).decode() == get_plotlyjs()
+        yield found, text.replace(held, "")
+
+
+def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
+    """Whatever was derived is made again from the data."""
+    again = site.build(tmp_path / "again")
+    assert again.path.read_bytes() == built[0].path.read_bytes()
+
+
+def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site, str]) -> None:
+    """It works from a file, offline; ids are unique and tags closed."""
+    page = Page(built[1])
+    assert page.open == []
+    assert page.loaded == ["data:,"]
+    assert "default-src 'none'" in built[1]
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert not re.search(r"@import|url\(|fetch\(", built[1])
+
+
+def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
+    text = built[1]
+    assert all(f'id="claim/{claim.id}"' in text for claim in claims())
+    own = text.partition('id="claim/ND-11"')[2].partition("</tr>")[0]
+    assert "reproduced" in own
+    assert 'href="#run/r-kill"' in own
+    assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
+    told = text.partition('id="claim/ND-12"')[2].partition("</tr>")[0]
+    assert 'href="#nds/nds-04"' in told
+    assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
+
+
+def test_every_measured_step_is_a_row_of_the_first_figure(built: tuple[site.Site, str]) -> None:
+    """Its effect with study, system and decision, by which it can be chosen."""
+    rows = re.findall(
+        r'<tr class="(\S+)" data-study="(\S+)" data-system="(\S+)" data-target="local" data-decision', built[1]
+    )
+    assert rows == [("worse", "nds", "ingress-nginx")]
+    assert "kill-nds against kill-grace-30" in built[1]
+
+
+def test_no_page_begins_with_runs(built: tuple[site.Site, str]) -> None:
+    """A title, and the answer; runs, gaps and the machine are at the first page's end."""
+    for page in re.findall(r'<article id="(?:overview|nds)">.*?</article>', built[1], re.DOTALL):
+        assert "r-kill" not in page[:300]
+    front = built[1].partition('<article id="overview">')[2].partition("</article>")[0]
+    order = [front.index(part) for part in ('id="steps"', 'id="ledger"', "<h2>Studies", 'id="gaps"', "<h2>Runs")]
+    assert order == sorted(order)
+
+
+def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
+    """Its run and its code, with what earlier cells made of it without showing anything."""
+    cell = built[1].partition('id="nds/nds-02"')[2].partition("</section>")[0]
+    assert "<figcaption>The pod is deleted" in cell
+    rests = cell.partition("<details")[2]
+    assert 'href="#run/r-kill"' in rests
+    assert "exhibits.timeline(kill, " in rests and "shelf = evidence.shelf()" in rests
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
+    assert json.loads(data)["data"]
+    alone = built[1].partition('id="nds/nds-05"')[2].partition("</section>")[0]
+    assert "<figcaption>Plots" in alone
+    assert "no run: what was published, alone" in alone
+    assert "what was published, alone" not in cell
+
+
+def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
+    """The notebook's figure and two panels of another, the calibration, the run."""
+    found, text = built
+    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1}
+    assert found.figures == 2
+    needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
+    assert "5 figures, panels or rows have no data" in needs
+    assert "broken is damaged" in text
+    assert "just bench kill-budget --sweep drain" in needs
+
+
+def test_the_machine_of_every_run_is_told(built: tuple[site.Site, str]) -> None:
+    run = built[1].partition('id="run/r-kill"')[2]
+    assert 'href="#nds"' in run
+    assert 'href="#claim/ND-11"' in run
+    assert "kill-grace-30" in run
+
+
+def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
+    notebook(books, "nds", "1 / 0")
+    with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
+        site.build(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
+    """Whichever part of the path is in the way."""
+    notebook(books, "nds", "1 / 0")
+    (tmp_path / "file").touch()
+    (tmp_path / "out" / "index.html").mkdir(parents=True)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "out", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError, match="--output: ") as raised:
+            site.build(folder)
+        assert "--resume" not in str(raised.value)

@@ -1,0 +1,153 @@
+"""Effects over a reference's boots, what is said of one that rests on few, and what is to be measured on another."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import pytest
+
+from lab.analysis import evidence
+from lab.base.errors import UsageError
+from lab.records.references import boot_folders
+from lab.studies import boots
+from lab.studies import boots_table as tables
+from lab.studies.boots import distance_to_bound, part_of, step_over_boots
+from lab.studies.claims import Other
+from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
+from lab.studies.claims.measuring import Measured, measured
+from lab.studies.site.rows import answered
+from lab.studies.steps import boots_wanted, findings
+from lab.tests.support.boots import ROOT, on_boot
+
+RUN = "known-costs"
+ARM = "extra-work-slope"
+FINDING = f'[[finding]]\nasks = "Is it so?"\nrun = "{RUN}"\narm = "{ARM}"\npoint = "ceiling"\n'
+
+
+@pytest.fixture
+def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    (folder / "findings.toml").write_text(FINDING)
+    (folder / RUN).symlink_to(ROOT / "data" / "reference" / RUN)
+    monkeypatch.setenv("LAB_REFERENCE", str(folder))
+    monkeypatch.setenv("LAB_RUNS", str(folder.parent / "runs"))
+    return folder
+
+
+def further(top: Path, *costs: float) -> None:
+    """The same run on other boots, where the proxy's CPU time of variants is that many times as large."""
+    (top / RUN).unlink()
+    shutil.copytree(ROOT / "data" / "reference" / RUN, top / RUN, ignore=shutil.ignore_patterns("hist.parquet"))
+    for number, cost in enumerate(costs, start=2):
+        on_boot(RUN, top / RUN / f"boot-{number}", f"b{number}", cost=cost)
+
+
+def test_a_finding_of_one_boot_says_so(top: Path) -> None:
+    (found,) = findings(evidence.references()[0])
+    assert "[+79.6, +81.7]" in found.measured and found.measured.endswith("; one boot") and found.boots.agree
+    (wanted,) = boots_wanted(evidence.references()[0], [])
+    assert wanted.bench == f"just bench {ARM} --points ceiling --sweep known-costs --blocks 40"
+    assert wanted.pack == f"just maintain pack RUN --into {RUN}"
+    assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
+
+
+@pytest.mark.slow
+def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
+    further(top, 1.1, 1.25)
+    (found,) = findings(evidence.references()[0])
+    over = found.boots.over
+    assert over is not None and found.boots.boots == 3
+    logs = [one.estimate.effect for one in found.boots.effects if one.estimate]
+    assert logs[1] - logs[0] == pytest.approx(log(1.1), abs=1e-6)
+    assert over.low < min(logs) < max(logs) < over.high
+    assert "; over three boots CPU per request at ceiling +" in found.measured
+    assert boots_wanted(evidence.references()[0], []) == []
+
+
+@pytest.mark.slow
+def test_boots_that_disagree_give_no_advice(top: Path) -> None:
+    """80 lines cost 81 % on one boot; on the others they save a half."""
+    further(top, 0.3, 0.9)
+    (found,) = findings(evidence.references()[0])
+    assert not found.boots.agree
+    assert found.advice.startswith("no advice: boots differ; on the first: ")
+    assert answered(found) == ("It depends on the boot", "cannot-tell")
+
+
+@pytest.mark.slow
+def test_two_boots_agree_where_both_have_the_sign(top: Path) -> None:
+    further(top, 1.2)
+    (found,) = findings(evidence.references()[0])
+    over = found.boots.over
+    assert over is not None and over.low < 0 < over.high, "one degree of freedom"
+    assert found.boots.agree
+    (wanted,) = boots_wanted(evidence.references()[0], [])
+    assert len(wanted.boots) == 2
+
+
+@pytest.mark.slow
+def test_a_damaged_boot_is_named(top: Path) -> None:
+    further(top, 1.1)
+    (top / RUN / "boot-2" / "samples.ndjson.zst").write_bytes(b"no")
+    (found,) = findings(evidence.references()[0])
+    assert found.boots.boots == 1
+    assert f"one boot; {RUN}/boot-2 is damaged: " in found.measured
+
+
+def test_a_point_that_the_run_has_not_is_refused(top: Path) -> None:
+    (run,) = evidence.references()[0]
+    with pytest.raises(UsageError, match="has no effect at point nowhere"):
+        step_over_boots(run, [], ARM, "nowhere")
+
+
+@pytest.mark.slow
+def test_a_claims_interval_is_over_boots(top: Path) -> None:
+    """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
+    test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="baseline"), above=1.5)
+    (run,) = evidence.references()[0]
+    (one,) = measured(test, ARM, run)
+    assert (one.boots, one.holds) == (1, True)
+    further(top, 1.1, 0.75)
+    (run,) = evidence.references()[0]
+    (three,) = measured(test, ARM, run)
+    assert (three.boots, three.holds) == (3, None)
+    assert three.low is not None and three.high is not None and three.low < 1.36 < 1.98 < three.high
+    assert three.text.endswith("over three boots") and "boots" not in one.text
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "distance"),
+    [
+        ({"above": 1.5}, 1.8, 1 / 6),
+        ({"within": (1.0, 2.0)}, 1.9, 1 / 19),
+        ({"above": 1.0}, 1.05, None),
+        ({"below": 0.5}, 0.4, 0.25),
+    ],
+)
+def test_how_near_a_bound_is(bound: dict[str, float], value: float, distance: float | None) -> None:
+    """A ratio above 1 is a direction, no size."""
+    test = Rule(metric="cpu_per_request", ratio_to=Other(variant="baseline"), **bound)  # type: ignore[arg-type]
+    part = Measured(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
+    assert distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
+    assert distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"
+
+
+def test_a_part_of_a_run_is_a_run(top: Path) -> None:
+    """Arm, baseline and twin at one point: its plan can be made."""
+    (run,) = evidence.references()[0]
+    record = part_of(run.run.record, {ARM}, ["ceiling"])
+    assert {arm.name for arm in record.arms} == {ARM, "baseline", "baseline-again"}
+    slots = record.plan().slots
+    assert {slot.point.name for slot in slots} == {"ceiling"}
+    assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "baseline", "baseline-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
+
+
+def test_lengths_of_a_known_cost_are_told_once_they_are_measured(top: Path) -> None:
+    (said,) = tables.lengths([])
+    assert "Not measured yet" in str(said)
+    assert boot_folders(top / RUN) == [top / RUN]
+    assert boots.WANTED == 3

@@ -1,0 +1,114 @@
+"""Every parameter and sweep of the studies on every target: a cell each, and only what was shown is called so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.records import published, trials
+from lab.records.store import RunStore
+from lab.records.trials import Trial, Tried
+from lab.report.markdown import markdown
+from lab.studies import matrix as made
+from lab.studies.matrix import page
+from lab.studies.study_files import load_study, study_keys
+from lab.targets import TARGETS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
+    """No committed run and no test; trials as the test says."""
+    told: dict[str, Trial] = {}
+    monkeypatch.setattr(made, "runs", lambda: ())
+    monkeypatch.setattr(made, "tested", lambda target: ())
+    monkeypatch.setattr(trials, "committed", lambda: told)
+    return told
+
+
+def trial(variants: dict[str, Tried] | None = None, sweeps: dict[str, Tried] | None = None) -> Trial:
+    return Trial(
+        target="local", tried_at="2026-01-01", git_commit=None, facts={}, variants=variants or {}, sweeps=sweeps or {}
+    )
+
+
+def cell_of(parameter: str, target: str = "local") -> made.Cell:
+    study, _, name = parameter.partition("/")
+    return made.parameter_line(study, name, load_study(study).file).cells[target]
+
+
+def test_what_nothing_has_shown_is_called_so(shown: dict[str, Trial]) -> None:
+    assert cell_of("digitalocean/use-gzip") == made.Cell("not shown")
+
+
+def test_a_trial_says_that_it_works_or_why_not(shown: dict[str, Trial]) -> None:
+    shown["local"] = trial(
+        {"gzip": Tried(outcome="holds"), "qinng": Tried(outcome="not measurable", detail="cores: 1")}
+    )
+    assert cell_of("digitalocean/use-gzip").kind == "works"
+    assert cell_of("qinng/max-worker-open-files") == made.Cell("not possible", "cores: 1", "data/trials/local.json")
+    assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
+
+
+def test_a_variant_that_failed_is_neither_possible_nor_impossible(shown: dict[str, Trial]) -> None:
+    shown["local"] = trial({"gzip": Tried(outcome="FAILED", detail="no answer")})
+    assert cell_of("digitalocean/use-gzip") == made.Cell("not shown", "no answer", "data/trials/local.json")
+
+
+def test_a_run_counts_where_it_was_measured_and_only_with_samples_that_count(
+    shown: dict[str, Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        made.Measured("few", "local", "slow-link", {"gzip": 1}),
+        made.Measured("many", "local", "slow-link", {"baseline+use-gzip": 9}),
+        made.Measured("none", "kind", "slow-link", {}),
+    ]
+    monkeypatch.setattr(made, "runs", lambda: tuple(runs))
+    made.shown_variants.cache_clear()
+    try:
+        assert cell_of("digitalocean/use-gzip") == made.Cell("measured", "many and 1 more", "data/reference/many")
+        assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
+    finally:
+        made.shown_variants.cache_clear()
+
+
+def test_a_sweep_that_a_target_takes_is_not_called_measured(shown: dict[str, Trial]) -> None:
+    shown["local"] = trial(sweeps={"nds": Tried(outcome="accepted", detail="on baseline")})
+    assert made.of_sweep("local", ["nds"], None).kind == "accepted"
+    assert made.of_sweep("local", ["okd"], None).kind == "not shown"
+
+
+def test_only_command_lines_that_must_end_well_show_anything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "x.bats").write_text(
+        "  lab sabotage --intact --target kind gzip\n  refused 2 x bench okd --target kind\n  lab with --target kind nginx true\n"
+        "  LAB_X=1 lab bench direct --target kind --blocks 1\n  lab bench baseline\n"
+    )
+    monkeypatch.setattr(made, "TESTS", tmp_path)
+    found = made.tested.__wrapped__
+    assert [name for name, _ in found("kind")] == ["gzip", "direct"]
+    assert [name for name, _ in found("local")] == ["baseline"]
+
+
+def test_each_published_load_is_made_or_the_study_says_why_not() -> None:
+    rows = [(row["source"], row["sweep_id"]) for row in published.texts("sweeps")]
+    assert sorted((key, name) for key in study_keys() for name in load_study(key).file.published_loads) == sorted(rows)
+
+
+@pytest.mark.committed
+def test_no_cell_is_empty_and_every_link_leads_somewhere() -> None:
+    found = made.matrix()
+    assert [(line.study, line.name) for line in found.parameters] == [
+        (row["source"], row["parameter"]) for row in published.texts("parameters")
+    ]
+    for line in [*found.parameters, *found.published, *found.sweeps]:
+        assert set(line.cells) == set(TARGETS), line
+        for target, cell in line.cells.items():
+            assert cell.kind, line
+            assert not cell.where or (ROOT / cell.where).exists(), cell
+            assert cell.said or cell.kind == "not shown", cell
+            if cell.kind == "measured":
+                assert RunStore.open(str(ROOT / cell.where)).record.target == target
+    table = markdown(page())
+    assert "|  |" not in table.replace("|  | |", "")

@@ -1,0 +1,155 @@
+"""The notebooks: stored without outputs, and executed clean from the committed runs, from none, and from a damaged one."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from lab.studies.study_files import load_study
+from lab.tests.support.committed import nds_story, run_of
+
+pytestmark = pytest.mark.committed
+
+ROOT = Path(__file__).resolve().parents[3]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CALLED = {
+    "lab.studies.claims",
+    "lab.analysis.evidence",
+    "lab.studies.ledger",
+    "lab.studies.exhibits.exhibits",
+    "lab.studies.exhibits.exploring",
+}
+"""Modules of the lab that a notebook may call; nothing below them."""
+LIMIT_S = 120
+LINES = 9
+PUBLISHED = {"nds", "okd", "qinng", "successors"}
+"""Studies whose published tables their notebooks show."""
+
+EXPLORE = "explore"
+"""Is of any run, and of no study: it has no claims at its end."""
+
+SMALLEST = min((path for path in NOTEBOOKS if path.stem != EXPLORE), key=lambda path: path.stat().st_size).stem
+one_now = pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.stem == SMALLEST else [pytest.mark.long]) for path in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
+"""The smallest study's notebook with every lane, the others with --long: each takes half a minute."""
+
+named = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(autouse=True)
+def no_run_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "own"))
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def executed(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything that its cells showed, as text. Fails where a cell does."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])))
+    notebook = read(path)
+    begun = time.monotonic()
+    NotebookClient(notebook, timeout=LIMIT_S, resources={"metadata": {"path": str(path.parent)}}).execute()
+    assert time.monotonic() - begun < LIMIT_S
+    return "\n".join(shown(output) for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+def shown(output: Any) -> str:
+    data = output.get("data", {})
+    return "\n".join(str(part) for part in (output.get("text"), *data.values()) if part)
+
+
+@named
+def test_outputs_are_stripped(path: Path) -> None:
+    """What a cell shows comes from executing it."""
+    for cell in read(path).cells:
+        assert not cell.get("outputs")
+        assert not cell.get("execution_count")
+
+
+@named
+def test_it_is_in_house_style(path: Path) -> None:
+    """One question as title, short cells, no function of its own, nothing called but what notebooks may call."""
+    cells = read(path).cells
+    assert re.match(r"# [^\n]+\?\n", cells[0].source)
+    for cell in (cell for cell in cells if cell.cell_type == "code"):
+        assert len(cell.source.splitlines()) <= LINES
+        for node in ast.walk(ast.parse(cell.source)):
+            assert not isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if isinstance(node, ast.ImportFrom) and node.module != "IPython.display":
+                assert {f"{node.module}.{name.name}" for name in node.names} <= CALLED
+            assert not isinstance(node, ast.Import)
+
+
+@named
+def test_every_run_is_of_a_named_variant(path: Path) -> None:
+    """Without one, whatever system was measured under that sweep would stand under the study's name."""
+    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
+        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "of":
+                assert "variant" in {each.arg for each in call.keywords}, cell.id
+
+
+@named
+def test_prose_has_no_number_of_its_own(path: Path) -> None:
+    """Cells print them; a number within a name (wrk2), a year, a status, a formula and a claim's id are none. Titles of figures are prose, too."""
+    texts = [(cell.id, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
+    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
+        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).startswith("exhibits."):
+                texts += [(cell.id, str(each.value)) for each in call.args[1:2] if isinstance(each, ast.Constant)]
+    for name, text in texts:
+        plain = re.sub(r"`[^`]*`|\b(19|20)\d\d\b|\b413\b|\b[A-Z]{2}-\d\d\b|1/\(1 − p\)", "", text)
+        assert not re.search(r"(?<![\w.])\d", plain), f"{name}: {plain}"
+
+
+@named
+def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Top to bottom, within two minutes, to the claims asserted at its end."""
+    monkeypatch.delenv("LAB_REFERENCE", raising=False)
+    text = executed(path, monkeypatch)
+    assert path.stem == EXPLORE or re.search(r"\d+ claims: ", text)
+    assert_published_tables(path, text)
+
+
+@one_now
+def test_without_a_run_every_figure_is_a_gap(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which command makes the run, and no verdict is given; the published tables are rebuilt all the same."""
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    text = executed(path, monkeypatch)
+    assert "nothing in data/reference of" in text
+    assert "**reproduced**" not in text
+    assert "**contradicted**" not in text
+    assert_published_tables(path, text)
+
+
+def assert_published_tables(path: Path, text: str) -> None:
+    """Each is there in its own shape, whether a run stands beside it or not."""
+    if path.stem in PUBLISHED:
+        assert (tables := load_study(path.stem).file.tables) and all(f"**{table.title}**" in text for table in tables)
+
+
+def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its folder is called; beside it a damaged one is named where it might have been meant."""
+    variants = [("kill-nds", "kill-grace-30")]
+    run_of(tmp_path, monkeypatch, "kill", variants, nds_story, name="any-name", points=["held"])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    text = executed(ROOT / "notebooks" / "nds.ipynb", monkeypatch)
+    assert "any-name (any-name): kill on local, 2026-11-21, 6 blocks" in text
+    assert "ND-11" in text and "**It holds here**" in text
+    assert "kill-nds at held, block 1 of 6" in text
+    assert "broken is damaged" in text

@@ -1,0 +1,320 @@
+"""Studies: every file holds together, every published cell is measured once, and the tables have the published shape."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.analysis.effects import Asked
+from lab.analysis.summary import Summary, summarise
+from lab.base.errors import UsageError
+from lab.model.run import NotMeasured
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.model.variants.variants import load_variant
+from lab.records.sweep_files import load_sweep
+from lab.report.markdown import markdown
+from lab.report.terminal import show
+from lab.stats import paired as stats
+from lab.studies import study_files as studies
+from lab.studies import study_tables
+from lab.studies.study_files import Change, NotAKnob, Study, cells, load_study, published, study_keys
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run
+
+OKD = """
+title = "OKD"
+source = "OKD documentation"
+question = "What does TLS cost?"
+variants = ["baseline", "keepalive"]
+sweep = "quick"
+quick = {sweep = "smoke", blocks = 6}
+
+[not_a_knob]
+"router sharding" = {why = "one router only"}
+
+[[tables]]
+title = "Transactions per second"
+published = "okd_router_throughput.csv"
+value = "transactions_per_s"
+unit = "req/s"
+rows = ["route_encryption"]
+columns = ["http_mode"]
+filters = {endpoint_publishing = ["HostNetwork"], route_encryption = ["none", "edge"]}
+reference = {route_encryption = "none"}
+metrics.rate = {}
+points.ceiling = {http_mode = "keep-alive"}
+variants.baseline = {route_encryption = "none"}
+variants.keepalive = {route_encryption = "edge"}
+"""
+
+
+@pytest.fixture
+def study_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study called `mine`, alone in its folder."""
+    monkeypatch.setattr(studies, "FOLDER", tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text(OKD)
+    return path
+
+
+def refused(path: Path, old: str, new: str) -> str:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        load_study("mine")
+    return str(caught.value)
+
+
+def points_of(sweep: str) -> list[Point]:
+    return load_sweep(sweep)[1].expanded()
+
+
+@pytest.mark.parametrize("key", study_keys())
+def test_every_study_loads_with_every_variant_and_sweep_it_names(key: str) -> None:
+    file = load_study(key).file
+    for name in file.variants:
+        load_variant(name)
+    assert all(points_of(sweep) for sweep in (file.sweep, file.quick.sweep))
+
+
+@pytest.mark.parametrize("key", study_keys())
+def test_every_variant_of_a_table_is_measured_by_its_study(key: str) -> None:
+    """All in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
+    file = load_study(key).file
+    for table in file.tables:
+        measured = [file.variants, *(change.variants for change in file.changes)]
+        arms = ({*each, *(load_variant(name).baseline for name in each), "direct"} for each in measured)
+        assert any(set(table.variants) <= each for each in arms), table.title
+
+
+@pytest.mark.parametrize("key", ["okd", "qinng"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_published_cell_is_measured_exactly_once(key: str, quick: bool) -> None:
+    file = load_study(key).file
+    for table in file.tables:
+        found = [cell.key for cell in cells(table, points_of(file.quick.sweep if quick else file.sweep))]
+        assert sorted(found) == sorted(published(table)), table.title
+
+
+def test_the_published_cells_of_okd_are_the_sixteen() -> None:
+    for table in load_study("okd").file.tables:
+        assert len(published(table)) == 16, table.title
+        assert published(table)["keep-alive", "passthrough", "HostNetwork"] == 53295
+
+
+def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: Path) -> None:
+    assert load_study("mine").file.not_a_knob == {"router sharding": NotAKnob(why="one router only")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("question =", "qestion =", "qestion: unknown key: did you mean 'question'?"),
+        ("columns =", "colums =", "unknown key: did you mean 'columns'?"),
+        ("blocks = 6", 'blocks = "6"', "quick.blocks"),
+        ('"keepalive"]', '"keepalvie"]', "there is no 'keepalvie'\n  did you mean 'keepalive'?"),
+        ('sweep = "smoke"', 'sweep = "smok"', "did you mean 'smoke'?"),
+        (
+            "[not_a_knob]",
+            '[[changes]]\nquestion = "q"\nvariants = ["baseline"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
+            "changes.0: variants: there is no 'nginks'\n  did you mean 'nginx'?",
+        ),
+        ("okd_router_throughput", "okd_router_troughput", "did you mean 'okd_router_throughput.csv'?"),
+        ('"transactions_per_s"', '"transactions"', "did you mean 'transactions_per_s'?"),
+        ('["HostNetwork"]', '["Hostnetwork"]', "no row of okd_router_throughput.csv has these values"),
+        ('baseline = {route_encryption = "none"}', 'baseline = {route = "none"}', "'route' is neither in rows nor in"),
+    ],
+)
+def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
+    assert told in refused(study_file, old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'keepalive = {route_encryption = "edge"}',
+            'keepalive = {route_encryption = "none"}',
+            "are both none / keep-alive",
+        ),
+        ('ceiling = {http_mode = "keep-alive"}', "ceiling = {}", "nothing says its http_mode"),
+    ],
+)
+def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
+    study_file: Path, old: str, new: str, told: str
+) -> None:
+    study_file.write_text(study_file.read_text().replace(old, new))
+    (table,) = load_study("mine").file.tables
+    with pytest.raises(UsageError, match=told):
+        cells(table, [make_point("ceiling", rate_rps=None)])
+
+
+def test_a_point_can_stand_for_the_value_of_its_own_field(study_file: Path) -> None:
+    (table,) = load_study("nds").file.tables[:1] if "nds" in study_keys() else load_study("mine").file.tables
+    shape = table.model_copy(update={"points": {}, "point_fields": {"http_mode": "rate_rps"}})
+    assert shape.of_point(make_point(rate_rps=300.0)) == {"http_mode": "300"}
+
+
+# -- the tables ---------------------------------------------------------------------------------------------
+
+
+def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: object) -> Summary:
+    """A made run of the study's variants; `changed`: arms whose generator was the limit."""
+    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=blocks)
+
+    def change(slot: object, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm in changed else sample
+
+    samples, histograms = make_run(run, effects={"keepalive": 2.0}, change=change)
+    return replace(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked()), **more)  # type: ignore[arg-type]
+
+
+def shown(study: Study, summary: Summary) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=60), study_tables.page(study_tables.shaped(study, summary)))
+    return out.getvalue()
+
+
+def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value(study_file: Path) -> None:
+    study = load_study("mine")
+    (table,) = study_tables.shaped(study, filled(study))
+    cell = table.cells["edge", "keep-alive"]
+    assert cell.level is not None
+    assert cell.level.low is not None and cell.level.value is not None
+    assert cell.level.high is not None
+    assert cell.level.low < cell.level.value < cell.level.high
+    assert cell.level.value == pytest.approx(10_000, rel=0.05)
+    assert cell.published == 22913
+    assert cell.notes == ("k6 stood in for wrk2",)
+
+
+def test_cells_are_relative_to_the_reference_cell_on_their_own_machine(study_file: Path) -> None:
+    study = load_study("mine")
+    (table,) = study_tables.shaped(study, filled(study))
+    edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
+    assert edge.relative is not None
+    ratio, low, high = edge.relative
+    assert low is not None
+    assert high is not None
+    assert low < ratio < high
+    assert ratio == pytest.approx(0.5, rel=0.05)
+    assert edge.published_relative == pytest.approx(22913 / 29622)
+    assert none.relative is None
+
+
+def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
+    """`direct` stands before the blocks and has none of its own."""
+    study_file.write_text(study_file.read_text().replace("variants.baseline =", "variants.direct ="))
+    (table,) = study_tables.shaped(study := load_study("mine"), filled(study))
+    edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
+    assert edge.relative is not None and edge.level is not None and direct.level is not None
+    assert edge.level.value is not None and direct.level.value is not None
+    assert edge.relative[0] == pytest.approx(edge.level.value / direct.level.value, rel=0.02)
+    assert edge.relative[1:] == (None, None)
+    assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled(study)).splitlines())
+
+
+def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
+    """Percentiles are of all requests together, and never a mean of the blocks' own."""
+    study_file.write_text(
+        study_file.read_text().replace("metrics.rate = {}", "metrics.p99 = {}").replace("req/s", "ms")
+    )
+
+    def late(slot: object, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm == "keepalive" else sample
+
+    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+    samples, histograms = make_run(run, noise=0.5, change=late)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
+    (table,) = study_tables.shaped(study := load_study("mine"), summary)
+    cell = table.cells["edge", "keep-alive"]
+    row = next(row for row in summary.rows if row.arm.name == "keepalive")
+    p99_s = row.cell.shown("p99")
+    assert cell.level is not None and p99_s is not None
+    assert cell.level.value == pytest.approx(p99_s * 1e3)
+    mean = stats.level(list(row.cell.known("p99").values()))
+    assert cell.level.value != pytest.approx(mean.value * 1e3, rel=0.01)
+    assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
+    assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
+    assert study_tables.MEASURED in shown(study, summary)
+
+
+def test_no_interval_is_shown_below_six_blocks(study_file: Path) -> None:
+    study = load_study("mine")
+    text = shown(study, filled(study, blocks=5))
+    assert "[" not in text.replace("[95 %]", "")
+    assert "no interval below 6 blocks" in text
+
+
+def test_a_published_cell_that_no_point_measures_stays_with_its_value(study_file: Path) -> None:
+    study = load_study("mine")
+    (table,) = study_tables.shaped(study, filled(study))
+    cell = table.cells["edge", "close"]
+    assert (cell.level, cell.published, cell.notes) == (None, 4069, ("not part of this run's load",))
+
+
+def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) -> None:
+    study = load_study("mine")
+    text = shown(study, filled(study, changed=["keepalive"]))
+    line = next(line for line in text.splitlines() if line.startswith("edge"))
+    assert "¹" in line or "²" in line
+    assert "generator-limited: the proxy could do more" in text
+    assert "generator-limited" not in shown(study, filled(study))
+    (table,) = study_tables.shaped(study, filled(study, changed=["baseline"]))
+    assert any("generator-limited" in note for note in table.cells["none", "keep-alive"].notes)
+    assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes), "compared with it"
+
+
+def test_a_cell_that_is_not_measurable_says_why(study_file: Path) -> None:
+    study = load_study("mine")
+    missing = NotMeasured(variant="keepalive", what="cores", why="asks for 8 workers")
+    summary = filled(study)
+    rows = tuple(row for row in summary.rows if row.arm.name != "keepalive")
+    text = shown(study, replace(summary, rows=rows, not_measurable=(missing,)))
+    assert "not measurable: cores: asks for 8 workers" in text
+
+
+def test_a_cell_with_invalid_blocks_names_their_reason(study_file: Path) -> None:
+    study = load_study("mine")
+    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+
+    def stolen(slot: object, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if sample.arm == "keepalive" and sample.block == 2 else sample
+
+    samples, histograms = make_run(run, change=stolen)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
+    assert "6 of 7 blocks valid: steal" in shown(study, summary)
+
+
+def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
+    lines = shown(load_study("mine"), filled(load_study("mine"))).splitlines()
+    head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
+    assert lines[head].index("keep-alive") < lines[head].index("close")
+    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
+    assert study_tables.HONEST in lines
+    assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
+
+
+def test_every_published_cell_is_in_the_table(study_file: Path) -> None:
+    study = load_study("mine")
+    tables = study_tables.shaped(study, filled(study))
+    text = markdown(study_tables.page(tables))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1
+    cells = list(tables[0].cells.values())
+    assert cells[0].keys == {"route_encryption": "none", "http_mode": "keep-alive"}
+    assert {cell.published for cell in cells} == {29622.0, 22913.0, 8273.0, 4069.0}
+
+
+def test_what_is_measured_beside_a_study_is_measured_where_it_is() -> None:
+    change = Change(question="How long?", variants=["okd", "okd-edge"], sweep="reload", quick="reload-quick")
+    assert change.command(True, " --target kind") == "just bench okd okd-edge --sweep reload-quick --target kind"
+    assert change.command(False, "") == "just bench okd okd-edge --sweep reload"
+    beside = change.model_copy(update={"against": "baseline"})
+    assert beside.command(False, "") == "just bench okd okd-edge --against baseline --sweep reload"
