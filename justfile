@@ -40,12 +40,6 @@ ledger *ARGS:
 report *ARGS:
     @python -m lab report "$@"
 
-# The studies' notebooks in Jupyter, from the committed runs
-[group('look')]
-[no-exit-message]
-notebook *ARGS:
-    @python -m jupyterlab --notebook-dir="{{ justfile_directory() }}/notebooks" "$@"
-
 # Measure variants against their baselines: just bench keepalive [--sweep S] [--blocks N] [--resume RUN] …
 [group('measure')]
 [no-cd]
@@ -74,7 +68,7 @@ ablate *ARGS:
 with VARIANT *CMD:
     @python -m lab with "$@"
 
-# A run's table again (--from-raw recomputes it from the verbatim output)
+# A run's table again (--from-raw recomputes it from the verbatim output; --usage shows what its processes used)
 [group('measure')]
 [no-cd]
 [no-exit-message]
@@ -101,13 +95,6 @@ knee *ARGS:
 [no-exit-message]
 calibrate *ARGS:
     @python -m lab calibrate "$@"
-
-# CPU, memory and page faults of a run per process and thread, as pidstat shows them (--arm A --point P: every second)
-[group('measure')]
-[no-cd]
-[no-exit-message]
-usage RUN *ARGS:
-    @python -m lab usage "$@"
 
 # Every metric of a run, or of two, side by side: medians, effect with its interval, ~ where nothing is resolved: just compare RUN [RUN]
 [group('decide')]
@@ -164,22 +151,11 @@ down CLUSTER *ARGS:
 test *ARGS:
     @scripts/test "$@"
 
-# Every linter and type checker; changes nothing
+# Every linter and type checker; changes nothing, unless with --fix
 [group('develop')]
 [no-exit-message]
-lint:
-    @scripts/lint
-
-# Format Python, bash, bats and this file
-[group('develop')]
-fmt:
-    @scripts/lint --fix
-
-# Every overlay against Kubernetes' schemas, offline
-[group('develop')]
-[no-exit-message]
-validate *ARGS:
-    @scripts/validate "$@"
+lint *ARGS:
+    @scripts/lint "$@"
 
 # Every overlay without each of its knobs: does the read-back notice? (minutes; just sabotage VARIANT… for some)
 [group('develop')]
@@ -193,25 +169,38 @@ sabotage *ARGS:
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
-# A finished run in few files, or as one more boot of a reference run: just pack RUN [--into NAME [--replace]]
+# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], history, readme, schema, validate [OVERLAY…] or notebook
 [group('develop')]
 [no-cd]
 [no-exit-message]
-pack RUN *ARGS:
-    @python -m lab pack "$@"
+maintain TASK *ARGS:
+    @python -m lab maintain "$@"
 
-# Effects of the reference runs that were replaced, from git into data/reference/history.csv
-[group('develop')]
+# Old spellings: each is answered with the new one, in this release. lab/commands/verbs.py has the table.
 [no-exit-message]
-history:
-    @python -m lab history
+_old SPELLING *ARGS:
+    @python -m lab "$@"
 
-# Write README's generated parts again
-[group('develop')]
-readme:
-    @python -m lab readme --write
+[private]
+fmt *ARGS: (_old "fmt" ARGS)
 
-# Write the documented schemas again
-[group('develop')]
-schema:
-    @python -m lab schema --write
+[private]
+history *ARGS: (_old "history" ARGS)
+
+[private]
+notebook *ARGS: (_old "notebook" ARGS)
+
+[private]
+pack *ARGS: (_old "pack" ARGS)
+
+[private]
+readme *ARGS: (_old "readme" ARGS)
+
+[private]
+schema *ARGS: (_old "schema" ARGS)
+
+[private]
+usage *ARGS: (_old "usage" ARGS)
+
+[private]
+validate *ARGS: (_old "validate" ARGS)

@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
-from lab.commands import parser, refuse_empty
-
-INSIDE = "LAB_INSIDE"
-"""`namespaces.INSIDE`, said again because naming it would load a target for `--help`."""
+from lab.commands import refuse_empty
+from lab.commands.verbs import new_spelling, parser
+from lab.model.names import INSIDE
 
 
 class Talk(Console):
@@ -39,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def verb() -> int:
         if sys.stdout is None:  # `>&-`: the next file that is opened would get what is printed
             raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
+        if (now := new_spelling(arguments)) is not None:
+            talk.print(f"[bold red]just {arguments[0]}[/]: is `{escape(now)}` now", highlight=False, soft_wrap=True)
+            return 2
         options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
         refuse_empty(options)
         if getattr(options, "json", False) and getattr(options, "markdown", False):

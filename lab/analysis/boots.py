@@ -23,7 +23,7 @@ from lab.model.run import RunRecord
 from lab.model.sweeps import control_of
 from lab.records.references import boots_of
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
-from lab.targets import targets
+from lab.targets import target_named
 
 WANTED = 3
 """Boots that a finding is to rest on: with two, an interval over boots is twelve standard errors wide."""
@@ -175,13 +175,13 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         tuple(dict.fromkeys(boots)),
         bench,
         round(minutes(record, {arm, *more}, points) * (blocks or record.blocks) / record.blocks, 1),
-        f"just pack RUN --into {run.name}",
+        f"just maintain pack RUN --into {run.name}",
     )
 
 
 def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
     """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
-    bring_up_s = targets()[record.target].bring_up_s
+    bring_up_s = target_named(record.target).bring_up_s
     return round(part_of(record, arms, points).plan().lasts_s(bring_up_s) / 60, 1)
 
 

@@ -26,7 +26,7 @@ from lab.records import published, trials
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import Trial, Tried
-from lab.targets import targets
+from lab.targets import TARGETS
 
 Kind = Literal["measured", "works", "accepted", "not possible", "not shown"]
 TESTS = Path(__file__).parents[1] / "tests" / "commands"
@@ -79,7 +79,7 @@ class Measured:
 
 def places() -> list[str]:
     """The targets, the default one first."""
-    return sorted(targets(), key=lambda name: (name != DEFAULT_TARGET, name))
+    return sorted(TARGETS, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
 def matrix() -> Matrix:

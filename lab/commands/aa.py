@@ -27,7 +27,7 @@ NULLS, NULLS_MOST = 1, 20
 
 
 def add(adder: Adder) -> None:
-    verb = adder("aa", _aa, "measure a variant against itself: this machine's noise, and what it can resolve")
+    verb = adder(_aa, "measure a variant against itself: this machine's noise, and what it can resolve")
     verb.add_argument(
         "subject", nargs="?", metavar="VARIANT|RUN", help="what to measure (default: baseline), or to print again"
     )

@@ -41,7 +41,7 @@ Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
 
 
 def add(adder: Adder) -> None:
-    verb = adder("ablate", _ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
+    verb = adder(_ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
     verb.add_argument("subject", nargs="?", metavar="STUDY|VARIANT")
     verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
     verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")

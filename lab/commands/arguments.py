@@ -163,10 +163,10 @@ def target_of(options: argparse.Namespace) -> str | None:
 def known_target(name: str | None, context: str | None) -> Target:
     """The target of that name at that context, the default one for None."""
     from lab.model.names import DEFAULT_TARGET
-    from lab.targets import chosen, targets
+    from lab.targets import TARGETS, chosen
 
-    if name is not None and name not in targets():
-        raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
+    if name is not None and name not in TARGETS:
+        raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, TARGETS))
     return chosen(name or DEFAULT_TARGET, context)
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder("bench", _bench, "measure variants against their baselines")
+    verb = adder(_bench, "measure variants against their baselines")
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument(

@@ -12,7 +12,7 @@ from lab.commands.arguments import add_target, inside
 
 
 def add(adder: Adder) -> None:
-    verb = adder("with", _with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
+    verb = adder(_with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
     add_target(verb)
     verb.add_argument("variant", metavar="VARIANT")
     verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'")

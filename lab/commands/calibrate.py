@@ -20,7 +20,7 @@ SECONDS_LEAST, SECONDS_MOST = 4, 600
 
 
 def add(adder: Adder) -> None:
-    verb = adder("calibrate", _calibrate, "what every generator reports of a server whose answers are known")
+    verb = adder(_calibrate, "what every generator reports of a server whose answers are known")
     verb.add_argument("--generator", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--scenario", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--repeats", type=number("--repeats", 1, 100), help=f"of everything (default: {REPEATS})")
@@ -63,13 +63,13 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
 def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """(generators, scenarios) in their own order. UsageError for an unknown one."""
     from lab.analysis.calibration.scenarios import SCENARIOS
-    from lab.generators import generator, generators
+    from lab.generators import GENERATORS, generator
 
     names = [generator(name).name for name in options.generator or ()]
     known = [each.name for each in SCENARIOS]
     for name in options.scenario or ():
         refuse_unknown(name, known, "--scenario", f"unknown scenario '{name}'")
     return (
-        [name for name in generators() if name in names or not names],
+        [name for name in GENERATORS if name in names or not names],
         [name for name in known if not options.scenario or name in options.scenario],
     )

@@ -17,7 +17,7 @@ from lab.commands.answers import answer
 from lab.commands.measuring import say
 from lab.experiments.calibration.measuring import Calibrating
 from lab.experiments.calibration.prepared import Ready
-from lab.generators import generators
+from lab.generators import GENERATORS
 from lab.model.variants.variants import load_variant, reference_name
 from lab.report.json.answers import CALIBRATED
 from lab.report.markdown import markdown
@@ -100,7 +100,7 @@ def _measure_all(talk: Console, target: Target, calibration: CalibrationFolder, 
     with target.up(load_variant(reference)) as system:
         calibrating = Calibrating(target, system)
         for place, (repeat, cell) in enumerate(ready.slots, start=1):
-            taken = calibrating.once(generators()[cell.generator], ready.installed[cell.generator], cell, repeat)
+            taken = calibrating.once(GENERATORS[cell.generator], ready.installed[cell.generator], cell, repeat)
             calibration.add(taken)
             say(talk, f"{place}/{len(ready.slots)}", _line(taken.measured))
 

@@ -21,7 +21,7 @@ RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 
 def add(adder: Adder) -> None:
-    verb = adder("capacity", _capacity, "how many proxies of which size, from what requests cost in a measured run")
+    verb = adder(_capacity, "how many proxies of which size, from what requests cost in a measured run")
     verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
     verb.add_argument("--tls", metavar="MODE", default="none", help=f"{', '.join(TLS)} (default: none)")
     verb.add_argument(

@@ -10,20 +10,28 @@ from rich.console import Console
 from lab.commands import Adder
 
 
-def add(adder: Adder) -> None:
+def add_up(adder: Adder) -> None:
     from lab.targets.provision import PROVIDERS
 
-    up = adder("up", _up, "get a cluster ready to measure on")
-    down = adder("down", _down, "remove it, with everything that the lab made for it")
-    kinds_up = up.add_subparsers(required=True, metavar="CLUSTER", title="clusters")
-    kinds_down = down.add_subparsers(required=True, metavar="CLUSTER", title="clusters")
+    clusters = adder(_up, "get a cluster ready to measure on").add_subparsers(
+        required=True, metavar="CLUSTER", title="clusters"
+    )
     for name, provider in PROVIDERS.items():
-        one_up = kinds_up.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
-        one_down = kinds_down.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
-        provider.up_arguments(one_up)
-        provider.down_arguments(one_down)
-        one_up.set_defaults(provider=provider)
-        one_down.set_defaults(provider=provider)
+        cluster = clusters.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
+        provider.up_arguments(cluster)
+        cluster.set_defaults(provider=provider)
+
+
+def add_down(adder: Adder) -> None:
+    from lab.targets.provision import PROVIDERS
+
+    clusters = adder(_down, "remove it, with everything that the lab made for it").add_subparsers(
+        required=True, metavar="CLUSTER", title="clusters"
+    )
+    for name, provider in PROVIDERS.items():
+        cluster = clusters.add_parser(name, help=provider.ABOUT, description=provider.ABOUT)
+        provider.down_arguments(cluster)
+        cluster.set_defaults(provider=provider)
 
 
 def _up(options: argparse.Namespace, talk: Console) -> int:

@@ -14,7 +14,7 @@ ABOUT = "every metric of a run's variants against their baselines, or of two run
 
 
 def add(adder: Adder) -> None:
-    verb = adder("compare", _compare, ABOUT)
+    verb = adder(_compare, ABOUT)
     verb.add_argument(
         "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
     )

@@ -39,9 +39,7 @@ SUFFIXES: Mapping[str, AnyFormat] = {
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "export", _export, "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said"
-    )
+    verb = adder(_export, "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said")
     verb.add_argument(
         "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
     )

@@ -40,9 +40,7 @@ CUT = 2
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "gate", _gate, "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved"
-    )
+    verb = adder(_gate, "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved")
     verb.add_argument(
         "names",
         nargs="*",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder("knee", _knee, "the highest rate that a variant serves as it should, and who is the limit there")
+    verb = adder(_knee, "the highest rate that a variant serves as it should, and who is the limit there")
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--p99", type=_latency, metavar="50ms", help="the longest p99 that will do (default: 50ms)")
     verb.add_argument(

@@ -10,9 +10,7 @@ from lab.commands import Adder
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "ledger", _ledger, "every published claim: whether its own data bear it out, and whether the committed runs do"
-    )
+    verb = adder(_ledger, "every published claim: whether its own data bear it out, and whether the committed runs do")
     verb.add_argument("study", metavar="STUDY", nargs="?", help="its claims alone")
     verb.add_argument("--rules", action="store_true", help="by which rules each is judged, and each kind of claim")
     verb.add_argument(

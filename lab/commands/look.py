@@ -10,17 +10,21 @@ from rich.console import Console
 from lab.commands import Adder
 
 
-def add(adder: Adder) -> None:
-    listing = adder("list", _list, "variants, knobs, sweeps and studies")
-    listing.add_argument(
-        "words", nargs="*", metavar="WORD", help="only what has all of these words in it (default: all)"
-    )
-    listing.add_argument("--json", action="store_true", help="print it as JSON")
-    show = adder("show", _show, "a variant: its knobs, read-backs and manifest diff")
-    show.add_argument("variant", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
-    show.add_argument("--json", action="store_true", help="print it as JSON")
-    doctor = adder("doctor", _doctor, "try every prerequisite and say how to get what is missing")
-    doctor.add_argument("--json", action="store_true", help="print it as JSON")
+def add_list(adder: Adder) -> None:
+    verb = adder(_list, "variants, knobs, sweeps and studies")
+    verb.add_argument("words", nargs="*", metavar="WORD", help="only what has all of these words in it (default: all)")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def add_show(adder: Adder) -> None:
+    verb = adder(_show, "a variant: its knobs, read-backs and manifest diff")
+    verb.add_argument("variant", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def add_doctor(adder: Adder) -> None:
+    verb = adder(_doctor, "try every prerequisite and say how to get what is missing")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def _list(options: argparse.Namespace, talk: Console) -> int:

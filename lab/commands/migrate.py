@@ -28,7 +28,7 @@ SWEEP = "migrate"
 
 
 def add(adder: Adder) -> None:
-    verb = adder("migrate", _migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
+    verb = adder(_migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
     add_configmap(
         verb, "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)"
     )

@@ -1,4 +1,4 @@
-"""`pack`: a finished run's folder in few files, for a repository, or for good; and a run as one of data/reference."""
+"""`maintain pack`: a finished run's folder in few files, for a repository, or for good; and a run as one of data/reference."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "pack", _pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb"
-    )
+    verb = adder(_pack, "a finished run (or calibration) in few files: smaller, read sooner, the same to every verb")
     verb.add_argument("run", metavar="RUN")
     verb.add_argument(
         "--into",

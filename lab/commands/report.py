@@ -16,9 +16,7 @@ OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "report", _report, "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1"
-    )
+    verb = adder(_report, "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1")
     verb.add_argument(
         "--output", metavar="FOLDER", help="where it goes (default: .cache/report; of a run of yours: its own folder)"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder("sabotage", _sabotage, "leave each knob out of its variants and see that the read-back notices")
+    verb = adder(_sabotage, "leave each knob out of its variants and see that the read-back notices")
     verb.add_argument(
         "variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB (default: every overlay)"
     )

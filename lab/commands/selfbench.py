@@ -16,9 +16,7 @@ from lab.commands.selfbench_checks import check_effects, check_neighbour, check_
 
 
 def add(adder: Adder) -> None:
-    verb = adder(
-        "selfbench", _selfbench, "what the lab itself costs: its share of a run's time, and of a log's reading"
-    )
+    verb = adder(_selfbench, "what the lab itself costs: its share of a run's time, and of a log's reading")
     verb.add_argument(
         "parts",
         nargs="*",

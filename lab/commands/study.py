@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add(adder: Adder) -> None:
-    verb = adder("study", _study, "run a study's variants at published scale and print its tables")
+    verb = adder(_study, "run a study's variants at published scale and print its tables")
     verb.add_argument("key", nargs="?", metavar="KEY", help="which study; `just list` shows them")
     verb.add_argument("--quick", action="store_true", help="the shortened load")
     verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")

@@ -1,4 +1,4 @@
-"""`usage`: what the processes of a run's samples used, as pidstat shows it."""
+"""What `table --usage` prints: what the processes of a run's samples used, as pidstat shows it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.commands import Adder
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
     from lab.records.store import RunStore
 
 
-def add(adder: Adder) -> None:
-    verb = adder("usage", _usage, "CPU, memory and page faults per process and thread, as pidstat shows them")
-    verb.add_argument(
-        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
-    )
-    verb.add_argument("--arm", help="of one variant only (baseline-again for the second baseline)")
-    verb.add_argument("--point", help="at one load only; with --arm every second is shown")
-    verb.add_argument("--json", action="store_true", help="every second of every sample chosen, as JSON")
-
-
-def _usage(options: argparse.Namespace, talk: Console) -> int:
+def print_usage(options: argparse.Namespace) -> int:
     from lab.records.store import RunStore
     from lab.report.json.answers import list_usage
     from lab.report.json.shape import dumps

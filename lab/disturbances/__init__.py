@@ -1,4 +1,4 @@
-"""Disturbances: what is done to a system while a load runs. One file per kind, found by globbing this folder.
+"""Disturbances: what is done to a system while a load runs. One file per kind, and a table of the kinds.
 
 A kind is a `Disturbance` with its own keys: the table `[disturbance]` of a sweep, or `disturbance = {…}` of one of its
 points. It acts through `DisturbanceContext` only, so that a kind works on every target that can do what it asks for. Refuses to judge
@@ -7,16 +7,28 @@ what came of it: that is `lab.records.outcomes`.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
-from functools import cache
 
+from lab.disturbances.backends import Backends
+from lab.disturbances.churn import Churn
+from lab.disturbances.kill import Kill
+from lab.disturbances.long_lived import LongLived
+from lab.disturbances.new_route import NewRoute
+from lab.disturbances.outage import Outage
+from lab.disturbances.startup import Startup
+from lab.disturbances.starve import Starve
+from lab.disturbances.transfer import Transfer
 from lab.model.disturbance import Disturbance
 
-
-@cache
-def kinds() -> Mapping[str, type[Disturbance]]:
-    """Every kind in this folder by name."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    return {module.KIND.model_fields["kind"].default: module.KIND for module in modules if hasattr(module, "KIND")}
+DISTURBANCES: Mapping[str, type[Disturbance]] = {
+    "backends": Backends,
+    "churn": Churn,
+    "kill": Kill,
+    "long-lived": LongLived,
+    "new-route": NewRoute,
+    "outage": Outage,
+    "startup": Startup,
+    "starve": Starve,
+    "transfer": Transfer,
+}
+"""The `kind` of a sweep's table → its class."""

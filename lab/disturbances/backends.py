@@ -111,6 +111,3 @@ class Backends(Disturbance):
             context.system.freeze("backend", False)
         elif self.what == "slow":
             context.system.squeeze("backend", None)
-
-
-KIND = Backends

@@ -115,6 +115,3 @@ class Churn(Holding):
         if answer.status != 200:
             return f"status {answer.status}"
         return "ready" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
-
-
-KIND = Churn

@@ -62,6 +62,3 @@ class Kill(Holding):
                 return False
             context.wait(RETRY_S)
         return True
-
-
-KIND = Kill

@@ -39,6 +39,3 @@ class LongLived(Holding):
         with held(context, self.websockets, self.downloads):
             context.wait(self.for_s)
         context.say("End")
-
-
-KIND = LongLived

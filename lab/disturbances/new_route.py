@@ -72,6 +72,3 @@ def new_route(manifests: Manifests) -> dict[str, Any]:
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
         raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
     return _changing.copied(found[0], NAME, HOST)
-
-
-KIND = NewRoute

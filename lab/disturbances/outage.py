@@ -34,6 +34,3 @@ class Outage(Disturbance):
         finally:
             context.system.freeze("proxy", False)
             context.say("End", detail="SIGCONT to the proxy", role="proxy")
-
-
-KIND = Outage

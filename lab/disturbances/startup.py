@@ -102,6 +102,3 @@ def _status(context: DisturbanceContext, entry: Endpoint) -> str:
         return str(context.system.fetch(entry, PAGE, FETCH_S).status)
     except OSError as error:
         return str(error)
-
-
-KIND = Startup

@@ -42,6 +42,3 @@ class Starve(Disturbance):
         finally:
             context.system.squeeze(self.role, None)
             context.say("End", detail="CPU as before", role=self.role)
-
-
-KIND = Starve

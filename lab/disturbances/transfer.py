@@ -113,6 +113,3 @@ def _matched(form: re.Pattern[str], line: str) -> re.Match[str]:
     if (found := form.fullmatch(line)) is None:
         raise MeasuringError("k6 _transfer.js", f"said {line[:120]!r}", "tell the lab's makers")
     return found
-
-
-KIND = Transfer

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from lab.generators import destinations
+from lab.generators.base import destinations
 from lab.model.load import Load
 
 PER_HOST = "per-host.sh"

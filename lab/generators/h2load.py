@@ -28,8 +28,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
 from lab.generators._told import COUNT, MOST
+from lab.generators.base import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -164,6 +164,3 @@ def _result(rows: npt.NDArray[np.int64], duration_s: float, size_bytes: int, loa
         size_includes_headers=False,
         scheduled_s=scheduled_s(load),
     )
-
-
-GENERATOR = H2load()

@@ -27,8 +27,8 @@ from collections import Counter
 
 import numpy as np
 
-from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, plain, unreadable
 from lab.generators._told import COUNT
+from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -129,6 +129,3 @@ class Hey(Generator):
             size_includes_headers=False,
             notes=tuple(notes),
         )
-
-
-GENERATOR = Hey()

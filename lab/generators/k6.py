@@ -44,9 +44,9 @@ from typing import Any, Literal
 
 import polars as pl
 
-from lab.generators import Generator, common_refusal, destinations, plain, scheduled_s, unreadable
 from lab.generators._k6_log import requests_of
 from lab.generators._told import Count, Seconds, Told, rising
+from lab.generators.base import Generator, common_refusal, destinations, plain, scheduled_s, unreadable
 from lab.generators.pieces import of_bytes
 from lab.model.bottleneck import unanswered
 from lab.model.load import ErrorKind, Load, OutputError, Result
@@ -371,6 +371,3 @@ def _logged_refusal(load: Load) -> str | None:
     if load.generators != 1:
         return f"a logged load is made by one generator, got {load.generators}: each would number its own requests"
     return None
-
-
-GENERATOR = K6()

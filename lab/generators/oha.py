@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
 from lab.generators._told import MOST, Count, Seconds, Told, rising
+from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -207,6 +207,3 @@ def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
         size_includes_headers=False,
         notes=("latency from when sent, by nine percentiles",) if load.rate_rps is None else (),
     )
-
-
-GENERATOR = Oha()

@@ -24,8 +24,9 @@ import numpy.typing as npt
 import polars as pl
 
 from lab.base.files import writing
-from lab.generators import Generator, k6
+from lab.generators import k6
 from lab.generators._k6_log import BEGINNING, Beginning, beginning, due_ms, requests_of, rows_of
+from lab.generators.base import Generator
 from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, refuse_marks, result_of
 from lab.generators.pieces import Pieces, Stream, ahead, whole_lines
 from lab.model.load import Load, OutputError, Result

@@ -36,9 +36,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators import Generator, common_refusal, plain, unreadable
 from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
+from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
@@ -265,6 +265,3 @@ def resumption_refusal(name: str, load: Load) -> str | None:
 
 def connect_note(load: Load) -> tuple[str, ...]:
     return () if load.keepalive else ("the latency leaves out the connect time",)
-
-
-GENERATOR = Wrk()

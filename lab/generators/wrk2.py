@@ -30,9 +30,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators import Generator, common_refusal, plain, unreadable
 from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import taking_turns
+from lab.generators.base import Generator, common_refusal, plain, unreadable
 from lab.generators.wrk import (
     common_arguments,
     connect_note,
@@ -211,6 +211,3 @@ def printed_errors(stdout: str, stderr: str) -> dict[ErrorKind, int]:
     if socket:
         errors |= {kind: int(count) for kind, count in zip(kinds, socket.groups(), strict=True) if int(count)}
     return errors
-
-
-GENERATOR = Wrk2()

@@ -25,7 +25,7 @@ _KINDS = "kinds of disturbances"
 
 
 class Disturbance(Record, strict=True):
-    """What every kind has. A module of `lab/disturbances` carries one subclass, named `KIND`, with a field `kind`: the file's name with dashes."""
+    """What every kind has. Each is a subclass with a field `kind`, and a row of `lab.disturbances.DISTURBANCES`."""
 
     host: ClassVar[str | None] = None
     """The host that the load asks for, where it is not the variant's own first."""

@@ -64,7 +64,7 @@ class Folders:
             except OSError as error:
                 raise unreadable(folder, error, "make it readable for you") from None
             if not missing:
-                found.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.kinds())))
+                found.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
                 missing = [EVENTS] if found[-1].outcome and not told else []
             if missing:
                 raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)

@@ -1,4 +1,4 @@
-"""A run in few files, as `just pack` leaves a finished one. It is read, never written.
+"""A run in few files, as `just maintain pack` leaves a finished one. It is read, never written.
 
     run.json, knee.json     as they were
     samples.ndjson.zst      a sample's record a line, in plan order; that it is there makes the folder a packed run
@@ -111,7 +111,7 @@ class Packed:
         self.cache = HistogramCache(folder / HISTOGRAMS)
 
     def samples(self) -> list[Sample]:
-        kinds = known(disturbances.kinds())
+        kinds = known(disturbances.DISTURBANCES)
         with _damaged(self.folder / SAMPLES, "make it readable for you"):
             lines = lines_of(self.folder / SAMPLES)
             found = [Sample.model_validate_json(line, context=kinds) for line in lines]

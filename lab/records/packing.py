@@ -1,4 +1,4 @@
-"""A finished run's folder → few files (`packed`), in its place: `just pack RUN`.
+"""A finished run's folder → few files (`packed`), in its place: `just maintain pack RUN`.
 
 What is packed is written beside and read again, sample by sample; only when all of it is equal do the new files take their places, the one
 that makes it a packed run as the last, and what they replace goes. Ended anywhere (`kill -9`), the folder is a whole run in one form or the

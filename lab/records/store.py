@@ -174,7 +174,7 @@ class RunStore:
                 raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
             raise UsageError("run", f"unknown run '{name}'", _another(name))
         remedy = "restore it from a copy; the samples beside it are untouched"
-        return cls(folder, read_record(folder / RUN, RunRecord, remedy, known(disturbances.kinds())))
+        return cls(folder, read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES)))
 
     @property
     def packed(self) -> bool:

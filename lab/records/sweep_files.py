@@ -33,7 +33,7 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
 def _read(path: Path, form: str | None = None) -> Sweep:
     """Return the sweep of a file, or a form of it. FileNotFoundError where it is not there, UsageError for what is no sweep."""
     place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-    table, context = read_toml(path, place, "lab/sweeps/quick.toml"), known(disturbances.kinds())
+    table, context = read_toml(path, place, "lab/sweeps/quick.toml"), known(disturbances.DISTURBANCES)
     sweep = validated(Sweep, table, place, "lab/schema/sweep.json", PointSpec, Form, context=context)
     if form is None:
         return sweep

@@ -23,8 +23,8 @@ from typing import Literal
 from lab import generators
 from lab.base.errors import UsageError
 from lab.base.files import readable, runs_folder
-from lab.targets.apiserver import images as controllers
 from lab.targets.apiserver import programs
+from lab.targets.apiserver.images import table as controllers
 from lab.targets.cluster import docker
 from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
@@ -280,7 +280,7 @@ def _generators() -> list[Finding]:
     """As the lab itself finds them. The default sweep is made by wrk and k6; the others widen the choice."""
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
     findings: list[Finding] = []
-    for name, generator in sorted(generators.generators().items(), key=lambda item: item[0] not in needs):
+    for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
         installed = generators.find(generator)
         found = installed.version if installed else f"no working {generator.binary} on PATH"
         findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))
@@ -293,7 +293,7 @@ def _controllers() -> list[Finding]:
     wanted: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
-    wanted |= {f"controller {name}": image.about for name, image in controllers.found().items() if image.MADE}
+    wanted |= {f"controller {name}": image.about for name, image in controllers.IMAGES.items() if image.MADE}
     found: list[Finding] = []
     for name, look in wanted.items():
         try:

@@ -107,6 +107,12 @@ def test_there_are_at_most_eight_floors() -> None:
     assert {package_of(name) for name in modules(LAB)} <= {"lab", *FLOOR}
 
 
+def test_no_module_is_found_by_looking_into_a_folder() -> None:
+    """Verbs, targets, generators and all else of which there are several stand in tables, whose rows an editor can follow."""
+    searching = {name for name, path in modules(LAB).items() if "pkgutil" in path.read_text()}
+    assert searching == set()
+
+
 def test_nothing_else_lies_in_lab_itself() -> None:
     assert {path.name for path in LAB.iterdir() if path.name != "__pycache__"} <= IN_LAB
 

@@ -1,4 +1,4 @@
-"""A calibration's measurements → two files in their place: raw.zip and histograms.parquet (`just pack RUN` of one).
+"""A calibration's measurements → two files in their place: raw.zip and histograms.parquet (`just maintain pack RUN` of one).
 
     raw.zip               <measurement>/raw.xz, stored, as in a packed run
     histograms.parquet    series, bucket, count, with the measurement in front as `sample`; the truth among them is read off no output

@@ -50,7 +50,7 @@ from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.model.variants.former import FORMER
 from lab.records import published
-from lab.targets import targets
+from lab.targets import TARGETS
 
 FOLDER = Path(__file__).parent
 CHECKS = FOLDER / "checks"
@@ -315,7 +315,7 @@ def _refuse_unknown(place: str, rule: Rule) -> None:
     known = (
         (rule.sweeps, sweeps.sweep_names()),
         (rule.named(), [*variants.variant_names(), *FORMER]),
-        ([rule.target], targets()),
+        ([rule.target], TARGETS),
     )
     for names, every in known:
         for name in names:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import levels
@@ -20,9 +19,8 @@ from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.steps import findings
-from lab.base.errors import refuse_unknown
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import read_record
-from lab.commands import parser
 from lab.commands.readme.texts import ROOT, Maker
 from lab.experiments.selfbench import injected
 from lab.model.metrics import about
@@ -179,10 +177,11 @@ def _known_costs() -> str:
 
 def _example(words: Sequence[str]) -> str:
     """Return a verb's answer about a committed run as it is printed; paths are as seen from the checkout's top."""
-    options = parser().parse_args([str(ROOT / word) if word.startswith("data/") else word for word in words])
-    with redirect_stdout(io.StringIO()) as printed:
-        options.verb(options, Console(quiet=True))
-    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(printed.getvalue()).plain.rstrip()}\n```\n"
+    given = [str(ROOT / word) if word.startswith("data/") else word for word in words]
+    done = subprocess.run([sys.executable, "-m", "lab", *given], cwd=ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise UsageError(f"just {' '.join(words)}", f"prints nothing: {done.stderr.strip()}", "correct the marker")
+    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(done.stdout).plain.rstrip()}\n```\n"
 
 
 def _verbs() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lab.analysis.calibration.records import CalibrationRecord, Known
 from lab.analysis.calibration.scenarios import Cell, cell, planned, scenario
-from lab.generators import Generator, Installed, generators
+from lab.generators import GENERATORS, Generator, Installed
 from lab.model import facts
 from lab.model.run import now
 from lab.records.store import new_id
@@ -36,7 +36,7 @@ def prepare(
 
     What is not installed, or cannot make a load, is in the record with the reason.
     """
-    known = generators()
+    known = GENERATORS
     found = {name: installed for name in names if (installed := target.installed(known[name]))}
     cells = [cell(known[name], scenario(each), duration_s) for name in found for each in scenarios]
     slots = planned(cells, repeats, seed)

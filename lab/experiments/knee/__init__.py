@@ -121,7 +121,7 @@ def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
     )
     wanted = generators.generator(request.generator)
     if "open" not in wanted.models:
-        known = ", ".join(name for name, found in generators.generators().items() if "open" in found.models)
+        known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
         raise UsageError(
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )

@@ -126,7 +126,9 @@ def _cell(place: str, cell: Any, number: int, known: dict[str, Any]) -> Cell:
             last = _run(cell.source, known)
     except Exception as error:  # noqa: BLE001  whatever a cell raises is told as its fault
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        remedy = f"`just notebook` opens it; `just test lab/tests/report/test_notebooks.py -k {Path(place).stem}`"
+        remedy = (
+            f"`just maintain notebook` opens it; `just test lab/tests/report/test_notebooks.py -k {Path(place).stem}`"
+        )
         raise NotebookError(f"{place}: cell {name}", fault, remedy) from None
     shown = ([{TEXT: told.getvalue()}] if told.getvalue() else []) + ([] if last is None else [_shown(last)])
     return Cell(name, "code", cell.source, tuple(shown))

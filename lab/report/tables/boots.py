@@ -26,7 +26,7 @@ def lengths(runs: Sequence[Evidence]) -> list[Part]:
     """Return the known cost in samples of 2 s and 4 s, a row for each boot, with how far lengths and boots differ; or how to measure it."""
     run = next((each for each in runs if each.name == LENGTHS), None)
     if run is None:
-        command = f"just bench {LENGTHS_ARM} --sweep {LENGTHS} && just pack RUN --into {LENGTHS}"
+        command = f"just bench {LENGTHS_ARM} --sweep {LENGTHS} && just maintain pack RUN --into {LENGTHS}"
         return [plain(f"Not measured yet. On each boot: `{command}`.")]
     boots = [run, *(each for each in further_boots(run) if isinstance(each, Evidence))]
     rows: list[tuple[str, ...]] = []

@@ -17,7 +17,7 @@ from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_micros, significant
 
 NONE = (
-    "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just pack RUN` and a copy in"
+    "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just maintain pack RUN` and a copy in"
     " data/reference commit them."
 )
 WHERE = {"process": "in the proxy's process", "shared": "also in what a pair shares"}

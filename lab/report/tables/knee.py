@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lab.analysis import rerun
 from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between, differs
-from lab.generators import generator, generators
+from lab.generators import GENERATORS, generator
 from lab.model.run import KneeSearch
 from lab.records.sweep_files import load_sweep
 from lab.report.grid import Cell, Grid, Heading, Part, Row, Words, columns, heading_text, plain, row, title
@@ -179,4 +179,4 @@ def _others(knee: Knee) -> Sequence[str]:
     better = generator("wrk2").stand_ins if knee.generator != "wrk2" else ()
     names = ["wrk2", *better] if better else []
     cheaper = names[: names.index(knee.generator)] if knee.generator in names else names
-    return [*(f"{name}: {generators()[name].remedy}" for name in cheaper), MANY_CPUS]
+    return [*(f"{name}: {GENERATORS[name].remedy}" for name in cheaper), MANY_CPUS]

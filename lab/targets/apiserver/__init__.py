@@ -1,5 +1,1 @@
 """The apiserver target: the real controllers as processes against a real API server, without a cluster."""
-
-from lab.targets.apiserver.target import ApiserverTarget
-
-TARGET = ApiserverTarget()

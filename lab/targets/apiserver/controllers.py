@@ -15,8 +15,8 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
-from lab.targets.apiserver import images
 from lab.targets.apiserver.images import Image
+from lab.targets.apiserver.images import table as images
 from lab.targets.common import renewing
 from lab.targets.local.containers import Process
 from lab.targets.local.pods import Container, Pod

@@ -13,7 +13,8 @@ import subprocess
 import sys
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import images, programs, unpacking
+from lab.targets.apiserver import programs, unpacking
+from lab.targets.apiserver.images import table as images
 from lab.targets.cluster import images as references
 
 SCRIPT = programs.ROOT / "scripts" / "controllers"
@@ -25,7 +26,7 @@ def provide() -> None:
     """UsageError when something can be neither had nor made."""
     roots, made = chosen(), list[str]()
     written = references.written()
-    for image in images.found().values():
+    for image in images.IMAGES.values():
         if image.SHORT in roots or not image.MADE:
             continue
         if (programs.MADE / image.SYSTEM / "root").is_dir():
@@ -48,7 +49,7 @@ def provide() -> None:
 def chosen() -> dict[str, tuple[str, str]]:
     """Short name → (reference, folder) of the images that LAB_IMAGES names. UsageError for one that cannot be had."""
     given = references.written().chosen
-    wanted = [image.SHORT for image in images.found().values() if image.SHORT in given]
+    wanted = [image.SHORT for image in images.IMAGES.values() if image.SHORT in given]
     return {short: (given[short], str(unpacking.unpacked(given[short], UNPACKED))) for short in wanted}
 
 

@@ -18,14 +18,15 @@ from typing import Any
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import EventLog
 from lab.model.pairs import Side
-from lab.targets.apiserver import images, objects
+from lab.targets.apiserver import objects
 from lab.targets.apiserver.controllers import Controllers
+from lab.targets.apiserver.images import table as images
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import Reference, on_side
 from lab.targets.common import renewing
-from lab.targets.local import images as local
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
+from lab.targets.local.images import table as local
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.network import NODE_ADDRESS, Network
 from lab.targets.local.objects import Objects

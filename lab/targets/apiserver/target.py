@@ -13,14 +13,15 @@ from typing import Any
 from lab.base.errors import NotMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
+from lab.model.names import INSIDE
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.targets.apiserver import images, objects, programs, providing
+from lab.targets.apiserver import objects, programs, providing
+from lab.targets.apiserver.images import table as images
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side
-from lab.targets.local import namespaces
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.kubelet import Kubelet
@@ -44,7 +45,7 @@ class ApiserverTarget(LocalTarget):
         self.servers = Servers()
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        if namespaces.INSIDE not in os.environ:
+        if INSIDE not in os.environ:
             providing.provide()
         return super().enter(argv)
 

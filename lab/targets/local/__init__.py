@@ -19,6 +19,4 @@ replicas     a Deployment's rules, and PodDisruptionBudgets          refusals   
 from lab.targets.local.system import LocalSystem
 from lab.targets.local.target import LocalTarget
 
-__all__ = ["TARGET", "LocalSystem", "LocalTarget"]
-
-TARGET = LocalTarget()
+__all__ = ["LocalSystem", "LocalTarget"]

@@ -12,10 +12,11 @@ from pathlib import Path
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
-from lab.targets.local import checker, disk, hostwide, images, network, services
+from lab.targets.local import checker, disk, hostwide, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Realisation, Setting, find_program
-from lab.targets.local.images import Context, Realise
+from lab.targets.local.images import Context, Realise, command
+from lab.targets.local.images import table as images
 from lab.targets.local.kubelet import Make
 from lab.targets.local.namespaces import STATE, real_root
 from lab.targets.local.network import Network, Place
@@ -60,7 +61,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
                 disk.check()
             _keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
-            find_program(container.place, images.command(container)[0])
+            find_program(container.place, command(container)[0])
         for container in pod.containers:
             started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             if started.root is None:
@@ -133,7 +134,7 @@ def job(
 
     def make(container: Container) -> Process:
         if container in pod.init:
-            started = Realisation(images.command(container), container.env)
+            started = Realisation(command(container), container.env)
         else:
             started = realisation(container, pod, place, objects, addresses, pinned, realise)
         setting = Setting(

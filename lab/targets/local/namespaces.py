@@ -1,14 +1,44 @@
-"""The lab's own namespaces: `enter` re-executes the lab inside them, `attach` is its first act there.
+"""The lab in namespaces of its own: a verb that measures is executed a second time inside them. This page says how.
 
-outer python ── unshare ── inner python, PID 1 of its own pid, mount and network namespaces.
-Whatever ends the outer process ends everything: the inner one is told through a socket (end of file), the
-kernel's parent-death signals do the same should it be stuck, and the death of a PID 1 takes every process,
-mount and interface with it. Refuses to touch anything outside: the host's /run is covered, not written.
+A verb calls `lab.commands.arguments.inside`, which asks the target to `enter`. On `local` and `apiserver` that happens twice:
+
+    just bench ─ outer python ─ unshare ─ inner python: PID 1 of its own pid, mount and network namespaces
+                 main                     main → arrive
+                 verb                     verb
+                 Target.enter             Target.enter
+                 └ enter: starts the      └ attach: watches the outer process, covers /run,
+                   inner, waits for it      returns; the verb goes on here and measures
+
+1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments in new
+   namespaces, waits for it, and returns its exit status as the verb's. It parses, refuses and prepares only what needs no system.
+2. The inner process runs `lab.__main__` from the beginning. `arrive` tells the outer that the namespaces were made: if the inner
+   ends without that, the machine forbids them, and `enter` says so instead of returning a status.
+3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an empty
+   tmpfs, brings the loopback interface up and raises the limit of open files. From there on the verb measures.
+
+What the environment carries; of a descriptor or a socket, its number:
+
+    LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM; end of file: the outer is gone
+    LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
+    LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's own (`lab.targets.common.sampler`)
+    LAB_NODE       the machine's own settings as the outer process sees them (`hostwide`)
+    LAB_HANDED     a ConfigMap that was read from a pipe, which gives it once only (`lab.base.handing`)
+
+How it ends: whatever ends the outer process ends everything. The outer forwards each signal once; a third interrupt kills. If the
+outer is killed itself, the inner reads the end of file and exits; should it be stuck, the kernel's parent-death signals kill it. The
+death of a PID 1 takes every process, mount and interface of its namespaces with it, so nothing has to be cleaned up but cgroups
+and folders on a disk (`lab.targets.local.cgroups`, `disk`), which the next lab sweeps.
+
+What only the outer process can do is reach the network: `run_outside` has it run one of the project's scripts, which brings a
+proxy or a module, and no other program. Where there is no outer process, the script runs here.
+
+Refuses to touch anything outside: the host's /run is covered, not written.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import signal
@@ -17,18 +47,21 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from lab.base import handing
 from lab.base.errors import UsageError
+from lab.model.names import INSIDE
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
-from lab.targets.local import cgroups, outside
+from lab.targets.local import cgroups
 
-INSIDE = "LAB_INSIDE"
-"""Environment variable: the number of the socket to the outer process. Set = we are inside."""
+OUTSIDE = "LAB_OUTSIDE"
+"""Environment variable: the number of the socket to who runs scripts outside."""
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 STATE = Path("/run/lab")
 """Everything the local target writes, on the private tmpfs over /run."""
@@ -44,6 +77,7 @@ KILL_AFTER = 3
 
 _FORWARDED = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T"}
 _PR_SET_PDEATHSIG = 1
+_one_at_a_time = threading.Lock()
 
 
 def enter(argv: Sequence[str]) -> int:
@@ -73,13 +107,13 @@ def enter(argv: Sequence[str]) -> int:
     try:
         # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
         try:
-            with outside.serving() as channel:
+            with serving_scripts() as channel:
                 process = subprocess.Popen(
                     [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
                     env={
                         **os.environ,
                         INSIDE: str(theirs.fileno()),
-                        outside.CHANNEL: str(channel),
+                        OUTSIDE: str(channel),
                         HOST_PROC: str(host_proc),
                         OUTER_PID: str(os.getpid()),
                     },
@@ -110,22 +144,57 @@ def enter(argv: Sequence[str]) -> int:
 
 
 def arrive() -> None:
-    """Tell the outer process, if there is one, that the namespaces are there: whatever fails from now on is no fault of theirs."""
-    if INSIDE in os.environ:
-        os.write(int(os.environ[INSIDE]), b"+")
+    """Tell the outer process that the namespaces are there: whatever fails from now on is no fault of theirs."""
+    os.write(int(os.environ[INSIDE]), b"+")
 
 
 def attach() -> None:
     """First act of a target inside: watch the outer process, then `prepare`."""
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
-    os.set_inheritable(int(os.environ[outside.CHANNEL]), False)
+    os.set_inheritable(int(os.environ[OUTSIDE]), False)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` has SIGINT ignored, and a PID 1 ignores SIGTERM
         signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()
     prepare()
     SCRATCH.mkdir()
     os.environ["TMPDIR"], tempfile.tempdir = str(SCRATCH), None
+
+
+def run_outside(script: str, argv: Sequence[str]) -> int:
+    """Run one of the project's scripts, which wants the network and talks on stderr itself, and return its exit status.
+
+    ConnectionError when nobody is outside any more.
+    """
+    with _one_at_a_time:
+        if OUTSIDE not in os.environ:
+            return subprocess.run([SCRIPTS / script, *argv], stdin=subprocess.DEVNULL, check=False).returncode
+        with socket.socket(fileno=os.dup(int(os.environ[OUTSIDE]))) as channel:
+            channel.sendall(json.dumps([script, *argv]).encode() + b"\n")
+            answer = channel.recv(16)
+    if not answer:
+        raise ConnectionError("the lab's outer process is gone")
+    return int(answer)
+
+
+@contextmanager
+def serving_scripts() -> Iterator[int]:
+    """Run scripts for a process that is started meanwhile with OUTSIDE set to the number that this yields."""
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=_serve_scripts, args=(ours,), name="outside", daemon=True).start()
+    try:
+        yield theirs.fileno()
+    finally:
+        theirs.close()
+
+
+def _serve_scripts(ours: socket.socket) -> None:
+    with ours, ours.makefile("r") as asked:
+        for line in asked:
+            script, *argv = json.loads(line)
+            program = SCRIPTS / Path(script).name
+            status = subprocess.run([program, *argv], stdin=subprocess.DEVNULL, check=False).returncode
+            ours.sendall(f"{status}".encode())
 
 
 def prepare() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.cluster import docker, images, objects
-from lab.targets.local import images as local
 from lab.targets.local import proxies
+from lab.targets.local.images import table as local
 from lab.targets.local.proxies import Program
 
 TARGET = "kind"

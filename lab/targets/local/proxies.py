@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local import outside
+from lab.targets.local.namespaces import run_outside
 from lab.targets.local.pods import Container
 
 ROOT = Path(__file__).parents[3]
@@ -72,7 +72,7 @@ def program(place: str, name: str, version: str) -> Program:
         )
         raise UsageError(place, fault, remedy)
     folder = BROUGHT / wanted
-    if not folder.is_dir() and outside.run(SCRIPT, [wanted]):
+    if not folder.is_dir() and run_outside(SCRIPT, [wanted]):
         remedy = f"scripts/{SCRIPT} {wanted}, where there is a registry of Python packages"
         raise UsageError(place, f"{wanted} cannot be fetched (see above)", remedy)
     return Program(name, version, _executable(folder, name))
@@ -81,7 +81,7 @@ def program(place: str, name: str, version: str) -> Program:
 def built(place: str, name: str, module: str, version: str) -> Program:
     """What scripts/bring builds, or PATH has. UsageError where that is another version, or it cannot be built."""
     file = found(name)
-    if (file is None or built_from(file, module) != version) and outside.run("bring", [name]) == 0:
+    if (file is None or built_from(file, module) != version) and run_outside("bring", [name]) == 0:
         file = found(name)
     if file is None:
         raise UsageError(
@@ -107,7 +107,7 @@ def packed(short: str, version: str, module: str) -> Program | None:
 def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     """The folder into which Debian packages were unpacked, `file` in it; unpacked unless it is there. UsageError where that cannot be done."""
     folder = CACHE / name
-    if not (folder / file).exists() and (outside.run(UNPACK, [name, *packages]) or not (folder / file).exists()):
+    if not (folder / file).exists() and (run_outside(UNPACK, [name, *packages]) or not (folder / file).exists()):
         asked = f"scripts/{UNPACK} {name} {' '.join(packages)}"
         raise UsageError(
             place,

@@ -16,9 +16,10 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
 from lab.targets.common import renewing
-from lab.targets.local import bringup, images, objects
+from lab.targets.local import bringup, objects
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
+from lab.targets.local.images import table as images
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.reloads import Follower

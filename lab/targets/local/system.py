@@ -30,9 +30,11 @@ from lab.model.variants.workers import GAUGE
 from lab.targets.common import fetching, haproxy, leftovers, nginx, renewing, workers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
-from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, services, shaping
+from lab.targets.local import admin, bringup, cpus, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
+from lab.targets.local.images import Telling
+from lab.targets.local.images.table import telling
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
@@ -425,10 +427,10 @@ class LocalSystem:
                     found.update(haproxy.tls(stat))
         return {f"proxy/{name}": value for name, value in found.items()}
 
-    def _telling(self) -> Iterator[tuple[Runner, images.Telling]]:
+    def _telling(self) -> Iterator[tuple[Runner, Telling]]:
         """The proxy's containers that tell of themselves."""
         for runner in self.kubelet.runners("proxy"):
-            if (image := images.telling(runner.container.repository)) is not None:
+            if (image := telling(runner.container.repository)) is not None:
                 yield runner, image
 
     def ask(self, role: Role, port: int, path: str) -> str:

@@ -16,6 +16,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
+from lab.model.names import INSIDE
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
@@ -27,7 +28,6 @@ from lab.targets.local import (
     cpus,
     disk,
     hostwide,
-    images,
     namespaces,
     network,
     objects,
@@ -37,6 +37,7 @@ from lab.targets.local import (
 from lab.targets.local.containers import Realisation
 from lab.targets.local.control import Control
 from lab.targets.local.images import Context, haproxy_router, ingress_nginx
+from lab.targets.local.images import table as images
 from lab.targets.local.kubelet import Kubelet, Make
 from lab.targets.local.pods import Container, Pod
 from lab.targets.local.routing import Routes, Routing
@@ -53,7 +54,7 @@ class LocalTarget:
 
     name = "local"
     bring_up_s = 0.5
-    sides = SIDES
+    sides: Sequence[Side] = SIDES
     deadline_s = DEADLINE_S
     """For a variant to come up."""
 
@@ -103,7 +104,7 @@ class LocalTarget:
 
     def enter(self, argv: Sequence[str]) -> int | None:
         """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
-        if namespaces.INSIDE not in os.environ:
+        if INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
                 raise UsageError(f"{self.name} target", fault, PACKAGES)

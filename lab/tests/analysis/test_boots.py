@@ -50,7 +50,7 @@ def test_a_finding_of_one_boot_says_so(top: Path) -> None:
     assert "[+79.6, +81.7]" in found.measured and found.measured.endswith("; one boot") and found.boots.agree
     (wanted,) = boots_wanted(evidence.references()[0], [])
     assert wanted.bench == f"just bench {ARM} --points ceiling --sweep known-costs --blocks 40"
-    assert wanted.pack == f"just pack RUN --into {RUN}"
+    assert wanted.pack == f"just maintain pack RUN --into {RUN}"
     assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
 
 

@@ -13,7 +13,7 @@ from lab.records.store import RunStore
 from lab.records.trials import Trial, Tried
 from lab.report.markdown import markdown
 from lab.report.tables.matrix import page
-from lab.targets import targets
+from lab.targets import TARGETS
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,7 +103,7 @@ def test_no_cell_is_empty_and_every_link_leads_somewhere() -> None:
         (row["source"], row["parameter"]) for row in published.texts("parameters")
     ]
     for line in [*found.parameters, *found.published, *found.sweeps]:
-        assert set(line.cells) == set(targets()), line
+        assert set(line.cells) == set(TARGETS), line
         for target, cell in line.cells.items():
             assert cell.kind, line
             assert not cell.where or (ROOT / cell.where).exists(), cell

@@ -200,13 +200,13 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
 
 def lab_usage(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "lab", "usage", *argv], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "lab", "table", "--usage", *argv], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
 
 @pytest.mark.slow
 def test_the_verb_shows_averages_and_for_one_arm_and_point_every_second() -> None:
-    """`usage RUN` is one block of each pair; asked for one pair it is every block, second by second."""
+    """`table --usage RUN` is one block of each pair; asked for one pair it is every block, second by second."""
     brief = lab_usage(str(REFERENCE))
     assert brief.returncode == 0 and "keepalive at ceiling, block" in brief.stdout
     assert brief.stdout.count("keepalive at ceiling") == 1 and "minflt/s" in brief.stdout

@@ -29,11 +29,11 @@ setup() {
           if [[ -e slow ]]; then trap "exit 1" TERM; touch begun; while :; do sleep 0.05; done; fi
           touch "$LAB_RUNS/run-1/finished"
         fi ;;
-      pack)
-        [[ -e $2/finished ]] || { echo "not finished" >&2; exit 2; }
-        into=data/reference/$4
-        [[ ! -e $into/run.json || ${5-} == --replace ]] || into=$into/boot-2
-        mkdir -p "$into" && cp "$2/run.json" "$into" ;;
+      maintain)
+        [[ -e $3/finished ]] || { echo "not finished" >&2; exit 2; }
+        into=data/reference/$5
+        [[ ! -e $into/run.json || ${6-} == --replace ]] || into=$into/boot-2
+        mkdir -p "$into" && cp "$3/run.json" "$into" ;;
       table) printf "ports: rate at wait −30 %%: do not apply it\n  yaml: 1\n\ntable\n" ;;
     esac'
 }
@@ -93,7 +93,7 @@ begin"
 }
 
 @test "what does not finish is not committed" {
-  stub just 'mkdir -p "$LAB_RUNS/run-1" && echo {} >"$LAB_RUNS/run-1/run.json"; [[ $1 != pack ]] || exit 2'
+  stub just 'mkdir -p "$LAB_RUNS/run-1" && echo {} >"$LAB_RUNS/run-1/run.json"; [[ $1 != maintain ]] || exit 2'
   run -1 scripts/measure-again
   assert_output --partial "waiting: cannot be kept"
   run -0 git log --format=%s
@@ -104,7 +104,7 @@ begin"
   stub just '
     case $1 in
       bench) mkdir -p "$LAB_RUNS/run-1" && printf "{\"seed\": 7}" >"$LAB_RUNS/run-1/run.json" ;;
-      pack) mkdir -p data/reference/port-wait && head -c 1700000 /dev/zero >data/reference/port-wait/run.json ;;
+      maintain) mkdir -p data/reference/port-wait && head -c 1700000 /dev/zero >data/reference/port-wait/run.json ;;
     esac'
   run -1 scripts/measure-again
   assert_output --partial "it is not committed; measure fewer arms or blocks"

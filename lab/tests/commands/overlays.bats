@@ -77,7 +77,7 @@ done
 }
 
 @test "validate names an unknown overlay and missing tools before it starts" {
-  run scripts/validate direct keepalvie
+  run python -m lab maintain validate direct keepalvie
   assert_failure 2
   assert_output --partial "unknown overlay 'keepalvie'"
   refute_output --partial Summary

@@ -28,7 +28,8 @@ from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
-from lab.targets.local import cgroups, images, objects
+from lab.targets.local import cgroups, objects
+from lab.targets.local.images import table
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 
@@ -120,7 +121,7 @@ def alive(process: psutil.Process) -> bool:
 def proxies(variant: str) -> set[str]:
     """What those that serve are called, where a control plane starts them."""
     pods = objects.read(load_variant(variant).manifests).role("proxy")
-    return {images.serving(item.repository) for pod in pods for item in pod.containers} - {""}
+    return {table.serving(item.repository) for pod in pods for item in pod.containers} - {""}
 
 
 def names(family: Iterable[psutil.Process]) -> set[str]:

@@ -30,7 +30,7 @@ def accepts(name: str, data: Any) -> None:
 
 
 def test_the_stored_schemas_are_those_of_the_code() -> None:
-    """`just schema` writes them; a file that nothing makes is one too many."""
+    """`just maintain schema` writes them; a file that nothing makes is one too many."""
     assert schema.stale() == []
     assert {path.stem for path in schema.FOLDER.iterdir()} == set(schema.schemas())
 

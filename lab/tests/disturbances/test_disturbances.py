@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import _long_lived, kinds
+from lab.disturbances import DISTURBANCES, _long_lived
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
 from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
@@ -146,7 +146,7 @@ def performed(disturbance: Disturbance, context: FakeContext) -> list[tuple[str,
 
 
 def of(**keys: Any) -> Disturbance:
-    found = parsed(keys, kinds())
+    found = parsed(keys, DISTURBANCES)
     assert isinstance(found, Disturbance)
     return found
 
@@ -162,17 +162,21 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ["kill", "outage", *NEEDED])
-def test_a_kind_is_found_by_its_file_and_done_before_it_has_ceased_to_matter(
+def test_a_kind_is_in_the_table_and_done_before_it_has_ceased_to_matter(
     name: str, baseline: Manifests, tmp_path: Path
 ) -> None:
     """The engine takes a disturbance that goes on after the load for one that was not done in time."""
     disturbance = of(kind=name, **NEEDED.get(name, {}))
-    assert kinds()[name] is type(disturbance)
+    assert DISTURBANCES[name] is type(disturbance)
     disturbance.vet(baseline)
     context, _ = context_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
     said = performed(disturbance, context)
     assert said[0][0] == "Begin"
     assert "End" in [kind for kind, _ in said]
+
+
+def test_the_table_has_every_kind_under_its_own_name() -> None:
+    assert [each.model_fields["kind"].default for each in DISTURBANCES.values()] == list(DISTURBANCES)
 
 
 @pytest.mark.parametrize("keys", [
@@ -222,7 +226,7 @@ def test_a_variant_without_a_proxy_cannot_be_disturbed_in_it(name: str) -> None:
 )
 def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")):
-        parsed(keys, kinds())
+        parsed(keys, DISTURBANCES)
 
 
 # -- kill ---------------------------------------------------------------------------------------------------

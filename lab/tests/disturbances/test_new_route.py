@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import kinds
+from lab.disturbances import DISTURBANCES
 from lab.disturbances.new_route import HOST, NOT_THERE, NewRoute, new_route
 from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response
@@ -96,7 +96,7 @@ def test_what_says_that_it_is_not_there_yet_is_right_until_it_is() -> None:
     """404 for 8 s, the change at 6 s: 2 s until correct, no failure; in the control run 404 all the time."""
     _, sweep = load_sweep("new-route")
     point, control = sweep.expanded()
-    assert kinds()["new-route"] is NewRoute and point.disturbance is not None and point.disturbance.host == HOST
+    assert DISTURBANCES["new-route"] is NewRoute and point.disturbance is not None and point.disturbance.host == HOST
     change = events((6.0, "lab", "proxy", "1", "Change", f"status of {HOST}: a new Route"))
     usage = pl.DataFrame(schema=USAGE_SCHEMA)
     for status in sorted(NOT_THERE):

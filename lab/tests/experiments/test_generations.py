@@ -20,7 +20,7 @@ from lab.model import facts
 from lab.model.pairs import SIDES
 from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
 from lab.records.levels import Known
-from lab.targets.apiserver import ApiserverTarget
+from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster import target as cluster
 from lab.targets.local import LocalTarget, refusals
 from lab.tests.support.factories import make_point

@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.generators import Installed, choose, command, error_kind, find, generator, generators, scheduled_s
+from lab.generators import GENERATORS, Installed, choose, command, find, generator
+from lab.generators.base import error_kind, scheduled_s
 from lab.generators.k6 import environment
 from lab.generators.wrk import measured_only
 from lab.model.load import Load, OutputError, Result
@@ -273,7 +274,7 @@ def test_a_load_beyond_a_tools_limits_is_refused(name: str, changes: dict[str, A
     assert why in (generator(name).refusal(replace(LOAD, **changes)) or "no refusal")
 
 
-@pytest.mark.parametrize("name", sorted(generators()))
+@pytest.mark.parametrize("name", sorted(GENERATORS))
 @pytest.mark.parametrize("changes", NONSENSE, ids=str)
 def test_a_load_that_is_none_is_refused_by_all(name: str, changes: dict[str, Any]) -> None:
     """Zero, negative, absurd: no generator takes it."""
@@ -432,6 +433,10 @@ def test_wrk_knows_which_answers_were_expected_by_what_it_counts_as_errors(
 
 def test_only_k6_and_wrk_are_told_which_answers_are_expected() -> None:
     load = Load("http://192.0.2.1/", "lab.test", connections=4, duration_s=1, answers=(404,))
-    able = {name for name, each in generators().items() if each.refusal(load) is None}
+    able = {name for name, each in GENERATORS.items() if each.refusal(load) is None}
     assert able == {"k6", "wrk"}
     assert '"answers": [404]' in generator("k6").files(load)["k6.js"]
+
+
+def test_the_table_has_every_generator_under_its_own_name() -> None:
+    assert [each.name for each in GENERATORS.values()] == list(GENERATORS)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.generators import command, common_refusal, destinations, find, generator, generators
+from lab.generators import command, find, generator
+from lab.generators.base import common_refusal, destinations
 from lab.model.load import Load, OutputError, Result, Shard
 from lab.tests.support.recorded import case
 
@@ -298,10 +299,6 @@ def test_what_it_can_do_it_does_not(name: str, load: Load) -> None:
 
 def test_names_in_a_handshake_need_a_handshake() -> None:
     assert "https://" in (common_refusal(replace(SECURE, url="http://a/")) or "")
-
-
-def test_shared_modules_are_no_generators() -> None:
-    assert all(not name.startswith("_") for name in generators())
 
 
 def test_hosts_of_a_recorded_load_come_back_as_they_were() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators import _k6_log, command, generator, generators
+from lab.generators import GENERATORS, _k6_log, command, generator
 from lab.generators.k6 import KINDS
 from lab.generators.pieces import of_bytes
 from lab.model.load import Load, OutputError
@@ -161,7 +161,7 @@ def test_loads_whose_log_would_mislead_are_refused(changes: dict[str, Any], said
     assert said in (K6.refusal(replace(LOAD, **changes)) or "")
 
 
-@pytest.mark.parametrize("name", [name for name, each in generators().items() if not each.logs_requests])
+@pytest.mark.parametrize("name", [name for name, each in GENERATORS.items() if not each.logs_requests])
 def test_others_say_that_they_cannot(name: str) -> None:
     assert "only k6 tells of every request" in (generator(name).refusal(LOAD) or "")
     with pytest.raises(OutputError, match=f"{name} does not tell"):

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from lab.generators import Generator, generators
+from lab.generators import GENERATORS, Generator
 from lab.measure.sample_run import Begun, parsed
 from lab.model.load import Load
 from lab.targets.common.process import Job, run_generators
@@ -49,12 +49,12 @@ def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = 
         return Begun(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
 
 
-@pytest.mark.parametrize("name", generators())
+@pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.parametrize(("asked_s", "planned_s"), [(0.3, 1.0), (1.0, 1.0), (3.0, 3.0)])
 def test_less_than_a_second_is_only_asked_of_who_can_be_interrupted(
     name: str, asked_s: float, planned_s: float, tmp_path: Path
 ) -> None:
-    (job,) = warm_up(generators()[name], asked_s, tmp_path)
+    (job,) = warm_up(GENERATORS[name], asked_s, tmp_path)
     assert job.load.duration_s == planned_s
     cut = ("timeout", "--preserve-status", "--signal=INT", "0.3")
     assert job.before == (cut if asked_s < 1 and name == "wrk" else ())
@@ -62,7 +62,7 @@ def test_less_than_a_second_is_only_asked_of_who_can_be_interrupted(
 
 def test_none_is_none_and_many_processes_are_not_interrupted(tmp_path: Path) -> None:
     """A shell that waits for them would end without them."""
-    wrk = generators()["wrk"]
+    wrk = GENERATORS["wrk"]
     assert warm_up(wrk, 0.0, tmp_path) == []
     (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, hosts=("a", "b"), sni_per_host=True, url="https://127.0.0.1:9/"))
     assert job.before == ()
@@ -71,7 +71,7 @@ def test_none_is_none_and_many_processes_are_not_interrupted(tmp_path: Path) -> 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path, url: str) -> None:
     """By which the length of slices is chosen; the run that it would have made is a minute."""
-    wrk = generators()["wrk"]
+    wrk = GENERATORS["wrk"]
     (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, url=url))
     before = (*job.before[:-1], "3")  # not before it has begun, on a busy machine
     long = replace(job, load=replace(job.load, duration_s=60.0), scratch=tmp_path, before=before)

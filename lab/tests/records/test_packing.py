@@ -399,11 +399,11 @@ def test_what_is_packed_is_not_gone_on_with(run: RunStore) -> None:
 def test_the_verb_says_what_it_did(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files and bytes, before and after; wrong usage with place and remedy."""
     was = Size.of(run.folder)
-    assert main(["pack", str(run.folder)]) == 0
+    assert main(["maintain", "pack", str(run.folder)]) == 0
     assert capsys.readouterr().out == f"{run.folder}: {was} → {Size.of(run.folder)}\n"
-    assert main(["pack", str(run.folder)]) == 2
+    assert main(["maintain", "pack", str(run.folder)]) == 2
     assert "is packed already" in capsys.readouterr().err
-    assert main(["pack", str(tmp_path)]) == 2
+    assert main(["maintain", "pack", str(tmp_path)]) == 2
     assert "has no run.json" in capsys.readouterr().err
 
 

@@ -57,7 +57,7 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_on(tmp_path, "second")
-    assert main(["pack", str(run.folder), "--into", RUN]) == 0
+    assert main(["maintain", "pack", str(run.folder), "--into", RUN]) == 0
     assert f"{top / RUN / 'boot-2'}: " in capsys.readouterr().out
     add_run(run_on(tmp_path, "third", lambda record: record["facts"].update(kernel="7.0")), RUN)
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2", "boot-3"]
@@ -125,7 +125,7 @@ def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pyte
     run = run_on(tmp_path, "b")
     add_run(run, RUN)
     other = on_boot(RUN, tmp_path / "runs" / "more", "b", lambda record: record.update(id="another"))
-    assert main(["pack", str(other), "--into", RUN]) == 2
+    assert main(["maintain", "pack", str(other), "--into", RUN]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "was measured on boot b, which keepalive-pairs has already" in said and "booted anew" in said
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
@@ -158,7 +158,7 @@ def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: 
     add_run(run_on(tmp_path, "b"), RUN)
     old = [each.record.id for each in committed_runs(top)]
     new = run_on(tmp_path, "c")
-    assert main(["pack", str(new.folder), "--into", RUN, "--replace"]) == 0
+    assert main(["maintain", "pack", str(new.folder), "--into", RUN, "--replace"]) == 0
     assert [each.record.id for each in committed_runs(top)] == [new.record.id]
     assert [path.name for path in top.iterdir() if path.name.startswith(".")] == []
     with open(history.table_path(), newline="") as handle:
@@ -168,7 +168,7 @@ def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: 
     row = next(each for each in rows if (each["arm"], each["point"], each["metric"], each["scheme"]) == ("keepalive", "ceiling", "cpu_per_request", "slices"))  # fmt: skip
     assert 0.99 < float(row["low"]) < float(row["effect"]) < float(row["high"]) < 1.02 and row["blocks"] == "9"
     for words in (["pack", str(new.folder), "--replace"], ["pack", str(new.folder), "--into", "nothing", "--replace"]):
-        assert main(words) == 2
+        assert main(["maintain", *words]) == 2
     assert "there is no reference 'nothing'" in capsys.readouterr().err
 
 

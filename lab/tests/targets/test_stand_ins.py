@@ -18,8 +18,8 @@ from lab.records.store import RunStore
 from lab.report.catalog import LONGEST_VALUE, print_show, show_json
 from lab.targets import stand_ins
 from lab.targets.cluster import images as references
-from lab.targets.local import images
 from lab.targets.local.configmap import KEYS
+from lab.targets.local.images import table as images
 from lab.targets.readback import read_back
 from lab.targets.stand_ins import Setting, load_stand_ins
 

@@ -1,23 +1,16 @@
 """What the image of a controller stands for on this target: its own programs, from its own files.
 
-A file has what `Image` asks for, and is found by its presence in this folder; nothing lists it. An image without a file here is what it is
+A file has what `Image` asks for; `table` lists them. An image without a file here is what it is
 on the local target (`lab.targets.local.images`): a backend's nginx, a plain proxy.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-import pkgutil
-from collections.abc import Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Iterable
+from typing import Protocol
 
-from lab.base.errors import UsageError
-from lab.targets.apiserver import programs
-from lab.targets.local import images
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
-from lab.targets.local.pods import Container
 from lab.targets.local.renewing import Renew
 
 MACHINE = ""
@@ -62,45 +55,3 @@ class Image(Protocol):
     def loads(self, line: str) -> str | None:
         """`Reload` or `Reloaded` where a line of its log tells it."""
         ...
-
-
-def found() -> Mapping[str, Image]:
-    """IMAGE → the file."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    return {module.IMAGE: cast("Image", module) for module in modules}
-
-
-def there() -> Mapping[str, Image]:
-    """Those of `found` whose files are here."""
-
-    def has(image: Image) -> bool:
-        try:
-            return bool(image.about())
-        except UsageError:
-            return False
-
-    return {name: image for name, image in found().items() if has(image)}
-
-
-def find(repository: str) -> Image | None:
-    """Whatever registry it comes from; None where it is what the local target has."""
-    return next((image for name, image in found().items() if f"/{repository}".endswith(f"/{name}")), None)
-
-
-def realise(context: Context) -> Realisation:
-    """By the file for its image here, or on the local target, or its command executed. UsageError for another version than there is."""
-    image = find(context.container.repository)
-    if image is None:
-        return images.realise(context)
-    if context.pod.role == "proxy":
-        images.refuse_other_version(context.container)
-    return image.realise(context)
-
-
-def has(container: Container, program: str) -> bool:
-    """Whether a program can be run in this container: where it has files of its own, it has none of the machine's."""
-    image = find(container.repository)
-    if image is None or image.SYSTEM == MACHINE:
-        return True
-    root = programs.files(image.SYSTEM, image.SHORT).folder
-    return any(os.path.lexists(root / place / program) for place in ("bin", "sbin", "usr/bin", "usr/sbin"))

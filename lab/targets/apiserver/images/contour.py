@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import images
+from lab.targets.apiserver.images import MACHINE
 from lab.targets.local import proxies
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.pods import Container
 
 IMAGE = "projectcontour/contour"
-SYSTEM = SHORT = images.MACHINE
+SYSTEM = SHORT = MACHINE
 MADE = False
 CONFIG, PROXY = "", "envoy"
 SAYS = ("stderr",)

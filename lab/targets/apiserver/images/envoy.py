@@ -10,15 +10,14 @@ import shlex
 from collections.abc import Iterable
 
 from lab.base.errors import NotMeasurableError
-from lab.targets.apiserver import images
-from lab.targets.apiserver.images import contour
+from lab.targets.apiserver.images import MACHINE, contour
 from lab.targets.local.containers import Realisation
 from lab.targets.local.envoy_conf import BOOTSTRAP, HOME
 from lab.targets.local.images import Context
 from lab.targets.local.images import envoy as local
 
 IMAGE = "envoyproxy/envoy"
-SYSTEM = SHORT = images.MACHINE
+SYSTEM = SHORT = MACHINE
 MADE = False
 CONFIG, PROXY = "", "envoy"
 SAYS = ("stderr",)
@@ -29,7 +28,7 @@ RENEW = None  # it is told of changes and makes no new workers
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    beside = (item for item in context.pod.containers if images.find(item.repository) is contour)
+    beside = (item for item in context.pod.containers if f"/{item.repository}".endswith(f"/{contour.IMAGE}"))
     controller = next(beside, None)
     if controller is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"

@@ -1,27 +1,21 @@
 """What an image stands for on this machine. One file per image that needs more than its command executed.
 
-Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), NOTE, `realise`, and `control`, which handles what changes while it runs. It is found by its
-presence in this folder; nothing lists it.
+Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), NOTE, `realise`, and `control`, which handles what changes while it runs. `table` lists them.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 from lab.base.errors import NotMeasurableError, UsageError, refuse_unknown
-from lab.targets.cluster import images as references
 from lab.targets.local.admin import Ask
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.gateway_api import Backend, Served
 from lab.targets.local.objects import Member, Objects
 from lab.targets.local.pods import Container, Pod
-from lab.targets.local.renewing import Renew
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,68 +192,3 @@ def command(container: Container) -> tuple[str, ...]:
 
 Realise = Callable[[Context], Realisation]
 """What a container's image stands for here. UsageError for what cannot be honoured."""
-
-
-def realise(context: Context) -> Realisation:
-    """By the file for its image, or its command executed. UsageError for another version than what stands for the image here."""
-    image = find(context.container.repository)
-    if image is None or context.pod.role == "balancer":  # whatever a balancer runs, it serves no route
-        return executed(context)
-    if context.pod.role == "proxy" and not getattr(image, "BY_TAG", False):
-        refuse_other_version(context.container)
-    return image.realise(context)
-
-
-def refuse_other_version(container: Container) -> None:
-    """UsageError for a tag that changes nothing here: its effect would be none."""
-    if not references.PINNED.exists():
-        return  # an ablation that goes on has manifests of its own, which were held to it when it began
-    image, tag = find(container.repository), references.split(container.image)[1]
-    pinned = map(references.split, references.pinned().values())
-    tags = [other for repository, other in pinned if find(repository) is image]
-    if tags and tag not in tags:
-        fault = (
-            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
-        )
-        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
-
-
-def executed(context: Context) -> Realisation:
-    """What an image stands for that has no file here."""
-    return Realisation(command(context.container), context.container.env)
-
-
-def telling(repository: str) -> Telling | None:
-    """The file for an image whose proxy tells of itself."""
-    image = find(repository)
-    return cast("Telling", image) if hasattr(image, "counters") else None
-
-
-def serving(repository: str) -> str:
-    """What the processes that serve are called, of an image in whose container others run, too; empty = all serve."""
-    return getattr(find(repository), "PROXY", "")
-
-
-def renew(repository: str) -> Renew | None:
-    """How a reload of what it has makes new workers of an image's proxy; None where none does."""
-    return getattr(find(repository), "RENEW", None)
-
-
-def find(repository: str) -> Image | None:
-    """The file for an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
-    fitting = [image for image in _images() if f"/{repository}".endswith(f"/{image.IMAGE}")]
-    return max(fitting, key=lambda image: len(image.IMAGE), default=None)
-
-
-@cache
-def _images() -> tuple[Image, ...]:
-    """Every file here; asked for some thirty times a bring-up."""
-    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
-    return tuple(cast("Iterator[Image]", modules))
-
-
-def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
-    """Objects of kinds that none of its proxies' images reads."""
-    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
-    kinds = frozenset[str]().union(*(getattr(image, "KINDS", frozenset[str]()) for image in found))
-    return (raw for raw in objects.others if raw.get("kind") not in kinds)

@@ -24,9 +24,9 @@ from lab.analysis.decision import Decision
 from lab.analysis.gate.gate import Bounds, Gate, Gated, confirmed, gate, worse_by
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
-from lab.commands import parser
 from lab.commands.arguments import fraction
 from lab.commands.gate import BOUND, own_unit
+from lab.commands.verbs import parser
 from lab.model.plan import Arm, Plan, Slot, plan
 from lab.model.run import KneeSearch
 from lab.model.samples import Reason, Sample

@@ -1,4 +1,4 @@
-"""The generated parts are what would be generated now (`just readme` writes them)."""
+"""The generated parts are what would be generated now (`just maintain readme` writes them)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from lab.commands import calibrating
 from lab.commands.readme import parts, texts
 from lab.experiments.calibration.measuring import Calibrating
 from lab.experiments.calibration.prepared import prepare
-from lab.generators import Installed, generators
+from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records.packed import Packed
@@ -110,14 +110,14 @@ ENCRYPTED = {"h2load"}
 
 @pytest.mark.parametrize("name", sorted(ENCRYPTED))
 def test_who_cannot_ask_the_known_server_is_left_out_with_the_reason(name: str) -> None:
-    assert all("over TLS alone" in cell(generators()[name], of, 12.0).refusal for of in SCENARIOS)
+    assert all("over TLS alone" in cell(GENERATORS[name], of, 12.0).refusal for of in SCENARIOS)
 
 
-@pytest.mark.parametrize("name", [name for name in generators() if name not in ENCRYPTED])
+@pytest.mark.parametrize("name", [name for name in GENERATORS if name not in ENCRYPTED])
 @pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     """For as long as was asked beyond its calibration, or longer; in an open loop where it has one."""
-    generator = generators()[name]
+    generator = GENERATORS[name]
     found = cell(generator, of, 12.0)
     assert found.refusal == ""
     assert found.load.duration_s >= (5.0 if of.name == "ceiling" else 12.0) + found.calibration_s
@@ -128,14 +128,14 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
 
 
 def test_only_what_calibrates_runs_longer_than_asked() -> None:
-    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in generators().items()}
+    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in GENERATORS.items()}
     assert lasting.pop("wrk2") >= 30
     assert set(lasting.values()) == {12.0}
 
 
 def test_the_pause_lies_in_the_middle_of_what_is_recorded() -> None:
     """After the calibration, whole, with as much before as behind it."""
-    for each in generators().values():
+    for each in GENERATORS.values():
         found = cell(each, scenario("pause"), 6.0)
         how = found.behaviour
         assert how is not None
@@ -593,7 +593,7 @@ def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.Capture
         counted[name].write_parquet(tmp_path / "measurements" / name / "hist.parquet")
     assert main(["calibrate", "--show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert main(["pack", str(tmp_path)]) == 0
+    assert main(["maintain", "pack", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.FILE, "histograms.parquet", "raw.zip"]
     assert capsys.readouterr().out.rpartition("→ ")[2].startswith("3 files, ")
     form = Packed(tmp_path)
@@ -602,5 +602,5 @@ def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.Capture
     assert kept.keys() == {"r01-wrk-pause"} and kept["r01-wrk-pause"].equals(counted["r01-wrk-pause"])
     assert main(["calibrate", "--show", str(tmp_path)]) == 0
     assert capsys.readouterr().out == shown
-    assert main(["pack", str(tmp_path)]) == 2
+    assert main(["maintain", "pack", str(tmp_path)]) == 2
     assert "is packed already" in capsys.readouterr().err

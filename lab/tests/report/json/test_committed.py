@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import parser, schema
+from lab.commands import schema
+from lab.commands.verbs import parser
 from lab.records.store import run_names
 
 REFERENCE = Path(__file__).parents[4] / "data" / "reference"
@@ -25,7 +26,7 @@ VERBS = {
     "gate": "gate {} --max-regression 5% --json",
     "aa": "aa --run {} --json",
     "capacity": "capacity --rate 1M --run {} --json",
-    "used": "usage {} --json",
+    "used": "table {} --usage --json",
 }
 """Schema → the verb that prints by it."""
 

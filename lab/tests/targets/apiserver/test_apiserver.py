@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import images, programs, providing
+from lab.targets.apiserver import programs, providing
+from lab.targets.apiserver.images import table
 from lab.tests.support.inside import run_inside
 
 
@@ -19,7 +20,7 @@ def missing() -> str:
         os.environ[programs.ROOTS] = json.dumps(providing.chosen())
         for name in programs.SERVERS:
             programs.server(name)
-        for image in images.found().values():
+        for image in table.IMAGES.values():
             if image.MADE:
                 image.about()
     except UsageError as error:

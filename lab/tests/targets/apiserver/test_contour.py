@@ -11,8 +11,9 @@ import pytest
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
-from lab.targets.apiserver import images, objects
+from lab.targets.apiserver import objects
 from lab.targets.apiserver.images import contour
+from lab.targets.apiserver.images import table as images
 from lab.targets.cluster.objects import on_side
 from lab.targets.common import envoy
 from lab.targets.local import LocalTarget, bringup, proxies
@@ -94,7 +95,7 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "contour").touch()
     monkeypatch.setattr(proxies, "BUILT", tmp_path)
     monkeypatch.setattr(proxies, "built_from", lambda *_: "1.0.0")
-    monkeypatch.setattr(proxies.outside, "run", lambda *_: 0)
+    monkeypatch.setattr(proxies, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
         proxies.built("here", "contour", contour.MODULE, "1.33.8")
 

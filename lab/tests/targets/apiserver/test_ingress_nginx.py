@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lab.targets.apiserver.controllers import stamp
-from lab.targets.apiserver.images import find, ingress_nginx
+from lab.targets.apiserver.images import ingress_nginx
+from lab.targets.apiserver.images.table import find
 
 DECODING = """\
 W1125 14:54:37.843120      27 client_config.go:659] Neither --kubeconfig nor --master was specified.

@@ -9,6 +9,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.targets.apiserver import images, programs
+from lab.targets.apiserver.images import table
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,5 +51,5 @@ def test_what_a_root_is_made_of_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 def test_every_image_says_all_that_is_asked_of_one() -> None:
     """What is missing in a file is found here, and not in the middle of a run."""
     asked = {*images.Image.__annotations__, *(name for name in vars(images.Image) if not name.startswith("_"))}
-    missing = {name: asked - set(vars(image)) for name, image in images.found().items()}
+    missing = {name: asked - set(vars(image)) for name, image in table.IMAGES.items()}
     assert len(missing) > 3 and not any(missing.values()), missing

@@ -9,7 +9,7 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
-from lab.targets.apiserver import images
+from lab.targets.apiserver.images import table as images
 from lab.targets.apiserver.images import traefik
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget, bringup, objects

@@ -20,12 +20,12 @@ from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
 from lab.model.variants import workers
 from lab.model.variants.variants import load_variant
-from lab.targets.local import images, objects, proxies
+from lab.targets.local import objects, proxies
 from lab.targets.local.caddy_conf import CONFIG as CADDY
 from lab.targets.local.checker import refusal
 from lab.targets.local.containers import Realisation
 from lab.targets.local.haproxy_served import CONFIG as HAPROXY
-from lab.targets.local.images import Context
+from lab.targets.local.images import Context, table
 from lab.targets.local.images.httpd import CONFIG as HTTPD
 from lab.targets.local.nginx_served import CONFIG as NGINX
 from lab.targets.local.proxies import Program
@@ -108,7 +108,7 @@ def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: in
     pod = wanted.role("proxy")[0]
     container = replace(pod.containers[0], limits=limits or {})
     addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
-    return images.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
+    return table.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:

@@ -7,75 +7,33 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
-from lab.targets.local.namespaces import unshare
+from lab.tests.support.inside import run_inside
 from lab.tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[4]
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
 """What a command line says of how far a run has come."""
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-
 
 def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "LAB_RUNS": str(tmp_path), "HOME": str(tmp_path)}
 
 
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that any user may write to (pytest's own are closed to others)."""
-    with tempfile.TemporaryDirectory(prefix="lab-test-") as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
-
-
 @pytest.mark.inside
 @pytest.mark.parametrize("identity", ["this user", "nobody"])
-def test_inside(identity: str, shared: Path) -> None:
-    """All of test_inside.py, in the namespaces that `enter` would make."""
+def test_inside(identity: str) -> None:
+    """All of test_inside.py, in the namespaces that `enter` would make; as root, what differs for root: nobody runs them all."""
     before = machine()
-    who: list[str] = []
-    select: list[str] = []
-    if identity == "nobody":
-        if os.geteuid() != 0:
-            pytest.skip("this user is already one without privileges")
-        who = NOBODY
-    elif os.geteuid() == 0:
-        select = ["-k", "overlay or sysctl or take or says_why"]  # what differs for root; nobody runs them all
-    if who:
-        reads = [*who, sys.executable, "-c", "import lab.targets"]
-        if subprocess.run(reads, cwd="/", env=environment(shared), check=False, capture_output=True).returncode:
-            pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
-    file = Path(__file__).with_name("test_inside.py")
-    pytest_inside = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        f"--basetemp={shared}/inner",
-        str(file),
-        *select,
-    ]
-    done = subprocess.run(
-        [*who, *unshare(as_root=not who and os.geteuid() == 0), *pytest_inside],
-        cwd=ROOT,
-        env={**environment(shared), "LAB_TEST_INSIDE": "1", "TMPDIR": str(shared)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    selected = ("-k", "overlay or sysctl or take or says_why") if (identity, os.geteuid()) == ("this user", 0) else ()
+    run_inside(str(Path(__file__).with_name("test_inside.py")), identity, (identity,), selected)
     assert machine() == before
 
 

@@ -16,7 +16,7 @@ from lab.model.variants.variants import load_variant, variant_names
 from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, bringup, objects, services
 from lab.targets.local.cpus import split
-from lab.targets.local.images import find
+from lab.targets.local.images.table import find
 from lab.tests.support.factories import make_point
 
 PINNED = split([0, 1])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.local import outside, proxies
+from lab.targets.local import namespaces, proxies
 from lab.targets.local.checker import refusal
 from lab.targets.local.pods import Container
 
@@ -61,7 +61,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
             (bare / argv[0] / path).write_bytes(content)
         return 0
 
-    monkeypatch.setattr(outside, "run", run)
+    monkeypatch.setattr(proxies, "run_outside", run)
     for _ in range(2):
         found = proxies.program("Deployment/proxy", "caddy", "2.11.7")
         assert (found.file, found.inside) == (bare / "caddy-2.11.7/pkg/caddy", "/srv/proxy/caddy")
@@ -69,7 +69,7 @@ def test_what_is_there_is_not_fetched_again(bare: Path, monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_fetched_is_refused_with_the_command(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "run", lambda script, argv: 2)
+    monkeypatch.setattr(proxies, "run_outside", lambda script, argv: 2)
     with pytest.raises(UsageError, match="caddy-2.11.7 cannot be fetched") as error:
         proxies.program("Deployment/proxy", "caddy", "2.11.7")
     assert "scripts/proxies caddy-2.11.7" in error.value.remedy
@@ -80,21 +80,21 @@ def test_a_script_runs_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     script = tmp_path / "told"
     script.write_text('#!/bin/sh\necho "$@" >>"$0.said"\nexit 3\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(outside, "SCRIPTS", tmp_path)
-    with outside.serving() as channel:
+    monkeypatch.setattr(namespaces, "SCRIPTS", tmp_path)
+    with namespaces.serving_scripts() as channel:
         kept = os.dup(channel)
-        monkeypatch.setenv(outside.CHANNEL, str(kept))
-        assert [outside.run("told", ["a", "b c"]), outside.run("told", ["d"])] == [3, 3]
+        monkeypatch.setenv(namespaces.OUTSIDE, str(kept))
+        assert [namespaces.run_outside("told", ["a", "b c"]), namespaces.run_outside("told", ["d"])] == [3, 3]
     os.close(kept)
     assert (tmp_path / "told.said").read_text() == "a b c\nd\n"
 
 
 def test_nobody_outside_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = outside.socket.socketpair()
-    monkeypatch.setenv(outside.CHANNEL, str(theirs.fileno()))
+    ours, theirs = namespaces.socket.socketpair()
+    monkeypatch.setenv(namespaces.OUTSIDE, str(theirs.fileno()))
     ours.close()
     with pytest.raises(OSError, match=r"gone|Broken pipe"):
-        outside.run("proxies", ["caddy-2.11.7"])
+        namespaces.run_outside("proxies", ["caddy-2.11.7"])
     theirs.close()
 
 
@@ -112,7 +112,7 @@ def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_n
 ) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(proxies, "CACHE", bare)
-    monkeypatch.setattr(outside, "run", lambda script, argv: asked.append([script, *argv]) or 2)
+    monkeypatch.setattr(proxies, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
     with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
         proxies.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
     assert (

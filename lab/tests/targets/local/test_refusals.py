@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.disturbances import kinds
+from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, cgroups, images, refusals
+from lab.targets.local import LocalTarget, cgroups, refusals
+from lab.targets.local.images import table
 from lab.tests.support.factories import make_point
 
 WHY = "no group from /a up gives cpu to its children"
 
 
 def of(kind: str, **keys: Any) -> Disturbance:
-    return kinds()[kind].model_validate({"kind": kind, **keys})
+    return DISTURBANCES[kind].model_validate({"kind": kind, **keys})
 
 
 STARVED = of("starve", cpu="20m", for_s=5)
@@ -118,7 +119,7 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
 def test_an_image_is_fixed_when_nothing_handles_its_changes() -> None:
     """And those whose configuration can change are not."""
     nginx, router, controller = (
-        images.find(name) for name in ("nginx", "origin-haproxy-router", "ingress-nginx/controller")
+        table.find(name) for name in ("nginx", "origin-haproxy-router", "ingress-nginx/controller")
     )
     assert nginx is not None and router is not None and controller is not None
     assert nginx.control is None

@@ -17,6 +17,7 @@ from lab.model.pages import PAGES
 from lab.model.variants import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
+from lab.targets.local.images import table
 from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
@@ -43,7 +44,7 @@ def telling() -> list[str]:
 
 def _images(name: str) -> list[images.Image | None]:
     pods = objects.read(load_variant(name).manifests).role("proxy")
-    return [images.find(item.repository) for pod in pods for item in pod.containers]
+    return [table.find(item.repository) for pod in pods for item in pod.containers]
 
 
 @pytest.mark.inside

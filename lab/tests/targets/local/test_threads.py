@@ -15,11 +15,11 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
-from lab.targets.local import bringup, control, images, objects
+from lab.targets.local import bringup, control, objects
 from lab.targets.local.containers import Process
 from lab.targets.local.control import Control
 from lab.targets.local.haproxy_control import RouterControl
-from lab.targets.local.images import Loading
+from lab.targets.local.images import Loading, table
 from lab.targets.local.kubelet import RunningPod
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Pod
@@ -100,7 +100,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod
     """A proxy pod, its process and who is to follow it, by a broken control."""
     wanted = objects.read(load_variant("baseline").manifests)
     (pod,) = wanted.role("proxy")
-    monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
+    monkeypatch.setattr(table, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = cast("Any", Held(tmp_path))
     process.setting.place, process.container = None, pod.containers[0]

@@ -14,7 +14,7 @@ import urllib.request
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from lab.generators import Generator, command, find, generators
+from lab.generators import GENERATORS, Generator, command, find
 from lab.model.load import Load
 from lab.tests.support.recorded import keep
 
@@ -149,7 +149,7 @@ def main(names: list[str]) -> None:
                     time.sleep(0.05)
             for wanted in names or CASES:
                 name, _, only = wanted.partition("/")
-                generator = generators()[name]
+                generator = GENERATORS[name]
                 if find(generator) is None:
                     sys.stderr.write(f"{name}: not installed, kept as it is\n")
                     continue
