@@ -10,7 +10,7 @@ from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import TARGET
+from lab.commands.arguments import TARGET, variant_name
 from lab.commands.measuring import say, settle
 from lab.commands.selfbench_checks import check_effects, check_neighbour, check_order, check_pairs, check_quick
 
@@ -33,6 +33,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--variant",
         action="append",
+        type=variant_name,
         metavar="VARIANT",
         help="of pairs and quick, any number of times (default: the baseline against itself; keepalive)",
     )

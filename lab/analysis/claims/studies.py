@@ -28,6 +28,7 @@ from lab.base.validation import read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import Ratio
 from lab.model.sweeps import Point
+from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import variant_names
 from lab.records import published as publications
 
@@ -197,16 +198,16 @@ def load_study(key: str) -> Study:
     study = read_study(key)
     place, file = f"lab/analysis/claims/studies/{key}.toml", study.file
     named = [*file.variants, *(name for table in file.tables for name in table.variants)]
-    _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
+    _known_variants(f"{place}: variants", named)
     _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
     for row, other in file.not_a_knob.items():
-        _known(f"{place}: not_a_knob.{row}", "by", [other.by] if other.by else [], [LOAD, *variant_names()])
+        _known_variants(f"{place}: not_a_knob.{row}: by", [other.by] if other.by and other.by != LOAD else [])
     for row, load in file.published_loads.items():
-        _known(f"{place}: published_loads.{row}", "variants", load.variants, variant_names())
+        _known_variants(f"{place}: published_loads.{row}: variants", load.variants)
         _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
     for number, change in enumerate(file.changes):
         asked = [*change.variants, *([change.against] if change.against else [])]
-        _known(f"{place}: changes.{number}", "variants", [name.partition("+")[0] for name in asked], variant_names())
+        _known_variants(f"{place}: changes.{number}: variants", asked)
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
         _known_columns(f"{place}: tables.{number}", table)
@@ -270,6 +271,13 @@ def _rows(table: Shape) -> list[Mapping[str, str]]:
 def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         refuse_unknown(name, known, f"{place}: {key}", f"there is no '{name}'")
+
+
+def _known_variants(place: str, names: Sequence[str]) -> None:
+    """A study's file has present names alone, by which its runs are found."""
+    for name in names:
+        if not is_variant(name) or present_name(name) != name:
+            raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
 
 
 def _known_columns(place: str, table: Shape) -> None:

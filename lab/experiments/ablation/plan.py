@@ -22,6 +22,7 @@ from pathlib import Path
 from lab.analysis.claims.studies import load_study, study_keys
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.variants.knobs import Knob, load_knob
+from lab.model.variants.naming import is_variant
 from lab.model.variants.variants import Overlay, chain, load_overlay, variant_names
 from lab.records.ablation import Step
 
@@ -62,18 +63,21 @@ FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
 
 
 def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """(the variants whose knobs are asked for, whether they are a study's): those it lists, then the others that are annotated with it.
+    """(the variants whose knobs are asked for, whether they are a study's): those it lists, the others of its systems that are
+    annotated with it, and those of its changes.
 
     A name that a variant has, too, is the study's unless `as_variant`. UsageError for one that nothing has.
     """
     if name in study_keys() and not as_variant:
-        own = [other for other in variant_names() if load_overlay(other).study == name]
-        return tuple(dict.fromkeys((*load_study(name).file.variants, *own))), True
-    if "+" not in name and name not in variant_names():
+        file = load_study(name).file
+        told = [*file.variants, *(each for change in file.changes for each in change.variants)]
+        roots = {chain(each)[0].name for each in told}
+        own = [other for other in variant_names() if load_overlay(other).study == name and chain(other)[0].name in roots]
+        return tuple(dict.fromkeys((*file.variants, *own, *told))), True
+    if "+" not in name and not is_variant(name):
         remedy = did_you_mean(name, [*study_keys(), *variant_names()])
         raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)
-    chain(name)
-    return (name,), False
+    return (chain(name)[-1].name,), False
 
 
 def knobs_in(names: Iterable[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:

@@ -26,6 +26,7 @@ from lab.experiments.selfbench.promise import kept, power
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
+from lab.model.variants.naming import split_name
 from lab.model.variants.variants import variant_names
 from lab.records.store import RunStore, run_names
 from lab.stats import paired as stats
@@ -102,9 +103,11 @@ class InjectedReport(Record):
 
 def variants() -> list[str]:
     """The variants of known work. UsageError where there are none."""
-    found = [name for name in variant_names() if name.startswith(PREFIX)]
+    found = [name for name in variant_names() if any(own.startswith(PREFIX) for own in split_name(name)[1])]
     if not found:
-        raise UsageError("selfbench --effects", f"no variant begins with {PREFIX}", "they are in manifests/overlays")
+        raise UsageError(
+            "selfbench --effects", f"no component begins with {PREFIX}", "they are in manifests/components"
+        )
     return found
 
 

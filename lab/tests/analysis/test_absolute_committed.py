@@ -94,7 +94,11 @@ def test_no_absolute_value_of_a_table_lies_outside_the_range_or_the_clusters_of_
 def test_of_an_arm_in_two_clusters_no_mean_is_printed_and_no_effect_told() -> None:
     """fd-limit's proxy of 512 connections a worker ran at one of two rates; their mean, 8,108 req/s, is a rate that no sample had."""
     found = dict(steady())["fd-limit"]
-    row = next(row for row in found.rows if (row.arm.name, row.point.name) == ("worker-connections-512", "beyond"))
+    row = next(
+        row
+        for row in found.rows
+        if (row.arm.name, row.point.name) == ("ingress-nginx+max-worker-connections-512", "beyond")
+    )
     absolute = row.cell.absolute("rate")
     assert absolute is not None and [cluster.blocks for cluster in absolute.clusters] == [5, 5]
     assert row.cell.shown("rate") is None

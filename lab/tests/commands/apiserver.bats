@@ -68,9 +68,9 @@ PYTHON
   python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' ||
     skip "contour is not built: scripts/bring contour"
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
-  lab bench contour-log-off --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  lab bench contour-access-log-off --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
   ((status < 2)) || fail "$stderr"
-  assert_output --partial contour-log-off
+  assert_output --partial contour+contour-access-log-off
   run python - "$LAB_RUNS" <<'PYTHON'
 import json, pathlib, sys
 
@@ -96,10 +96,10 @@ PYTHON
 # bats test_tags=slow
 @test "two at once do not meet" {
   # its own API server, on the same ports
-  python -m lab with --target apiserver baseline true >/dev/null 2>&1 3>&- &
+  python -m lab with --target apiserver ingress-nginx true >/dev/null 2>&1 3>&- &
   local other=$!
   # shellcheck disable=SC2016 # the inner shell's
-  lab with --target apiserver baseline sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
+  lab with --target apiserver ingress-nginx sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
   assert_success
   assert_output 200
   wait_for_end "the other lab" "$other"
@@ -107,7 +107,7 @@ PYTHON
 
 # bats test_tags=slow
 @test "kill -9 leaves no process of it" {
-  python -m lab with --target apiserver baseline sleep 60 >/dev/null 2>&1 3>&- &
+  python -m lab with --target apiserver ingress-nginx sleep 60 >/dev/null 2>&1 3>&- &
   local lab=$! deadline=$((SECONDS + 60))
   until [[ $(ours) == *kube-apiserver* ]]; do
     ((SECONDS < deadline)) || fail "no API server within a minute"

@@ -37,7 +37,7 @@ asked() {
   compare "$reference"
   assert_success
   assert_line --regexp '^ceiling  64 connections, closed loop'
-  assert_line --regexp '^  keepalive against baseline$'
+  assert_line --regexp '^  keepalive against ingress-nginx$'
   assert_line --regexp '^    CPU/req +µs +[0-9.]+ \[[0-9., ]+\] +[0-9.]+ \[[0-9., ]+\] +~ \[.*\] % +[0-9.]+ +6$'
   assert_line --partial "generator-limited; only CPU per request carries the effect"
   assert_line --regexp "^keepalive: no difference resolved in .*: don't bother unless [0-9.]+ % in CPU per request"
@@ -55,7 +55,7 @@ asked() {
   compare "$reference" --markdown
   assert_success
   assert_line '| arm | metric | base | other | effect | p | n |'
-  assert_line --regexp '^\| keepalive against baseline \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
+  assert_line --regexp '^\| keepalive against ingress-nginx \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
 }
 
 @test "two runs: unpaired, both baselines, and everything that differs" {
@@ -69,22 +69,22 @@ asked() {
   assert_line --regexp '^kernel: .* / 6\.1$'
   assert_line --partial 'keepalive: the manifests differ, so that is what is compared'
   assert_line --regexp '^    CPU/req .* ~ \[.*6\+6'
-  assert_line --partial "baseline: no difference resolved"
+  assert_line --partial "ingress-nginx: no difference resolved"
   refute_output --partial boot_id
 }
 
 # bats test_tags=slow
 @test "named arms: of one run, and of two" {
-  compare "$reference:baseline" "$reference:keepalive" --json
+  compare "$reference:ingress-nginx" "$reference:keepalive" --json
   assert_success
   asked '[told["paired"], {(row["base"]["arm"], row["other"]["arm"]) for row in told["rows"]}]'
-  assert_output "[True, {('baseline', 'keepalive')}]"
+  assert_output "[True, {('ingress-nginx', 'keepalive')}]"
   copied first
   copied second
-  compare first:keepalive second:baseline --json
+  compare first:keepalive second:ingress-nginx --json
   assert_success
   asked '[told["paired"], {(row["base"]["arm"], row["other"]["arm"]) for row in told["rows"]}]'
-  assert_output "[False, {('keepalive', 'baseline')}]"
+  assert_output "[False, {('keepalive', 'ingress-nginx')}]"
 }
 
 @test "another generator is shown and not compared" {

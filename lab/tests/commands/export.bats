@@ -57,7 +57,7 @@ samples() {
 @test "bench --k6-out keeps k6's own rows beside each sample, and export prints them" {
   printf '%s\n' 'title = "Tiny"' 'question = "Does it work?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
     'connections = 10' 'rate_rps = 50' 'duration_s = 1' 'warmup_s = 0' 'attempts = 1' >"$BATS_TEST_TMPDIR/tiny.toml"
-  lab bench baseline --sweep "$BATS_TEST_TMPDIR/tiny.toml" --seed 1 --k6-out csv
+  lab bench ingress-nginx --sweep "$BATS_TEST_TMPDIR/tiny.toml" --seed 1 --k6-out csv
   [[ $status -le 1 ]] || fail "$stderr"
   folder=("$LAB_RUNS"/*)
   samples=("${folder[0]}"/samples/*)
@@ -79,7 +79,7 @@ samples() {
 @test "bench refuses --k6-out where no load is k6's, and beside --resume" {
   printf '%s\n' 'title = "Tiny"' 'question = "Does it work?"' 'blocks = 1' '[[points]]' 'name = "ceiling"' 'generator = "wrk"' \
     'connections = 4' 'duration_s = 1' >"$BATS_TEST_TMPDIR/tiny.toml"
-  refused "is made by k6 here, all by wrk" bench baseline --sweep "$BATS_TEST_TMPDIR/tiny.toml" --k6-out json
+  refused "is made by k6 here, all by wrk" bench ingress-nginx --sweep "$BATS_TEST_TMPDIR/tiny.toml" --k6-out json
   refused "outputs of k6" bench --resume nowhere --k6-out json
-  refused "invalid choice" bench baseline --k6-out xml
+  refused "invalid choice" bench ingress-nginx --k6-out xml
 }

@@ -70,7 +70,7 @@ PY
 @test "gate exits 1 with the offending row, and its JUnit says so" {
   lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --junit "$BATS_TEST_TMPDIR/gate.xml"
   assert_failure 1
-  assert_output --regexp "REGRESSION: keepalive against baseline at ceiling: CPU per request: \+5[0-9]\."
+  assert_output --regexp "REGRESSION: keepalive against ingress-nginx at ceiling: CPU per request: \+5[0-9]\."
   run grep -c "<failure " "$BATS_TEST_TMPDIR/gate.xml"
   assert_output 1
 }
@@ -79,7 +79,7 @@ PY
   lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --markdown
   assert_failure 1
   assert_line "### Regression"
-  assert_output --regexp '\| ceiling \| keepalive against baseline \| CPU per request \|.*\*\*REGRESSION\*\*'
+  assert_output --regexp '\| ceiling \| keepalive against ingress-nginx \| CPU per request \|.*\*\*REGRESSION\*\*'
 }
 
 @test "gate compares the arms of two runs: slower" {

@@ -43,7 +43,7 @@ setup() {
   done
   lab selfbench pairs --rounds 1 --into "$BATS_TEST_TMPDIR/there" --plan
   assert_success
-  [[ $stderr == *"1 rounds of baseline against baseline"*"; 1 done"* ]] || fail "$stderr"
+  [[ $stderr == *"1 rounds of ingress-nginx against ingress-nginx"*"; 1 done"* ]] || fail "$stderr"
 }
 
 @test "the plan of a long check says how long it takes and how to go on" {

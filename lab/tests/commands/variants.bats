@@ -73,7 +73,7 @@ print(*(item["name"] for item in told["variants"]), *(item["name"] for item in t
   run --separate-stderr just show keepalive
   assert_success
   assert_line --regexp '^keepalive: '
-  assert_line --regexp '^  baseline +baseline$'
+  assert_line --regexp '^  baseline +ingress-nginx$'
   assert_line --regexp '^knob keep-alive-requests-10000: '
   assert_line --regexp '^  hypothesis +.*CPU seconds per request'
   assert_line --regexp '^  sweep +quick$'
@@ -126,7 +126,7 @@ configMapGenerator:
     literals:
       - worker-processes=2
 YAML
-  run just show baseline+workers-2
+  run just show ingress-nginx+workers-2
   assert_success
   assert_line "+  worker-processes: '2'"
   run just list
@@ -145,6 +145,6 @@ YAML
   ln -s "$(command -v just)" "$BATS_TEST_TMPDIR/bin"
   printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v python)" >"$BATS_TEST_TMPDIR/bin/python"
   chmod +x "$BATS_TEST_TMPDIR/bin/python"
-  PATH="$BATS_TEST_TMPDIR/bin:/usr/bin:/bin" fails 'kustomize: not found on PATH' show baseline
+  PATH="$BATS_TEST_TMPDIR/bin:/usr/bin:/bin" fails 'kustomize: not found on PATH' show ingress-nginx
   [[ $stderr == *scripts/shell* ]]
 }

@@ -56,14 +56,18 @@ def measured(made: Prepared, **how: Any) -> RunStore:
     return run
 
 
-def self_compared(sweep: str, variant: str = "baseline", nulls: int = 1, **how: Any) -> RunStore:
+def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **how: Any) -> RunStore:
     """As `just aa` leaves it."""
     request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
     return measured(prepare(request, FakeTarget(), ()), **how)
 
 
 def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(Request(variants or ("log-off",), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
+    return prepare(
+        Request(variants or ("ingress-nginx+access-log-off",), sweep, seed=1, resolve=parse_resolve(wanted)),
+        FakeTarget(),
+        (),
+    )
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
@@ -104,7 +108,7 @@ def test_nothing_and_more_than_everything_are_refused() -> None:
 
 def known_levels(**told: Any) -> Known:
     """Levels of the fake target's baseline."""
-    named = {"run": "r", "target": "fake", "variant": "baseline", "point": "ceiling", "scheme": "slices"}
+    named = {"run": "r", "target": "fake", "variant": "ingress-nginx", "point": "ceiling", "scheme": "slices"}
     return Known(**named, load_s=1.0, **told)
 
 
@@ -118,14 +122,16 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         repeat=None, generation=0.05, bring_up=0.0, bring_ups=30, generations=24, bring_up_at_most=at_most
     )
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
-    request = Request(("log-off",), sweep, seed=1, resolve=parse_resolve("2%"))
+    request = Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=parse_resolve("2%"))
     made = prepare(request, FakeTarget(sides=SIDES), ())
     ceiling, rate = made.record.points
     assert ceiling.generations > 1 and rate.generations == 1 and ceiling.singly is (at_most is not None)
     planned, promised = made.design.planned_for, {one.point: one.effect for one in made.design.promised}
     assert planned is not None and planned.from_run == "data/pairs and data/levels"
     assert promised["ceiling"] <= 0.02 and ceiling.counting(made.record.blocks) >= made.record.blocks >= 6
-    mine = [slot for slot in made.plan.slots if slot.arm.name == "log-off" and slot.layout is not None]
+    mine = [
+        slot for slot in made.plan.slots if slot.arm.name == "ingress-nginx+access-log-off" and slot.layout is not None
+    ]
     of_rate = len({slot.block for slot in mine if slot.point == rate})
     assert promised[rate.name] <= 0.02 and 6 <= of_rate <= made.record.blocks
     assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
@@ -184,7 +190,7 @@ def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
 def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
     self_compared(sweep)
-    for variant in ("log-off", "baseline"):
+    for variant in ("ingress-nginx+access-log-off", "ingress-nginx"):
         planned = resolved(sweep, "9%,rate", variant).design.planned_for
         assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
     promised = resolved(sweep, "9%,rate").design.promised
@@ -192,7 +198,9 @@ def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
 
 
 def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
-    with pytest.raises(UsageError, match=f"(?s)'baseline' is here .*just aa --sweep {sweep} --target fake$") as caught:
+    with pytest.raises(
+        UsageError, match=f"(?s)'ingress-nginx' is here .*just aa --sweep {sweep} --target fake$"
+    ) as caught:
         resolved(sweep, "5%")
     assert caught.value.exit_status == 2
 
@@ -201,7 +209,7 @@ def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
 def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     """Any A/A pair of the baseline will do, and all of them tell together; the newest gives its name."""
     self_compared(sweep)
-    request = Request(("log-off",), sweep, seed=1, label="zz")
+    request = Request(("ingress-nginx+access-log-off",), sweep, seed=1, label="zz")
     newer = measured(prepare(request, FakeTarget(), ()))
     newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
     made = resolved(sweep, "20%")
@@ -239,7 +247,7 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch:
 def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
     """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
     named: dict[str, Any] = {"sweep": sweep, **asked}
-    request = Request(("log-off",), seed=1, resolve=Resolve(0.05), **named)
+    request = Request(("ingress-nginx+access-log-off",), seed=1, resolve=Resolve(0.05), **named)
     with pytest.raises(UsageError, match=pilot):
         prepare(request, FakeTarget("local"), ())
 
@@ -247,9 +255,11 @@ def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: d
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
     """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)
-    run = measured(resolved(sweep, "9%,rate"), effects={"log-off": 1.3})
+    run = measured(resolved(sweep, "9%,rate"), effects={"ingress-nginx+access-log-off": 1.3})
     summary = summarise_run(run.record, run.samples(), run.histogram)
-    (row,) = (row for row in summary.rows if (row.arm.name, row.point.name) == ("log-off", "ceiling"))
+    (row,) = (
+        row for row in summary.rows if (row.arm.name, row.point.name) == ("ingress-nginx+access-log-off", "ceiling")
+    )
     assert [(effect.metric, effect.claimed) for effect in row.shown] == [("rate", True)]
 
 
@@ -269,7 +279,7 @@ def test_another_machine_is_no_guide(sweep: str) -> None:
 
     self_compared(sweep)
     with pytest.raises(UsageError, match="just aa"):
-        prepare(Request(("log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
+        prepare(Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
 
 
 def test_more_than_a_thousand_blocks_are_refused_with_what_they_would_resolve(sweep: str) -> None:
@@ -293,16 +303,16 @@ def test_a_metric_that_is_not_judged_is_refused_with_the_reason(sweep: str) -> N
 def test_the_baseline_alone_has_no_primary_metric(sweep: str) -> None:
     self_compared(sweep)
     with pytest.raises(UsageError, match="name one: --resolve 5%,cpu_per_request"):
-        resolved(sweep, "5%", "baseline")
+        resolved(sweep, "5%", "ingress-nginx")
 
 
 def test_a_disturbed_sweep_is_refused(sweep: str) -> None:
     with pytest.raises(UsageError, match="varies in its own unit"):
-        prepare(Request(("baseline",), "kill-quick", resolve=Resolve(0.05)), FakeTarget(), ())
+        prepare(Request(("ingress-nginx",), "kill-quick", resolve=Resolve(0.05)), FakeTarget(), ())
 
 
 def test_a_primary_metric_that_is_counted_is_refused(sweep: str) -> None:
     """Of a variant whose hypothesis is about another kind of load."""
     self_compared(sweep)
-    with pytest.raises(UsageError, match="primary metric of kill-grace-30 is cut"):
+    with pytest.raises(UsageError, match="primary metric of ingress-nginx.grace-period-30 is cut"):
         resolved(sweep, "5%", "kill-grace-30")

@@ -73,7 +73,7 @@ def test_every_planned_cell_becomes_one_valid_folder() -> None:
         (2, "valid"),
         (2, "valid"),
     ]
-    assert {s.arm for s in samples} == {"baseline", "baseline-again"}
+    assert {s.arm for s in samples} == {"ingress-nginx", "ingress-nginx-again"}
     for sample in samples:
         folder = loop.store.folder / "samples" / sample.id
         assert {p.name for p in folder.iterdir()} == {
