@@ -61,7 +61,7 @@ study *ARGS:
 ablate *ARGS:
     @python -m lab ablate "$@"
 
-# Bring a variant up and run a command in the client's place: just with baseline sh -c 'wrk -c64 $LAB_URL/1kB.bin'
+# Bring a variant up and run a command in the client's place: just with ingress-nginx sh -c 'wrk -c64 $LAB_URL/1kB.bin'
 [group('measure')]
 [no-cd]
 [no-exit-message]
@@ -82,7 +82,7 @@ table RUN *ARGS:
 aa *ARGS:
     @python -m lab aa "$@"
 
-# The highest rate that a variant serves as it should: just knee baseline [--p99 20ms]
+# The highest rate that a variant serves as it should: just knee ingress-nginx [--p99 20ms]
 [group('measure')]
 [no-cd]
 [no-exit-message]
@@ -163,7 +163,7 @@ sabotage *ARGS:
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
-# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], history, readme, schema, validate [OVERLAY…] or notebook
+# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], history, readme, schema, validate [VARIANT…] or notebook
 [group('develop')]
 [no-cd]
 [no-exit-message]

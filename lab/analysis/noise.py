@@ -26,8 +26,8 @@ from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
 NULL = "-null-"
-"""Before a null arm's number: `baseline-null-1`."""
-BASELINE = "baseline"
+"""Before a null arm's number: `ingress-nginx-null-1`."""
+BASELINE = "ingress-nginx"
 """What `just aa` measures unless told otherwise."""
 PRIMARY = "cpu_per_request"
 """The primary metric of a null arm whose variant has none that steady loads have: it is judged at every point."""

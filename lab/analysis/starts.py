@@ -20,6 +20,7 @@ from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, port
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
+from lab.model.variants.naming import spellings
 from lab.records.forms import RUN
 from lab.records.store import RunStore, run_names
 
@@ -189,10 +190,11 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
 
 def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
     """Yield the stored steady runs on a target that have one of the variants. Their run.json is searched before it is parsed."""
+    spelled = [f'"{each}"' for variant in variants for each in spellings(variant)]
     for folder in (runs_folder(), reference_folder()):
         for name in run_names(folder):
             text = readable(folder / name / RUN)
-            if f'"target": "{target}"' in text and any(f'"{variant}"' in text for variant in variants):
+            if f'"target": "{target}"' in text and any(each in text for each in spelled):
                 with suppress(LabError):
                     run = RunStore.open(str(folder / name))
                     if run.record.target == target and not any(one.disturbance for one in run.record.points):

@@ -12,7 +12,7 @@ from lab.base.errors import UsageError
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import print_answer
-from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
+from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of, variant_name
 from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle, trials
 from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -29,7 +29,11 @@ NULLS, NULLS_MOST = 1, 20
 def add(adder: Adder) -> None:
     verb = adder(_aa, "measure a variant against itself: this machine's noise, and what it can resolve")
     verb.add_argument(
-        "subject", nargs="?", metavar="VARIANT|RUN", help="what to measure (default: baseline), or to print again"
+        "subject",
+        nargs="?",
+        type=variant_name,
+        metavar="VARIANT|RUN",
+        help="what to measure (default: ingress-nginx), or to print again",
     )
     verb.add_argument("--sweep", help="the loads (default: quick)")
     nulls = number("--nulls", 0, NULLS_MOST)
@@ -66,10 +70,10 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
 
 def _is_run(name: str) -> bool:
     """A run's name or folder. A variant has no slash in its name, and comes first."""
-    from lab.model.variants.variants import variant_names
+    from lab.model.variants.naming import is_variant
     from lab.records.store import run_names
 
-    return "/" in name or (name.partition("+")[0] not in variant_names() and name in run_names())
+    return "/" in name or (not is_variant(name) and name in run_names())
 
 
 def _refuse_disturbed(sweep: str) -> None:
@@ -77,7 +81,9 @@ def _refuse_disturbed(sweep: str) -> None:
 
     if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
-        raise UsageError("--sweep", fault, f"`just bench baseline --sweep {sweep}` shows what its A/A pair leaves open")
+        raise UsageError(
+            "--sweep", fault, f"`just bench ingress-nginx --sweep {sweep}` shows what its A/A pair leaves open"
+        )
 
 
 def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:

@@ -17,7 +17,7 @@ from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.commands import Adder
 from lab.commands.answers import print_answer
-from lab.commands.arguments import add_measuring, inside, of_its_own, recorded
+from lab.commands.arguments import add_measuring, inside, of_its_own, recorded, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
@@ -43,7 +43,7 @@ Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
 
 def add(adder: Adder) -> None:
     verb = adder(_ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
-    verb.add_argument("subject", nargs="?", metavar="STUDY|VARIANT")
+    verb.add_argument("subject", nargs="?", type=variant_name, metavar="STUDY|VARIANT")
     verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
     verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")
     add_measuring(verb)

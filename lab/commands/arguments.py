@@ -20,6 +20,23 @@ K6_OUT = ("summary", "csv", "json")
 TARGET = "where it runs, of those that `just doctor` tries (default: local)"
 
 
+VARIANT = "an overlay, a component by itself, or BASELINE+KNOB+KNOB; names of before will do"
+
+
+def variant_name(text: str) -> str:
+    """The type of an argument that names a variant, by any of its names: the present one."""
+    from lab.model.variants.naming import present_name
+
+    return present_name(text)
+
+
+def arm_name(text: str) -> str:
+    """The same of an arm of a run."""
+    from lab.model.variants.naming import present_arm
+
+    return present_arm(text)
+
+
 def add_target(verb: argparse.ArgumentParser) -> None:
     """`--target --context`: where it runs."""
     verb.add_argument("--target", help=TARGET)

@@ -14,6 +14,7 @@ from lab.base.handing import STDIN, again, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
+    VARIANT,
     add_configmap,
     add_k6_out,
     add_measuring,
@@ -25,6 +26,7 @@ from lab.commands.arguments import (
     recorded,
     refuse_blocks_beside_resolve,
     target_of,
+    variant_name,
 )
 from lab.commands.measuring import (
     answer_plan,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 def add(adder: Adder) -> None:
     verb = adder(_bench, "measure variants against their baselines")
-    verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("variants", nargs="*", type=variant_name, metavar="VARIANT", help=VARIANT)
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument(
         "--points",
@@ -66,10 +68,11 @@ def add(adder: Adder) -> None:
         "--knee",
         metavar="RUN|RATE",
         help="of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
-        " (just knee), or the rate itself (default: the baseline's latest here)",
+        " (just knee), or the rate itself (default: the ingress-nginx's latest here)",
     )
     verb.add_argument(
         "--against",
+        type=variant_name,
         metavar="VARIANT",
         help="compare them with this one instead of their baselines: any system or variant",
     )
@@ -108,7 +111,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError(
             "bench",
             "no variant named",
-            "`just list` shows them; try `just bench baseline`",
+            "`just list` shows them; try `just bench ingress-nginx`",
         )
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts

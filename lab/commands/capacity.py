@@ -10,6 +10,7 @@ from rich.console import Console
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import number, share
 from lab.commands import Adder
+from lab.commands.arguments import variant_name
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 RESUMPTION = {None: None, "full": False, "resumed": True}
@@ -33,7 +34,9 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--handshakes", metavar="HOW", help="with --close and TLS: full or resumed (default: as measured)"
     )
-    verb.add_argument("--variant", help="whose price (default: the run's baseline, where it has one)")
+    verb.add_argument(
+        "--variant", type=variant_name, help="whose price (default: the run's baseline, where it has one)"
+    )
     verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
     verb.add_argument("--utilisation", metavar="SHARE", default="70%", help="of the proxies' CPUs (default: 70%%)")
     verb.add_argument("--run", action="append", metavar="RUN", help="the run to go by (default: the latest)")

@@ -41,7 +41,7 @@ LONGEST_VALUE = 30
 def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
     """Variants, knobs, sweeps and studies with all that their files say; nothing is rendered. `words`: as `print_list`."""
     found = {
-        "variants": [overlay.model_dump(mode="json", exclude={"resources"}) for overlay in _overlays()],
+        "variants": [overlay.model_dump(mode="json", exclude={"resources", "below"}) for overlay in _overlays()],
         "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
         "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
@@ -91,8 +91,9 @@ def print_list(console: Console, words: Sequence[str] = ()) -> None:
     for heads, rows in shown.items():
         if rows:
             _print_table(console, heads, rows)
-    example = f"just bench baseline+{knobs[0].name if knobs else '<knob>'}"
-    tips = [f"Any knob goes on any variant it fits: {example}"]
+    knob = knobs[0].name if knobs else "KNOB"
+    tips = [f"Any knob goes on any variant it fits: just bench VARIANT+{knob}"]
+    tips += [f"By itself it stands on the root of its system: just bench {knob}"]
     tips += [] if words else ["Only what has some words in it: just list keep-alive"]
     console.print(*tips, sep="\n", highlight=False, soft_wrap=True)
 

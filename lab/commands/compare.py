@@ -9,6 +9,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.answers import print_answer
+from lab.commands.arguments import arm_name
 
 ABOUT = "every metric of a run's variants against their baselines, or of two runs against each other"
 
@@ -31,7 +32,7 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
         return text, None
     if not run or not arm:
         raise UsageError(text, "expected RUN or RUN:ARM", "`just compare RUN:ARM RUN:ARM` compares two arms")
-    return run, arm
+    return run, arm_name(arm)
 
 
 def _compare(options: argparse.Namespace, talk: Console) -> int:

@@ -20,7 +20,7 @@ from lab.base.files import runs_folder, written_to
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
-from lab.commands.arguments import BLOCKS_MOST, add_target, fraction, inside, recorded
+from lab.commands.arguments import BLOCKS_MOST, add_target, arm_name, fraction, inside, recorded, variant_name
 from lab.commands.compare import run_and_arm
 from lab.commands.measuring import answer_plan, measure, print_plan, say, settle, trials
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
@@ -90,7 +90,7 @@ def add(adder: Adder) -> None:
         help="of steady loads: gate this metric instead of rate and CPU per request at a closed loop, p50 and p99 at a given"
         " rate (rate, cpu_per_request, p50, p90, p99, p99.9); repeatable",
     )
-    verb.add_argument("--arm", action="append", default=[], help="gate this arm only; repeatable")
+    verb.add_argument("--arm", action="append", type=arm_name, default=[], help="gate this arm only; repeatable")
     verb.add_argument(
         "--strict", action="store_true", help="exit 2 where it cannot tell: an interval reaches beyond the bound, …"
     )
@@ -152,6 +152,7 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
     if not options.names:
         raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
     _bounds(options)
+    options.names = [variant_name(name) for name in options.names]
     for name in options.names:  # complain before anything starts
         load_variant(name)
     load_sweep(options.sweep or DEFAULT_SWEEP)

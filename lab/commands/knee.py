@@ -14,7 +14,7 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import number, share
 from lab.commands import Adder
 from lab.commands.answers import print_answer
-from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
+from lab.commands.arguments import VARIANT, add_target, inside, of_its_own, recorded, target_of, variant_name
 from lab.commands.measuring import answer_plan, done_samples, go_on, resume_command, say, settle
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def add(adder: Adder) -> None:
     verb = adder(_knee, "the highest rate that a variant serves as it should, and who is the limit there")
-    verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("variants", nargs="*", type=variant_name, metavar="VARIANT", help=VARIANT)
     verb.add_argument("--p99", type=_latency, metavar="50ms", help="the longest p99 that will do (default: 50ms)")
     verb.add_argument(
         "--generator", help="of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"
@@ -90,7 +90,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
             "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
         )
     if not options.variants and not options.resume:
-        raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee baseline`")
+        raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
     _check(options)
     return inside(options, target_of(options), partial(_knee_here, options, talk))
 

@@ -8,6 +8,7 @@ import json
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.commands.arguments import VARIANT, variant_name
 
 
 def add_list(adder: Adder) -> None:
@@ -18,7 +19,7 @@ def add_list(adder: Adder) -> None:
 
 def add_show(adder: Adder) -> None:
     verb = adder(_show, "a variant: its knobs, read-backs and manifest diff")
-    verb.add_argument("variant", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("variant", type=variant_name, metavar="VARIANT", help=VARIANT)
     verb.add_argument("--json", action="store_true", help="print it as JSON")
 
 

@@ -31,8 +31,10 @@ def add(adder: Adder) -> None:
     add_task("history", _write_history, "write the effects of replaced reference runs into data/reference/history.csv")
     add_task("readme", _write_readmes, "write the generated parts of every README again")
     add_task("schema", _write_schemas, "write the JSON schemas of everything that the lab reads and records again")
-    validate = add_task("validate", _validate_overlays, "hold overlays against Kubernetes' schemas, offline")
-    validate.add_argument("overlays", nargs="*", metavar="OVERLAY", help="only these (default: every overlay)")
+    validate = add_task("validate", _validate_overlays, "hold variants against Kubernetes' schemas, offline")
+    validate.add_argument(
+        "variants", nargs="*", metavar="VARIANT", help="only these (default: every overlay and component, each once)"
+    )
     about = "the studies' notebooks in Jupyter, from the committed runs"
     # All of its arguments are Jupyter's, those that begin with a dash, too: no option of ours is looked for.
     notebook = add_task("notebook", _open_notebooks, about, prefix_chars="+", add_help=False)
@@ -74,7 +76,7 @@ def _write_schemas(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _validate_overlays(options: argparse.Namespace, talk: Console) -> int:
-    return subprocess.run([ROOT / "scripts" / "validate", *options.overlays], check=False).returncode
+    return subprocess.run([ROOT / "scripts" / "validate", *options.variants], check=False).returncode
 
 
 def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:

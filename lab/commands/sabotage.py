@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import add_target, inside
+from lab.commands.arguments import add_target, inside, variant_name
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 def add(adder: Adder) -> None:
     verb = adder(_sabotage, "leave each knob out of its variants and see that the read-back notices")
     verb.add_argument(
-        "variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB (default: every overlay)"
+        "variants",
+        nargs="*",
+        type=variant_name,
+        metavar="VARIANT",
+        help="an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
     )
     add_target(verb)
     verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
@@ -35,7 +39,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--record",
         action="store_true",
-        help="with --intact: try every overlay and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
+        help="with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
     )
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.ablate import print_ablation
+from lab.commands.arguments import arm_name
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
 from lab.commands.usage import print_usage
@@ -27,7 +28,10 @@ def add(adder: Adder) -> None:
         help="instead: CPU, memory and page faults of each process and thread, as pidstat shows them",
     )
     verb.add_argument(
-        "--arm", metavar="ARM", help="with --usage: of one variant only (baseline-again for the second baseline)"
+        "--arm",
+        type=arm_name,
+        metavar="ARM",
+        help="with --usage: of one variant only (ingress-nginx-again for its second measurement)",
     )
     verb.add_argument(
         "--point", metavar="POINT", help="with --usage: at one load only; together with --arm every second is shown"

@@ -16,7 +16,8 @@ from lab.base.errors import UsageError
 from lab.base.files import writing
 from lab.experiments.ablation.folder import copy_manifests
 from lab.model.facts import ROOT
-from lab.model.variants.variants import AT, load_variant, variant_names
+from lab.model.variants.naming import AT, is_variant, name_in
+from lab.model.variants.variants import load_variant
 
 SHORT = 12
 """Of a commit's digits, in a name."""
@@ -46,10 +47,9 @@ def beside(folder: Path, ref: str, variants: Sequence[str]) -> list[str]:
             raise UsageError("--against", f"'{ref}' has no manifests: {said}", "name a ref of this project")
         shutil.unpack_archive(archive, scratch)
         Path(scratch, "manifests").rename(there)
-    known = variant_names(there)
     for name in variants:
-        if (stem := name.partition("+")[0]) not in known:
-            fault = f"'{ref}' has no variant '{stem}': it is new"
+        if not is_variant(name_in(name, there), there):
+            fault = f"'{ref}' has no variant '{name}': it is new"
             raise UsageError("--against", fault, f"measure it against its baseline: just bench {name}")
     return [f"{name}{AT}{commit}" for name in variants]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.model.run import NotMeasured
+from lab.model.variants.naming import stored_name
 
 
 class Step(BaseModel):
@@ -51,3 +52,16 @@ class AblationRecord(BaseModel):
     steps: tuple[Step, ...]
     runs: tuple[AblationRun, ...]
     notes: tuple[str, ...] = ()
+
+    def with_present_names(self) -> AblationRecord:
+        """Return the record with the names that its variants have now, as its runs are read."""
+
+        def now(name: str | None) -> str | None:
+            return name and stored_name(name)
+
+        steps = (
+            step.model_copy(update={key: now(getattr(step, key)) for key in ("root", "against", "alone", "cumulative")})
+            for step in self.steps
+        )
+        runs = (run.model_copy(update={"variants": tuple(map(stored_name, run.variants))}) for run in self.runs)
+        return self.model_copy(update={"steps": tuple(steps), "runs": tuple(runs)})

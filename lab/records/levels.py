@@ -13,6 +13,7 @@ from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.base.validation import Record
 from lab.model.pairs import Scheme
+from lab.model.variants.naming import stored_name
 
 FOLDER = reference_folder().parent / "levels"
 
@@ -38,11 +39,11 @@ class Known(Record):
 
 @cache
 def committed() -> tuple[Known, ...]:
-    """Of every file. UsageError for one that is damaged."""
+    """Of every file, each variant by its present name. UsageError for one that is damaged."""
     found: list[Known] = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         try:
             found += [Known.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line]
         except (OSError, ValidationError) as error:
             raise UsageError(str(path), str(error).splitlines()[0], "restore it from a copy") from None
-    return tuple(found)
+    return tuple(one.model_copy(update={"variant": stored_name(one.variant)}) for one in found)

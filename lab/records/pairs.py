@@ -9,13 +9,14 @@ from pydantic import ValidationError
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.model.pairs import Compared
+from lab.model.variants.naming import stored_name
 
 FOLDER = reference_folder().parent / "pairs"
 
 
 @cache
 def committed() -> tuple[Compared, ...]:
-    """Of every file, rounds numbered on, so that no two files share one. UsageError for one that is damaged."""
+    """Of every file, each variant by its present name, rounds numbered on, so that no two files share one. UsageError for one that is damaged."""
     found: list[Compared] = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         try:
@@ -24,4 +25,5 @@ def committed() -> tuple[Compared, ...]:
             raise UsageError(str(path), str(error).splitlines()[0], "restore it from a copy") from None
         before = max((one.round + 1 for one in found), default=0)
         found += [one.model_copy(update={"round": before + one.round}) for one in of_file]
-    return tuple(found)
+    names = ({"variant": stored_name(one.variant), "baseline": stored_name(one.baseline)} for one in found)
+    return tuple(one.model_copy(update=name) for one, name in zip(found, names, strict=True))

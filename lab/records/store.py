@@ -44,6 +44,7 @@ from lab.records import tables as frames
 from lab.records.folders import Folders
 from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.records.packed import BRINGUPS, RESTORE, Packed, is_packed
+from lab.records.renamed import Names, names_in, renamed_run, renamed_sample
 from lab.records.steadiness import judge_again
 from lab.stats.histogram import Histogram
 
@@ -89,15 +90,6 @@ def _another(name: str) -> str:
     return f"none of yours is known; a committed one is named {place}/RUN: {did_you_mean(name, committed)}"
 
 
-def _brought_up(block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
-    """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone.
-
-    `fresh`: how often the system had been brought up anew in its block.
-    """
-    more = [f"g{generation}" if generation else "", f"fresh{fresh}" if fresh else ""]
-    return "-".join(filter(None, [f"b{block:02d}", arm, point, *more]))
-
-
 def _output(sample: Sample, path: frames.Place, whole: bool = False) -> Output:
     """Unpacked a piece at a time, or all of it at once and once only, where what is read needs the memory anyway."""
     tool, load = generator(sample.generator), load_of(sample.point, NOWHERE, timed=not sample.untimed)
@@ -108,7 +100,7 @@ def _output(sample: Sample, path: frames.Place, whole: bool = False) -> Output:
 
 
 class RunStore:
-    """One run's folder, in either form."""
+    """One run's folder, in either form. What it gives and takes has the present names of variants, what lies there those of its day."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder, self.record = folder, record
@@ -116,6 +108,7 @@ class RunStore:
         self._packed: Packed | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
         self._steadiness: dict[str, Steadiness | None] = {}
+        self._names = Names()
 
     @property
     def _form(self) -> Form:
@@ -174,7 +167,11 @@ class RunStore:
                 raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
             raise UsageError("run", f"unknown run '{name}'", _another(name))
         remedy = "restore it from a copy; the samples beside it are untouched"
-        return cls(folder, read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES)))
+        record = read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES))
+        names = names_in(record)
+        store = cls(folder, renamed_run(record, names))
+        store._names = names
+        return store
 
     @property
     def packed(self) -> bool:
@@ -192,7 +189,7 @@ class RunStore:
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
         entry = {"at": now(), **changed}
         self.record = self.record.model_copy(update={"resumed": (*self.record.resumed, entry)})
-        self._write(RUN, self.record)
+        self._write(RUN, renamed_run(self.record, self._names.inverse))
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
@@ -209,7 +206,7 @@ class RunStore:
             "generators": {point.name: dict(generator), **record.generators},
         }
         self.record = record.model_copy(update=grown)
-        self._write(RUN, self.record)
+        self._write(RUN, renamed_run(self.record, self._names.inverse))
 
     def _write(self, name: str, record: BaseModel) -> None:
         with writing(self.folder):
@@ -219,7 +216,8 @@ class RunStore:
 
     def stored_samples(self) -> list[Sample]:
         """Return every sample's record as it was written, in plan order. UsageError names the first damaged one."""
-        return sorted(self._read(lambda form: form.samples()), key=lambda sample: (sample.order, sample.id))
+        stored = (renamed_sample(sample, self._names) for sample in self._read(lambda form: form.samples()))
+        return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self) -> list[Sample]:
         """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`."""
@@ -243,7 +241,8 @@ class RunStore:
 
         `left`: files of the generator's own, name → content, kept as they are.
         """
-        self._folders.write_sample(sample, raw, histograms, usage, events, left or {})
+        stored = renamed_sample(sample, self._names.inverse)
+        self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
         """Take samples out of count because their block is measured again whole; what they were stays in `detail`."""
@@ -256,7 +255,7 @@ class RunStore:
                     "detail": f"block interrupted and measured again (was {was}) {sample.detail}".strip(),
                 }
             )
-            self._folders.write_record(marked)
+            self._folders.write_record(renamed_sample(marked, self._names.inverse))
 
     def raw(self, sample: Sample) -> tuple[str, str]:
         """(stdout, stderr) of the generator, verbatim."""
@@ -346,7 +345,7 @@ class RunStore:
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
         try:
-            text = self._read(lambda form: form.manifests(variant))
+            text = self._read(lambda form: form.manifests(self._names.inverse.of(variant)))
             loaded = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return [found for found in loaded if isinstance(found, dict)]
         except (OSError, frames.FrameError, yaml.YAMLError) as error:
@@ -357,7 +356,7 @@ class RunStore:
 
     def manifests_path(self, variant: str) -> Path:
         """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
-        return self._form.manifests_path(variant)
+        return self._form.manifests_path(self._names.inverse.of(variant))
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
@@ -375,6 +374,18 @@ class RunStore:
 
     # -- read-backs and the lock ------------------------------------------------------------------------
 
+    def _brought_up(self, block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
+        """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone.
+
+        `arm`: or two with `-beside-` between them. `fresh`: how often the system had been brought up anew in its block.
+        """
+        stored = {each.name: self._names.inverse.of(each.name) for each in self.record.arms}
+        stored |= {
+            f"{one}-beside-{other}": f"{stored[one]}-beside-{stored[other]}" for one in stored for other in stored
+        }
+        more = [f"g{generation}" if generation else "", f"fresh{fresh}" if fresh else ""]
+        return "-".join(filter(None, [f"b{block:02d}", stored.get(arm, arm), point, *more]))
+
     def write_readback(
         self,
         block: int,
@@ -385,7 +396,7 @@ class RunStore:
         fresh: int = 0,
     ) -> None:
         """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
-        self._folders.write_brought_up(READBACK, _brought_up(block, arm, generation, point, fresh), readings)
+        self._folders.write_brought_up(READBACK, self._brought_up(block, arm, generation, point, fresh), readings)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
         """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.
@@ -394,7 +405,7 @@ class RunStore:
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
         arm = f"{sample.arm}-beside-{sample.pair.against}" if sample.pair else sample.arm
-        stem = _brought_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
+        stem = self._brought_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
         place = methodcaller("brought_up_path", READBACK, stem)
         found = self._told(lambda form: form.brought_up(READBACK, stem), place)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -412,7 +423,7 @@ class RunStore:
     ) -> None:
         """What came up, where there are pods to speak of (a cluster)."""
         if pods:
-            self._folders.write_brought_up(DEPLOYED, _brought_up(block, arm, generation, point, fresh), pods)
+            self._folders.write_brought_up(DEPLOYED, self._brought_up(block, arm, generation, point, fresh), pods)
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""

@@ -14,9 +14,12 @@ from pydantic import Field
 
 from lab.base.files import json_bytes, read_record, reference_folder, replace, writing
 from lab.base.validation import Record
+from lab.model.variants.naming import stored_name
 
 FOLDER = reference_folder().parent / "trials"
 TOP = "data/trials"
+ON = "on "
+"""Before the variant with which a sweep was accepted."""
 
 
 class Tried(Record):
@@ -49,11 +52,27 @@ class Trial(Record):
 
 @cache
 def committed() -> Mapping[str, Trial]:
-    """Target → its trial. UsageError for a file that is damaged."""
+    """Target → its trial, each variant by its present name. UsageError for a file that is damaged."""
     found = (
         read_record(path, Trial, "restore it from a copy, or write it anew") for path in sorted(FOLDER.glob("*.json"))
     )
-    return {trial.target: trial for trial in found}
+    return {trial.target: _renamed(trial) for trial in found}
+
+
+def _renamed(trial: Trial) -> Trial:
+    accepted = {
+        name: tried.detail.removeprefix(ON) for name, tried in trial.sweeps.items() if tried.detail.startswith(ON)
+    }
+    sweeps = {
+        name: Tried(outcome=trial.sweeps[name].outcome, detail=f"{ON}{stored_name(on)}")
+        for name, on in accepted.items()
+    }
+    changes = {
+        "sweeps": trial.sweeps | sweeps,
+        "variants": {stored_name(name): tried for name, tried in trial.variants.items()},
+        "again": {stored_name(name): commit for name, commit in trial.again.items()},
+    }
+    return trial.model_copy(update=changes)
 
 
 def write(trial: Trial) -> Path:

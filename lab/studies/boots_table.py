@@ -19,7 +19,7 @@ COLUMNS = ("for", "rests on", "minutes", "measure, then add the run")
 
 LENGTHS, SHORT, LONG = "known-cost-lengths", "ceiling-2s", "ceiling-4s"
 """The sweep, which is also the reference's name, and its points."""
-LENGTHS_ARM = "extra-work-slope"
+LENGTHS_ARM = "ingress-nginx+extra-work-80"
 
 
 def lengths(runs: Sequence[Evidence]) -> list[Part]:

@@ -1,6 +1,6 @@
 """Does it carry over? What each knob does to a request's cost on every target on which its pairs are committed, and what `local` says of the others.
 
-    log-off  local −3.1 µs of 16.7, −18.6 %;  apiserver −4.6 µs of 37.2, −12.4 %   →   another time, another share
+    ingress-nginx+access-log-off  local −3.1 µs of 16.7, −18.6 %;  apiserver −4.6 µs of 37.2, −12.4 %   →   another time, another share
 
 Everything is of data/reference: no list says which knobs. Refuses to pool targets or loads, and to take what was not measured in pairs. By
 the lab's one rule: two effects are the same where their difference's 95 % interval lies within what is worth knowing of a request there,

@@ -1,6 +1,6 @@
 """Why a knob does something else on another target than on `local`, by the ladder's steps, and how many blocks would decide the others.
 
-    log-off on kind: −41.0 % [−44.5, −37.4]; log to a file, not a pipe (kind) and no access log (apiserver) make −39 % together: explained
+    ingress-nginx+access-log-off on kind: −41.0 % [−44.5, −37.4]; log to a file, not a pipe (kind) and no access log (apiserver) make −39 % together: explained
 
 A step is a committed pair of the sweep `ladder`; steps of one cause are multiplied, as each is a share of what the step before left. Where
 no step is about a knob, `local`'s time is multiplied by what the same known work costs there. Refuses to guess beyond that.
@@ -20,7 +20,7 @@ from lab.studies.carrying import METRIC, Carried
 from lab.studies.steps import summaries
 
 LADDER = "ladder"
-KNOWN_WORK = "extra-work-slope"
+KNOWN_WORK = "ingress-nginx+extra-work-80"
 """The knob that adds the same known work on every target."""
 SURE = 1.65
 """A difference so many times as large as half its 95 % interval is found nine times in ten: (1.96 + 1.28) / 1.96."""
@@ -28,7 +28,7 @@ SURE = 1.65
 
 @dataclass(frozen=True, slots=True)
 class LadderStep:
-    """A step of the ladder. `variants`: its names, the present one first (`lab.model.variants.former`)."""
+    """A step of the ladder. `variants`: its names, the present one first (`lab.model.variants.naming`)."""
 
     target: str
     variants: tuple[str, ...]
@@ -44,15 +44,15 @@ class Cause:
 
 
 CAUSES: Mapping[tuple[str, str], Cause] = {
-    ("log-off", "kind"): Cause(
+    ("ingress-nginx+access-log-off", "kind"): Cause(
         (
-            LadderStep("kind", ("pod-log-memory",), "the log to a file, not a pipe"),
-            LadderStep("apiserver", ("log-off", "metrics-log-off"), "no access log"),
+            LadderStep("kind", ("pod-address+access-log-memory",), "the log to a file, not a pipe"),
+            LadderStep("apiserver", ("ingress-nginx+access-log-off", "metrics-log-off"), "no access log"),
         ),
         "on kind a log line goes through a pipe that the node's runtime empties, on local into a file in memory",
     ),
-    ("workers-1", "kind"): Cause(
-        (LadderStep("kind", ("pod-workers-1",), "one worker"),),
+    ("ingress-nginx+crowded-workers-1", "kind"): Cause(
+        (LadderStep("kind", ("pod-address+access-log-memory++one-worker",), "one worker"),),
         "on kind the baseline has two workers, which share that pipe, on local it has one, so that the knob changes nothing",
     ),
 }

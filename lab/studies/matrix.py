@@ -23,6 +23,7 @@ from lab.base.files import reference_folder
 from lab.model import sweeps
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants.knobs import knob_names, load_knob
+from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
@@ -260,10 +261,9 @@ def shown_variants() -> tuple[str, ...]:
 
 @cache
 def _knobs(name: str) -> frozenset[str]:
-    """Of an overlay or `BASE+KNOB…` as they are now; none of what is no more."""
-    base, *more = name.split("+")
+    """Of a variant as it is now; none of one that is no more."""
     try:
-        return frozenset([*(knob for overlay in chain(base) for knob in overlay.own_knobs), *more])
+        return frozenset(knob for overlay in chain(name) for knob in overlay.own_knobs)
     except UsageError:
         return frozenset()
 
@@ -298,7 +298,7 @@ def tested(target: str) -> tuple[tuple[str, Path], ...]:
                 continue
             named = words[words.index("--target") + 1] if "--target" in words[:-1] else DEFAULT_TARGET
             if named == target:
-                found += [(word, path) for word in words[1:] if word.partition("+")[0] in variant_names()]
+                found += [(present_name(word), path) for word in words[1:] if is_variant(word)]
     return tuple(found)
 
 

@@ -26,7 +26,6 @@ from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET
-from lab.model.variants.former import FORMER
 from lab.model.variants.variants import chain, load_overlay
 from lab.studies.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
 from lab.studies.claims.judging import Verdict as Judged
@@ -175,9 +174,8 @@ def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[P
 
 def of_variant(name: str) -> tuple[str, str]:
     """(the key of its study, the base that its root is made of), each empty where there is none, or no such variant any more."""
-    present = FORMER.get(name, name)
     try:
-        return load_overlay(present).study or "", chain(present)[0].resources[-1].name
+        return load_overlay(name).study or "", chain(name)[0].resources[-1].name
     except (UsageError, IndexError):
         return "", ""
 

@@ -28,6 +28,7 @@ from lab.base.validation import read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import Ratio
 from lab.model.sweeps import Point
+from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import chain, load_overlay, variant_names
 from lab.records import published as publications
 
@@ -197,16 +198,16 @@ def load_study(key: str) -> Study:
     study = read_study(key)
     place, file = f"lab/studies/{key}.toml", study.file
     named = [*file.variants, *(name for table in file.tables for name in table.variants)]
-    _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
+    _known_variants(f"{place}: variants", named)
     _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
     for row, other in file.not_a_knob.items():
-        _known(f"{place}: not_a_knob.{row}", "by", [other.by] if other.by else [], [LOAD, *variant_names()])
+        _known_variants(f"{place}: not_a_knob.{row}: by", [other.by] if other.by and other.by != LOAD else [])
     for row, load in file.published_loads.items():
-        _known(f"{place}: published_loads.{row}", "variants", load.variants, variant_names())
+        _known_variants(f"{place}: published_loads.{row}: variants", load.variants)
         _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
     for number, change in enumerate(file.changes):
         asked = [*change.variants, *([change.against] if change.against else [])]
-        _known(f"{place}: changes.{number}", "variants", [name.partition("+")[0] for name in asked], variant_names())
+        _known_variants(f"{place}: changes.{number}: variants", asked)
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
         _known_columns(f"{place}: tables.{number}", table)
@@ -272,6 +273,13 @@ def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> 
         refuse_unknown(name, known, f"{place}: {key}", f"there is no '{name}'")
 
 
+def _known_variants(place: str, names: Sequence[str]) -> None:
+    """A study's file has present names alone, by which its runs are found."""
+    for name in names:
+        if not is_variant(name) or present_name(name) != name:
+            raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
+
+
 def _known_columns(place: str, table: Shape) -> None:
     if table.published is None or table.value is None:
         return
@@ -293,15 +301,20 @@ def headings(
 
 
 def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """(the variants whose knobs are asked for, whether they are a study's): those it lists, then the others that are annotated with it.
+    """(the variants whose knobs are asked for, whether they are a study's): those it lists, the others of its systems that are
+    annotated with it, and those of its changes.
 
     A name that a variant has, too, is the study's unless `as_variant`. UsageError for one that nothing has.
     """
     if name in study_keys() and not as_variant:
-        own = [other for other in variant_names() if load_overlay(other).study == name]
-        return tuple(dict.fromkeys((*load_study(name).file.variants, *own))), True
-    if "+" not in name and name not in variant_names():
+        file = load_study(name).file
+        told = [*file.variants, *(each for change in file.changes for each in change.variants)]
+        roots = {chain(each)[0].name for each in told}
+        own = [
+            other for other in variant_names() if load_overlay(other).study == name and chain(other)[0].name in roots
+        ]
+        return tuple(dict.fromkeys((*file.variants, *own, *told))), True
+    if "+" not in name and not is_variant(name):
         remedy = did_you_mean(name, [*study_keys(), *variant_names()])
         raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)
-    chain(name)
-    return (name,), False
+    return (chain(name)[-1].name,), False

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Count the lab's functions on the way from the verb to the first request of a bench: how much there is to read to understand one.
 
-    scripts/shell scripts/maintain/trace_bench.py [VARIANT] [--all]      VARIANT: baseline, unless another is named
+    scripts/shell scripts/maintain/trace_bench.py [VARIANT] [--all]      VARIANT: ingress-nginx, unless another is named
 
 A real bench (`--sweep smoke`) runs under `sys.setprofile` until its first load would start, and is stopped there. Printed are the number
 before its first request through the proxy (the canary's) and before that load, then the functions in the order in which they are called.
@@ -228,7 +228,7 @@ def run_bench(variant: str) -> tuple[list[Call], list[Call]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("variant", nargs="?", default="baseline")
+    parser.add_argument("variant", nargs="?", default="ingress-nginx")
     parser.add_argument("--all", action="store_true", help="list what is not counted, too")
     options = parser.parse_args()
     to_request, to_load = map(count, run_bench(options.variant))

@@ -61,7 +61,7 @@ class Wanted:
     @property
     def usual(self) -> str:
         """The variant whose price it is, unless a run says otherwise."""
-        plain = "baseline" if self.keepalive else "okd"
+        plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
     def fits(self, load: Load) -> bool:

@@ -39,7 +39,8 @@ class AblationStore:
         folder = Path(name) if "/" in name else runs_folder() / name
         if not is_ablation(name):
             raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, ablation_names()))
-        return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
+        record = read_record(folder / ABLATION, AblationRecord, "restore it from a copy")
+        return cls(folder, record.with_present_names())
 
     @property
     def manifests(self) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
@@ -13,6 +13,7 @@ from lab.model.metrics import RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep, control_of
 from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.naming import present_name
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
 
@@ -116,6 +117,10 @@ def load(request: Request) -> LoadedRequest:
     Systems as they are shipped and some that were made to do the same work never stand in one table.
     """
     manifests = request.manifests or MANIFESTS
+    named = {
+        key: tuple(present_name(name, manifests) for name in getattr(request, key)) for key in ("variants", "against")
+    }
+    request = replace(request, **named)
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = chosen_points(tuple(sweep.expanded()), request.only)
     if request.sustained:

@@ -25,7 +25,7 @@ from lab.systems.ingress_nginx import keys, modules
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
 
-BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
+BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "ingress-nginx", "tls", "balancer", "balancer-tls"
 TLS = (OVER_TLS, OVER_TLS_BEHIND)
 _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHIND, (True, True): OVER_TLS_BEHIND}
 """(over TLS, behind a load balancer) → the variant that keys are set on."""

@@ -67,7 +67,7 @@ class Request:
 
 def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.Prepared:
     """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing."""
-    variants = {name: load_variant(name) for name in dict.fromkeys(request.variants)}
+    variants = {variant.name: variant for variant in map(load_variant, request.variants)}
     target.check()
     point, chosen = _load(request, target)
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})

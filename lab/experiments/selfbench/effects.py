@@ -25,6 +25,7 @@ from lab.experiments.selfbench.overhead import start_run
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
+from lab.model.variants.naming import split_name
 from lab.model.variants.variants import variant_names
 from lab.records.store import RunStore, run_names
 from lab.stats.paired import Estimate
@@ -96,9 +97,9 @@ def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:
 
 def variants() -> list[str]:
     """Return the variants of known work; UsageError where there are none."""
-    found = [name for name in variant_names() if name.startswith(PREFIX)]
+    found = [name for name in variant_names() if any(own.startswith(PREFIX) for own in split_name(name)[1])]
     if not found:
-        raise UsageError("selfbench effects", f"no variant begins with {PREFIX}", "they are in manifests/overlays")
+        raise UsageError("selfbench effects", f"no component begins with {PREFIX}", "they are in manifests/components")
     return found
 
 

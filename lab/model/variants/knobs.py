@@ -178,6 +178,11 @@ class Knob(Record):
     only_on: str = Field(
         default="", description="the targets that have what it sets, with blanks between; empty = every one"
     )
+    on: str = Field(
+        default="",
+        description="the variants on which it is listed as one more, PARENT+COMPONENT, with blanks between; empty = it belongs to"
+        " compositions alone, or goes on any variant that it fits",
+    )
     dose: float | None = Field(
         default=None,
         gt=0,

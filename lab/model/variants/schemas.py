@@ -1,4 +1,4 @@
-"""Overlays against Kubernetes' own schemas, strictly: what each renders, and what is wrong in it.
+"""Variants against Kubernetes' own schemas, strictly: what each renders, and what is wrong in it.
 
     direct: Deployment backend-a: /spec/replicas: 'two' is not of type 'integer', 'null'
     direct: Summary: 4 objects - Valid: 3, Invalid: 1, Errors: 0
@@ -22,8 +22,10 @@ from typing import Any, Literal
 import jsonschema
 import kubernetes_validate
 
+from lab.base.errors import UsageError
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import chain, covering_names, objects_of
 
 KUBERNETES = "1.34"
 
@@ -73,29 +75,35 @@ def refused(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
     return found.fault if found.status == "Invalid" else ""
 
 
-def report(overlay: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
-    """(of manifests/overlays/<overlay> its faults, then how many objects are what; whether it is without fault)."""
+def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
+    """(of a variant its faults, then how many objects are what; whether it is without fault)."""
+    folder = manifests / "overlays" / variant  # which people apply as it is
     try:
-        items = kustomize.objects(kustomize.render([manifests / "overlays" / overlay]))
-    except kustomize.BuildError as error:
-        return [f"{overlay}: does not build: {error}"], False
+        items = kustomize.objects(kustomize.render([folder])) if folder.is_dir() else objects_of(variant, manifests)
+    except (kustomize.BuildError, UsageError) as error:
+        return [f"{variant}: does not build: {error}"], False
     texts = (json.dumps(item, sort_keys=True, default=str) for item in items)
     findings = [_finding(manifests / "schemas", text) for text in texts]
     lines = [
-        f"{overlay}: {item['kind']} {item['metadata']['name']}: {found.fault}"
+        f"{variant}: {item['kind']} {item['metadata']['name']}: {found.fault}"
         for item, found in zip(items, findings, strict=True)
         if found.fault
     ]
     counts = Counter(found.status for found in findings)
     told = ", ".join(f"{status}: {counts[status]}" for status in STATUSES)
-    return [*lines, f"{overlay}: Summary: {len(items)} objects - {told}"], not lines
+    return [*lines, f"{variant}: Summary: {len(items)} objects - {told}"], not lines
 
 
-def main(overlays: Sequence[str]) -> int:
-    """Reports on every one; 1 if one does not build or has an object that is not valid."""
+def main(names: Sequence[str]) -> int:
+    """Reports on every one (none named: on those that hold everything); 1 if one does not build or has an object that is not valid."""
+    try:
+        known = [chain(name)[-1].name for name in names]
+    except UsageError as error:
+        sys.stderr.write(f"validate: {error}\n")
+        return 2
     failed = False
-    for overlay in overlays:
-        lines, holds = report(overlay)
+    for variant in known or covering_names():
+        lines, holds = report(variant)
         failed |= not holds
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return int(failed)

@@ -1,7 +1,7 @@
 """Variants: kustomize overlays → what to apply, what to read back, and what they claim to change.
 
     manifests/overlays/keepalive/    a variant: its baseline (another overlay) or its bases, and a list of knobs
-    baseline+<knob>+<knob>           a variant without a folder
+    <root>+<knob>+<knob>             a variant without a folder (`naming` has the rules, and the names of before)
 
 Refuses variants that would measure nothing: knobs that change nothing, patches that match nothing, containers
 that exist in a patch only. Whether a knob *takes* is read back from the running system, elsewhere.
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import NotMeasurableError, UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
@@ -27,12 +28,20 @@ from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, list_in, load_knob, targets
 from lab.model.variants.knobs import Check as Check  # what a variant is read back by
+from lab.model.variants.naming import (
+    AT,
+    aliases,
+    is_variant,
+    join_name,
+    name_in,
+    overlay_names,
+    present_name,
+    split_name,
+)
 
 KEYS = {"resources", "components"}
 """What an overlay's kustomization.yaml may hold beside apiVersion, kind and metadata: a change is a knob's."""
 
-AT = "@"
-"""Between a variant's name and the commit whose manifests it is of: they lie beside the others, in `at-COMMIT`."""
 KNOWN_AS = "lab/known-as"
 """Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
 
@@ -83,6 +92,11 @@ class Overlay(Record):
         default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
     )
     resources: tuple[Path, ...] = Field(default=(), json_schema_extra=annotated.NOT_AN_ANNOTATION)
+    below: tuple[str, ...] = Field(
+        default=(),
+        description="knobs of a parent without a folder, which lie under its own",
+        json_schema_extra=annotated.NOT_AN_ANNOTATION,
+    )
     own_knobs: tuple[str, ...] = Field(default=(), json_schema_extra=annotated.NOT_AN_ANNOTATION)
 
 
@@ -164,14 +178,45 @@ class Variant(Record):
 
 
 def variant_names(manifests: Path = MANIFESTS) -> list[str]:
-    """The overlays' folders."""
-    return annotated.folders(manifests / "overlays")
+    """Return every variant that is listed: the overlays' folders, and each component on the parents that its `lab/on` names."""
+    files = sorted(manifests.glob("components/*/kustomization.yaml"))
+    times = tuple(path.stat().st_mtime_ns for path in files)
+    return sorted({*overlay_names(manifests), *_listed(manifests, times)})
+
+
+@lru_cache(maxsize=8)
+def _listed(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
+    """`times_ns`: of the components' files, so that they are read anew when one changes."""
+    return tuple(name for component in knob_names(manifests) for name in _on_its_parents(component, manifests))
+
+
+def _on_its_parents(component: str, manifests: Path) -> Iterator[str]:
+    folder = manifests / "components" / component
+    content = annotated.kustomization(folder, "Component", KNOB_KEYS)
+    parents = annotated.values(content, Knob, annotated.place(folder)).get("on", "")
+    yield from (join_name(present_name(parent, manifests), [component], manifests) for parent in parents.split())
+
+
+def covering_names(manifests: Path = MANIFESTS) -> list[str]:
+    """Return the fewest variants that hold every overlay and every component: the overlays, and one more for each component of none of them.
+
+    That is the first on which it is listed, else its own system's root.
+    """
+    own = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
+    listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
+    left = [knob for knob in knob_names(manifests) if knob not in own]
+    return [*overlay_names(manifests), *(listed.get(knob, present_name(knob, manifests)) for knob in left)]
+
+
+def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
+    """Return what a variant renders, without any of the checks of `load_variant`. UsageError where it does not build."""
+    return kustomize.objects(_render(load_overlay(name, manifests), manifests))
 
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
     """The overlay annotated as the direct reference. UsageError when there are two."""
     found = [
-        name for name in variant_names(manifests) if _read_overlay(manifests / "overlays" / name, manifests).reference
+        name for name in overlay_names(manifests) if _read_overlay(manifests / "overlays" / name, manifests).reference
     ]
     if len(found) > 1:
         raise UsageError("manifests/overlays", f"{' and '.join(found)} are both annotated lab/reference", "keep one")
@@ -179,24 +224,33 @@ def reference_name(manifests: Path = MANIFESTS) -> str | None:
 
 
 def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
-    """One overlay's file, or what `overlay+knob+knob` would say in one. UsageError; renders nothing."""
-    stem, *added = name.split("+")
-    names = variant_names(manifests)
-    if stem not in names:
-        if stem in knob_names(manifests):
-            raise UsageError("variant", f"'{stem}' is a knob, not a variant", f"put it on one, as in 'baseline+{stem}'")
-        raise UsageError("variant", f"unknown variant '{stem}'", did_you_mean(stem, names))
-    if not added:
+    """One overlay's file, or what `parent+knob+knob` would say in one, by any of its names. UsageError; renders nothing."""
+    name = present_name(name, manifests) if manifests == MANIFESTS else name_in(name, manifests)
+    if name in (folders := overlay_names(manifests)):
         return _read_overlay(manifests / "overlays" / name, manifests)
+    parent, added = split_name(name)
+    if not added:
+        raise UsageError("variant", f"unknown variant '{name}'", _nearest(name, manifests))
+    base = load_overlay(parent, manifests)
     knobs = [load_knob(knob, manifests) for knob in added]
+    has_folder = base.name in folders
     return Overlay(
         name=name,
         title="; ".join(knob.title for knob in knobs),
         study=knobs[0].study if len({knob.study for knob in knobs}) == 1 else None,
-        baseline=stem,
-        resources=(manifests / "overlays" / stem,),
-        own_knobs=tuple(added),
+        baseline=base.name,
+        resources=(manifests / "overlays" / base.name,) if has_folder else base.resources,
+        below=() if has_folder else (*base.below, *base.own_knobs),
+        own_knobs=added,
     )
+
+
+def _nearest(name: str, manifests: Path) -> str:
+    """A remedy: the variant or component whose name, of now or of before, is nearest."""
+    former = aliases(manifests)
+    known = {*variant_names(manifests), *knob_names(manifests), *former.variants, *former.components, *former.gone}
+    near = did_you_mean(name, known)
+    return near if near.startswith("did") else f"known: {', '.join(overlay_names(manifests))}; `just list` has all"
 
 
 def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
@@ -249,16 +303,16 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         objects = kustomize.objects(_render(overlay, manifests, fixtures=fixtures))
     _refuse_incomplete(overlay, objects)
     return Variant(
-        name=name,
+        name=present_name(overlay.name),  # of older manifests, too
         title=overlay.title,
         study=overlay.study,
         reference=overlay.reference,
-        baseline=overlay.baseline,
+        baseline=overlay.baseline and present_name(overlay.baseline),
         knobs=knobs,
         own_knobs=overlay.own_knobs,
         manifests=objects,
         stated_metric=overlay.primary_metric,
-        compare_with=overlay.compare_with,
+        compare_with=overlay.compare_with and present_name(overlay.compare_with),
         only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
@@ -290,7 +344,7 @@ def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
     if variant.baseline is None:
         return ""
     return differences.unified(
-        _objects(variant.baseline, manifests), variant.manifests, (variant.baseline, variant.name)
+        objects_of(variant.baseline, manifests), variant.manifests, (variant.baseline, variant.name)
     )
 
 
@@ -312,7 +366,7 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
         objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, others))
     labelled = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
     found = [commands] if commands else []
-    for patch in differences.patches(_objects(variant.baseline, manifests), objects):
+    for patch in differences.patches(objects_of(variant.baseline, manifests), objects):
         if known_as := labelled[differences.label(patch)]:
             lab_name = patch["metadata"]["name"]
             patch["metadata"]["name"], container = known_as.split("/")
@@ -374,7 +428,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         ("lab/compare-with", values.get("compare_with")),
         ("lab/stands-in-for", values.get("stands_in_for")),
     ):
-        _refuse_unknown(key, other, folder, overlays)
+        _refuse_unknown(key, other, folder, manifests)
     if parents and values.get("compare_with") is not None:
         place = f"{where}: metadata.annotations: lab/compare-with"
         raise UsageError(place, "it has a baseline", "leave it out: a variant is compared with its baseline")
@@ -388,34 +442,30 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where, Check)
 
 
-def _refuse_unknown(key: str, other: object, folder: Path, overlays: Path) -> None:
-    """An annotation that names another overlay names one that there is."""
-    if other is None:
+def _refuse_unknown(key: str, other: object, folder: Path, manifests: Path) -> None:
+    """An annotation that names another variant names one that there is."""
+    if other is None or (other != folder.name and is_variant(str(other), manifests)):
         return
-    others = [name for name in annotated.folders(overlays) if name != folder.name]
-    refuse_unknown(
-        other, others, f"{annotated.place(folder)}: metadata.annotations: {key}", f"there is no other overlay '{other}'"
-    )
+    others = [name for name in overlay_names(manifests) if name != folder.name]
+    place = f"{annotated.place(folder)}: metadata.annotations: {key}"
+    raise UsageError(place, f"there is no other variant '{other}'", did_you_mean(str(other), others))
 
 
 def _render(
-    overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None, fixtures: Sequence[str] = ()
+    overlay: Overlay, manifests: Path, only: Sequence[str] | None = None, fixtures: Sequence[str] = ()
 ) -> bytes:
     """With these of its own knobs only. By what it lists, not by its folder, so that overlays which begin alike share builds."""
-    own = overlay.own_knobs if knobs is None else knobs
+    own = overlay.own_knobs if only is None else only
     laid_over = [manifests / "fixtures" / fixture for fixture in fixtures]
     try:
         if not overlay.own_knobs:
             return kustomize.render([manifests / "overlays" / overlay.name], laid_over)
-        return kustomize.render(overlay.resources, [*(manifests / "components" / knob for knob in own), *laid_over])
+        knobs = (manifests / "components" / knob for knob in (*overlay.below, *own))
+        return kustomize.render(overlay.resources, [*knobs, *laid_over])
     except kustomize.BuildError as error:
         fault = f"kustomize: {error}".replace(f"{manifests}/", "manifests/")
         remedy = "a knob that names what this base does not have ends so, too"
         raise UsageError(overlay.name, fault, remedy) from None
-
-
-def _objects(name: str, manifests: Path) -> kustomize.Objects:
-    return kustomize.objects(_render(load_overlay(name, manifests), manifests))
 
 
 def _refuse_contradiction(overlay: Overlay, own: Sequence[Knob]) -> None:

@@ -87,7 +87,9 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         dots=dots_of(result.levels),
         tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
-        again=rerun.measure(record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "baseline"),
+        again=rerun.measure(
+            record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "ingress-nginx"
+        ),
         folder=result.run.folder,
     )
     with written_to("--output", path):

@@ -8,7 +8,7 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     [ND-11]                                  it is measured:
     rule = "reproduced if …"                 in words, for people
     sweeps = ["kill"]                        runs of data/reference under one of these …
-    variant = "kill-nds"                     … that measured this variant …
+    variant = "grace-period-30+host-port"    … that measured this variant …
     target = "kind"                          … there, "local" unless said: runs of other targets do not count
     [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
     metric = "terminating_s"                 of lab.model.metrics, or a gauge
@@ -48,7 +48,7 @@ from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants import variants
-from lab.model.variants.former import FORMER
+from lab.model.variants.naming import aliases, is_variant, present_name
 from lab.records import published
 
 FOLDER = Path(__file__).parent
@@ -288,15 +288,14 @@ def _valid(model: type[Model], table: object, place: str) -> Model:
 
 def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
     """With nothing unknown in it, and with the bounds that `like` stands for."""
-    known_names = (
-        (rule.sweeps, sweeps.sweep_names()),
-        (rule.named(), [*variants.variant_names(), *FORMER]),
-        ([rule.target], BRING_UP_S),
-    )
-    for names, every in known_names:
+    for names, every in ((rule.sweeps, sweeps.sweep_names()), ([rule.target], BRING_UP_S)):
         for name in names:
-            if name.partition("+")[0] not in every:
+            if name not in every:
                 raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
+    for name in rule.named():  # by its present name, as its runs are read
+        now = present_name(name)
+        if name not in aliases().gone and (name != now or not is_variant(now)):
+            raise UsageError(place, f"there is no '{name}'", did_you_mean(now, variants.variant_names()))
     parts = {"given": rule.given, "tests": rule.tests}
     return rule.model_copy(
         update={name: [_bounded(place, test, known) for test in part] for name, part in parts.items()}

@@ -219,7 +219,9 @@ def _accept_proxy(env: _Environment, context: Context) -> bool:
     asked = env.matching(name, _TRUTH, "true or false") in _TRUE
     if asked and not context.objects.role("balancer"):
         fault = "nobody in front of the router speaks the PROXY protocol: nothing would be served"
-        raise UsageError(env.at(name), fault, "the variant okd-proxy-protocol has a load balancer that does")
+        raise UsageError(
+            env.at(name), fault, "the variant okd-load-balancer+okd-use-proxy-protocol has a load balancer that does"
+        )
     return asked
 
 

@@ -86,27 +86,27 @@ def look(name: str, text: str) -> Found:
     return Found(found.value, key.default, found.told, idle)
 
 
-def refusal(data: Mapping[str, str], variant: str = "baseline") -> str:
+def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
     """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
     context = _context(variant, 1, 100_000)
     text = render(settings("ConfigMap", data), context, nginx_version())
     return checker.refusal(CHECKER, files(text, context), programs=modules.hidden())
 
 
-def nginx_conf(data: Mapping[str, str], variant: str = "baseline") -> str:
+def nginx_conf(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
     """What these keys make, those left out that the controller ignores or keeps at their defaults, and its own."""
     taken = {key: text for key, text in data.items() if key in KEYS}
     taken = {key: text for key, text in taken.items() if not look(key, text).idle and not is_controllers(key, text)}
     return render(settings("ConfigMap", taken), _context(variant, 1, 100_000), nginx_version())
 
 
-def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline") -> bool:
+def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:
     """Whether nginx.conf does, between two sets of keys on the shipped defaults."""
     found = (_changed(before, after, variant, machine) for machine in UNLIKELY)
     return any(each.anywhere or each.somewhere for each in found)
 
 
-def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline") -> str:
+def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> str:
     """What `after` has nginx answer every request of the load with, instead of a backend; empty = nothing."""
     found = _changed(before, after, variant, UNLIKELY[0], every=True)
     let_in = {place for (_, place, name, _), times in found.somewhere.items() if name == "allow" and times}
@@ -119,7 +119,7 @@ def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str =
     return ""
 
 
-def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline") -> tuple[Check, ...]:
+def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> tuple[Check, ...]:
     """Every directive that `after` changes, with what it must then be found to be; without those that depend on the machine.
 
     A key that is the real controller's is read back from the ConfigMap that the controller watches.

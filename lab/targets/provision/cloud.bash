@@ -37,6 +37,6 @@ print_how_to_measure() {
   cat >&2 <<TEXT
 Ready. It costs money until \`just down $cluster\`. The nodes pull the images; the one of the generators is in no public registry, so put it into
 one of yours and name it in LAB_IMAGES (lab/targets/provision/README.md). Then measure with
-  KUBECONFIG=$kubeconfig just bench baseline --target remote --context $context
+  KUBECONFIG=$kubeconfig just bench keepalive --target remote --context $context
 TEXT
 }

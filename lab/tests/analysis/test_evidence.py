@@ -26,7 +26,7 @@ from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.disturbed import ZERO_S
 from lab.tests.support.factories import make_sample
 
-VARIANTS = [("kill-nds", "kill-grace-30")]
+VARIANTS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
 PROXY: dict[str, Any] = {
     "kind": "Deployment",
     "metadata": {"name": "proxy", "labels": {"lab/role": "proxy"}},
@@ -65,7 +65,7 @@ def told(figure: go.Figure) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on local, and one on kind."""
     made = tmp_path_factory.mktemp("reference")
-    manifests = {"kill-nds": [PROXY, *ROUTES], "kill-grace-30": [PROXY]}
+    manifests = {"grace-period-30+host-port": [PROXY, *ROUTES], "ingress-nginx+grace-period-30": [PROXY]}
     with pytest.MonkeyPatch.context() as monkeypatch:
         for target in ("kind", "local"):
             run_of(made, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=2, manifests=manifests, target=target)
@@ -79,7 +79,7 @@ def shelf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
 
 
 def one(shelf: Shelf) -> Evidence:
-    found = shelf.of("kill", "kill-quick", variant="kill-nds")
+    found = shelf.of("kill", "kill-quick", variant="grace-period-30+host-port")
     assert isinstance(found, Evidence)
     return found
 
@@ -125,12 +125,12 @@ def test_a_damaged_run_is_named_where_it_was_meant(
 ) -> None:
     """With the file and the remedy; where another run is missing, it is not spoken of."""
     shutil.copytree(folder / "reference-kill-quick-local", tmp_path / "hurt")
-    path = next((tmp_path / "hurt" / "samples").glob("*-b02-kill-nds-delete")) / "sample.json"
+    path = next((tmp_path / "hurt" / "samples").glob("*-b02-grace-period-30+host-port-delete")) / "sample.json"
     path.write_bytes(path.read_bytes()[:500])
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
     assert shelf.runs == ()
-    found = shelf.of("kill", "kill-quick", variant="kill-nds")
+    found = shelf.of("kill", "kill-quick", variant="grace-period-30+host-port")
     assert isinstance(found, Missing)
     assert f"; hurt is damaged: {path}: damaged: " in found.why
     assert found.why.endswith(
@@ -139,7 +139,7 @@ def test_a_damaged_run_is_named_where_it_was_meant(
     others = shelf.of("reload"), shelf.of("kill-quick", variant="okd"), shelf.of("kill-quick", target="kind")
     assert not any("hurt" in other.said for other in others)
     (tmp_path / "whole").symlink_to(folder / "reference-kill-quick-local")
-    taken = evidence.shelf().of("kill-quick", variant="kill-nds")
+    taken = evidence.shelf().of("kill-quick", variant="grace-period-30+host-port")
     assert isinstance(taken, Evidence) and "; hurt is damaged: " in taken.said
 
 
@@ -152,7 +152,7 @@ def test_a_run_is_read_once_and_again_when_it_changes(
     (first,), _ = evidence.references()
     (second,), _ = evidence.references()
     assert first is second and first.summary(True) is second.summary(True)
-    next((tmp_path / "mine" / "samples").glob("*-b02-kill-nds-delete/sample.json")).write_text("{")
+    next((tmp_path / "mine" / "samples").glob("*-b02-grace-period-30+host-port-delete/sample.json")).write_text("{")
     whole, damaged = evidence.references()
     assert whole == [] and [each.name for each in damaged] == ["mine"]
 
@@ -165,13 +165,16 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(
         shutil.copytree(folder / "reference-kill-quick-local", tmp_path / name)
     path = tmp_path / "other" / "run.json"
     told = json.loads(path.read_text()) | {"created_at": "2026-01-01T00:00:00.000+00:00"}
-    lacks = [{"variant": name, "what": "cores", "why": f"{name} asks for 32"} for name in ("workers-32", "kill-nds")]
+    lacks = [
+        {"variant": name, "what": "cores", "why": f"{name} asks for 32"}
+        for name in ("workers-32", "grace-period-30+host-port")
+    ]
     path.write_text(json.dumps(told | {"not_measurable": lacks}))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
     assert run.name == "taken"
     assert absent(run, "workers-32") == "not measurable here (cores: workers-32 asks for 32)"
-    assert absent(run, "kill-nds") == ""
+    assert absent(run, "grace-period-30+host-port") == ""
     assert absent(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
     assert absent(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
 
@@ -179,36 +182,47 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(
 def test_the_a_a_twin_is_found(shelf: Shelf) -> None:
     """Of the baseline that an arm is compared with."""
     run = one(shelf)
-    assert run.arms() == ["kill-nds", "kill-grace-30"]
-    assert run.twin("kill-nds") == run.twin("kill-grace-30") == ("kill-grace-30", "kill-grace-30-again")
+    assert run.arms() == ["grace-period-30+host-port", "ingress-nginx+grace-period-30"]
+    assert (
+        run.twin("grace-period-30+host-port")
+        == run.twin("ingress-nginx+grace-period-30")
+        == ("ingress-nginx+grace-period-30", "ingress-nginx+grace-period-30-again")
+    )
 
 
 def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own noise, not that of what it is compared with itself."""
-    pairs = [("kill-grace-30", "baseline"), ("kill-nds", "kill-grace-30")]
+    pairs = [
+        ("ingress-nginx+grace-period-30", "ingress-nginx"),
+        ("grace-period-30+host-port", "ingress-nginx+grace-period-30"),
+    ]
     run_of(tmp_path, monkeypatch, "kill-quick", pairs, nds_story, blocks=1)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
-    assert run.twin("kill-grace-30") == run.twin("kill-nds") == ("kill-grace-30", "kill-grace-30-again")
-    assert run.twin("baseline") == ("baseline", "baseline-again")
+    assert (
+        run.twin("ingress-nginx+grace-period-30")
+        == run.twin("grace-period-30+host-port")
+        == ("ingress-nginx+grace-period-30", "ingress-nginx+grace-period-30-again")
+    )
+    assert run.twin("ingress-nginx") == ("ingress-nginx", "ingress-nginx-again")
 
 
 def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf) -> None:
     """And what the manifests and logs tell beside it."""
     run = one(shelf)
-    assert run.values("kill-nds", "delete", "terminating_s") == {
+    assert run.values("grace-period-30+host-port", "delete", "terminating_s") == {
         1: pytest.approx(30.09, abs=0.02),
         2: pytest.approx(30.19, abs=0.02),
     }
-    assert run.values("kill-nds", "delete", "startup_allowance_s") == {1: 120, 2: 120}
-    assert run.values("kill-nds", "delete", "reload_interval_s") == {1: 90, 2: 90}
-    assert run.values("kill-nds", "delete", "routes") == {1: 7, 2: 7}
-    assert run.values("kill-nds", "delete", "answered_while_failing") == {1: 0, 2: 0}
-    assert run.values("kill-nds", "delete", "least_reload_spacing_s") == {1: None, 2: None}
-    assert run.values("kill-nds", "delete", "correct_s") == {}
-    assert probe_timeouts_s(run.run, "kill-nds") == {"liveness": 1.0, "startup": 5.0}
+    assert run.values("grace-period-30+host-port", "delete", "startup_allowance_s") == {1: 120, 2: 120}
+    assert run.values("grace-period-30+host-port", "delete", "reload_interval_s") == {1: 90, 2: 90}
+    assert run.values("grace-period-30+host-port", "delete", "routes") == {1: 7, 2: 7}
+    assert run.values("grace-period-30+host-port", "delete", "answered_while_failing") == {1: 0, 2: 0}
+    assert run.values("grace-period-30+host-port", "delete", "least_reload_spacing_s") == {1: None, 2: None}
+    assert run.values("grace-period-30+host-port", "delete", "correct_s") == {}
+    assert probe_timeouts_s(run.run, "grace-period-30+host-port") == {"liveness": 1.0, "startup": 5.0}
 
 
 def test_reloads_of_several_proxies_are_not_each_others(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,18 +231,20 @@ def test_reloads_of_several_proxies_are_not_each_others(shelf: Shelf, monkeypatc
     at_s = [("a", 1.0), ("b", 1.1), ("a", 6.0), ("b", 6.3), ("a", 11.5)]
     reloads = disturbed.events(*((at, "proxy", "proxy", pod, "Reload", "") for pod, at in at_s))
     monkeypatch.setattr(type(run.run), "events", lambda _run, _sample: reloads)
-    assert run.values("kill-nds", "delete", "least_reload_spacing_s") == dict.fromkeys((1, 2), pytest.approx(5.0))
+    assert run.values("grace-period-30+host-port", "delete", "least_reload_spacing_s") == dict.fromkeys(
+        (1, 2), pytest.approx(5.0)
+    )
 
 
 def test_a_log_begins_with_its_load(shelf: Shelf) -> None:
     """Its zero is when the first request was due; requests come back as they were written, to k6's millisecond."""
-    log = one(shelf).log("kill-nds", "delete", 2)
+    log = one(shelf).log("grace-period-30+host-port", "delete", 2)
     assert log is not None
     assert log.zero_s == pytest.approx(ZERO_S, abs=2e-3)
     assert log.sample.block == 2
     assert log.bins["connect"].sum() == pytest.approx(20 * 30.2, abs=1)
     assert log.marks.filter(log.marks["kind"] == "Gone")["t_s"][0] == pytest.approx(35.2, abs=0.01)
-    assert one(shelf).log("kill-nds", "delete", 9) is None
+    assert one(shelf).log("grace-period-30+host-port", "delete", 9) is None
 
 
 def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline() -> None:
@@ -265,7 +281,7 @@ def test_another_raw_file_makes_the_run_a_gap(folder: Path, tmp_path: Path, monk
     """Whole, readable and of the same load, but another block's: no number of the run's was read off it."""
     run = tmp_path / "swapped"
     shutil.copytree(folder / "reference-kill-quick-local", run)
-    own, other = (next((run / "samples").glob(f"*-b0{n}-kill-nds-delete")) / "raw.zst" for n in (1, 2))
+    own, other = (next((run / "samples").glob(f"*-b0{n}-grace-period-30+host-port-delete")) / "raw.zst" for n in (1, 2))
     shutil.copy(other, own)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
@@ -285,7 +301,9 @@ def test_what_has_intervals_comes_before_what_has_a_shape_alone(
     run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=1, name="a-newer-one")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
-    found = [shelf.of("kill", "kill-quick", variant="kill-nds", shape=shape) for shape in (False, True)]
+    found = [
+        shelf.of("kill", "kill-quick", variant="grace-period-30+host-port", shape=shape) for shape in (False, True)
+    ]
     named = [each.run.record.id for each in found if isinstance(each, Evidence)]
     assert named == ["reference-kill-quick-local", "reference-kill-local"]
 
@@ -294,15 +312,15 @@ def test_what_is_lost_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.
     """In the run's own line, beside what its blocks show, and as a gap where none is left."""
     run = tmp_path / "cut"
     shutil.copytree(folder / "reference-kill-quick-local", run)
-    for path in ("*-b02-kill-nds-delete", "*-kill-grace-30-delete"):
+    for path in ("*-b02-grace-period-30+host-port-delete", "*-ingress-nginx+grace-period-30-delete"):
         for sample in (run / "samples").glob(path):
             shutil.rmtree(sample)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     found = one(evidence.shelf())
     assert f", 3 of {len(found.run.record.slots)} planned not measured" in found.said
     some, none = (
-        "kill-nds at delete: 1 of 2 blocks: not measured",
-        "kill-grace-30 at delete: 0 of 2 blocks: not measured: just bench kill-grace-30 --sweep kill-quick",
+        "grace-period-30+host-port at delete: 1 of 2 blocks: not measured",
+        "ingress-nginx+grace-period-30 at delete: 0 of 2 blocks: not measured: just bench ingress-nginx+grace-period-30 --sweep kill-quick",
     )
     for text in (exhibits.table(found, ["gap_s"]), exhibits.effects(found)):
         assert f"*nothing to show: {none}*\n\n" in text
@@ -310,7 +328,7 @@ def test_what_is_lost_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.
     figure = told(exhibits.intervals(found, "T", "gap_s"))["layout"]
     assert f"{none}; {some}".replace(" ", "") in figure["title"]["text"].replace("<br>", "").replace(" ", "")
     assert figure["meta"]["gaps"] == [none]
-    whole = told(exhibits.timeline(found, "T", "kill-grace-30"))["layout"]["annotations"][0]["text"]
+    whole = told(exhibits.timeline(found, "T", "ingress-nginx+grace-period-30"))["layout"]["annotations"][0]["text"]
     assert "0 of 2 blocks" in whole.replace("<br>", " ")
 
 
@@ -318,14 +336,17 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
     """Its own sample's, or that its control run does not count."""
     run = one(shelf)
     control = {key: each for key, each in run.counted.items() if not (key[0] == 1 and each.point.control)}
-    assert replace(run, counted=control).lost("kill-nds", "delete") == "1 of 2 blocks: no valid control run"
+    assert (
+        replace(run, counted=control).lost("grace-period-30+host-port", "delete")
+        == "1 of 2 blocks: no valid control run"
+    )
     invalid = [
         each.model_copy(update={"reason": Reason.STEAL, "verdict": "invalid"}) if each.block == 2 else each
         for each in run.samples
     ]
     left = replace(run, samples=tuple(invalid), counted=counted_alone(invalid))
-    assert left.lost("kill-nds", "delete") == "1 of 2 blocks: steal"
-    assert run.lost("kill-nds", "delete") == ""
+    assert left.lost("grace-period-30+host-port", "delete") == "1 of 2 blocks: steal"
+    assert run.lost("grace-period-30+host-port", "delete") == ""
 
 
 @pytest.mark.parametrize(
@@ -355,7 +376,9 @@ def test_a_damaged_log_is_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytes
         without_digest(path.with_name("sample.json"))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
-    said = told(exhibits.timeline(run, "T", "kill-nds"))["layout"]["annotations"][0]["text"].replace("<br>", " ")
+    said = told(exhibits.timeline(run, "T", "grace-period-30+host-port"))["layout"]["annotations"][0]["text"].replace(
+        "<br>", " "
+    )
     assert "raw.zst: cannot be read" in said
     assert told(exhibits.intervals(run, "T", "gap_s"))["data"]
 
@@ -363,8 +386,8 @@ def test_a_damaged_log_is_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytes
 def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
     """Figures of what there is, frames of what there is not, and a table."""
     run = one(shelf)
-    title = told(exhibits.timeline(run, "T", "kill-nds"))["layout"]["title"]["text"]
-    assert title.startswith("T (local): kill-nds at delete, block 1 of 2")
+    title = told(exhibits.timeline(run, "T", "grace-period-30+host-port"))["layout"]["title"]["text"]
+    assert title.startswith("T (local): grace-period-30+host-port at delete, block 1 of 2")
     for shown in (
         exhibits.processes(run, "T"),
         exhibits.scaling(run, "T", "gap_s"),
@@ -372,11 +395,11 @@ def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
     ):
         assert told(shown)["data"]
     for missing in (
-        exhibits.timeline(run, "T", "kill-nds", "held"),
+        exhibits.timeline(run, "T", "grace-period-30+host-port", "held"),
         exhibits.delays(run, "T"),
-        exhibits.probing(run, "T", "kill-nds"),
-        exhibits.transfers(run, "T", "kill-nds"),
+        exhibits.probing(run, "T", "grace-period-30+host-port"),
+        exhibits.transfers(run, "T", "grace-period-30+host-port"),
     ):
         assert not told(missing)["data"]
-    assert "| kill-nds at delete | 30 |" in exhibits.table(run, ["gap_s"])
+    assert "| grace-period-30+host-port at delete | 30 |" in exhibits.table(run, ["gap_s"])
     assert exhibits.table(Missing("none yet"), ["gap_s"]) == "*no run: none yet*"

@@ -282,9 +282,9 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
 
 def test_a_variant_needs_what_all_its_own_knobs_need(tmp_path: Path) -> None:
     manifests = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
-    knob = manifests / "components" / "reload-interval-15s" / "kustomization.yaml"
+    knob = manifests / "components" / "okd-reload-interval-15s" / "kustomization.yaml"
     text = knob.read_text()
     knob.write_text(text.replace("    lab/sweep:", "    lab/needs: a Tuesday, which comes once a week\n    lab/sweep:"))
-    assert load_variant("reload-15s", manifests).needs == "a Tuesday, which comes once a week"
-    assert load_variant("okd+reload-interval-15s+router-threads-1", manifests).needs == ""
+    assert load_variant("okd+okd-reload-interval-15s", manifests).needs == "a Tuesday, which comes once a week"
+    assert load_variant("okd+okd-reload-interval-15s+okd-threads-1", manifests).needs == ""
     assert load_variant("okd", manifests).needs == ""

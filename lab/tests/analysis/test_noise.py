@@ -392,7 +392,8 @@ def test_too_few_blocks_say_what_to_run(capsys: pytest.CaptureFixture[str]) -> N
     stored(blocks=2)
     status, out = printed("run-aa", capsys)
     assert (
-        status == 0 and out.splitlines()[-1] == "nothing is known of the noise here yet: just aa baseline --blocks 10"
+        status == 0
+        and out.splitlines()[-1] == "nothing is known of the noise here yet: just aa ingress-nginx --blocks 10"
     )
     assert (
         f"2 blocks of both arms valid, {stats.MIN_BLOCKS} are needed" in out and "no null comparison was judged" in out

@@ -27,7 +27,7 @@ PYTHON
 @test "aa measures a variant against itself, prints it again, and bench --resolve plans by it" {
   lab aa --sweep "$sweep" --blocks 6 --seed 1
   ((status <= 1)) || fail "$stderr" # 1: the machine was noisy
-  [[ $stderr == *"baseline, baseline-again, baseline-null-1; in "*": direct"* ]] || fail "$stderr"
+  [[ $stderr == *"ingress-nginx, ingress-nginx-again, ingress-nginx-null-1; in "*": direct"* ]] || fail "$stderr"
   [[ ${lines[-1]} == *"just "* ]] || fail "it does not end in something to do: $output"
   run_id=$(basename "$LAB_RUNS"/*)
   printed=$output
@@ -36,7 +36,7 @@ PYTHON
   lab aa --resume "$run_id" # everything is there already
   assert_equal "$output" "$printed"
   lab table "$run_id" # it is a run like any other
-  assert_output --partial baseline-null-1
+  assert_output --partial ingress-nginx-null-1
   python -m lab aa --run "$run_id" --json >"$BATS_TEST_TMPDIR/noise.json" || (($? == 1))
   run told nulls
   assert_output 1

@@ -50,11 +50,11 @@ TOML
   scratch
   lab ablate keepalive --blocks 1 --seed 1
   [[ $status -le 1 ]] || fail "$stderr"
-  assert_line --regexp '^keep-alive-requests-10000 +baseline +quick'
-  assert_line --regexp '^upstream-keepalive-requests-1000 +baseline +quick'
+  assert_line --regexp '^keep-alive-requests-10000 +ingress-nginx +quick'
+  assert_line --regexp '^upstream-keepalive-requests-1000 +ingress-nginx +quick'
   shown=$output
   id=$(basename "$(dirname "$LAB_RUNS"/*/ablation.json)")
-  run ls "$LAB_RUNS/$id/manifests/overlays/baseline-upto-upstream-keepalive-requests-1000"
+  run ls "$LAB_RUNS/$id/manifests/overlays/ingress-nginx-upto-upstream-keepalive-requests-1000"
   assert_success
   lab table "$id"
   assert_equal "$output" "$shown"

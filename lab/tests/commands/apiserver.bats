@@ -21,7 +21,7 @@ ours() {
 # bats test_tags=measures
 @test "a short bench ends in a table of the real controllers, every sample read back and every connection counted" {
   local names=(keepalive traefik-ingress-nginx)
-  ! python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' || names+=(contour-log-off)
+  ! python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' || names+=(contour-access-log-off)
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
   sed -i 's/^connections = .*/connections = 16/' "$BATS_TEST_TMPDIR/tiny.toml"
   limit_s=400 lab bench "${names[@]}" --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
@@ -35,7 +35,7 @@ facts = json.loads(run.read_text())["facts"]
 assert facts["target"].startswith("apiserver: the real controllers"), facts
 assert "ingress-nginx" in facts["controllers"] and facts["kube-apiserver"].startswith("v1."), facts
 assert "traefik 3." in facts["proxies"], facts
-assert "contour-log-off" not in sys.argv or "contour 1." in facts["proxies"], facts
+assert "contour-access-log-off" not in sys.argv or "contour 1." in facts["proxies"], facts
 read = [item for path in run.parent.glob("readback/*.json") for item in json.loads(path.read_text())]
 assert read and all(item["ok"] for item in read), read
 assert [pod for path in run.parent.glob("deployed/*.json") for pod in json.loads(path.read_text())], run.parent
@@ -50,22 +50,24 @@ PYTHON
 
 # bats test_tags=slow
 @test "a knob that is left out of ten overlays is noticed by what the running controller says" {
-  local overlays=(gzip log-off upstream-close upstream-pool-1 workers-4 open-files-1024 worker-connections-512 upload-buffer-1m download-memory luajit-off)
+  local knobs=(use-gzip access-log-off upstream-keepalive-off upstream-keepalive-connections-1 crowded-workers-4 max-worker-open-files-1024
+    max-worker-connections-512 luajit-off)
+  local overlays=("${knobs[@]/#/ingress-nginx+}" proxy-body-size-128m+client-body-buffer-size-1m proxy-buffering-on+proxy-max-temp-file-size-0)
   limit_s=600 lab sabotage "${overlays[@]}" --target apiserver
   assert_success
   local overlay
   for overlay in "${overlays[@]}"; do
-    assert_line --regexp "^$overlay .* caught "
+    assert_line --regexp "^${overlay//+/[+]} .* caught "
   done
 }
 
 # bats test_tags=slow
 @test "two at once do not meet" {
   # its own API server, on the same ports
-  python -m lab with --target apiserver baseline true >/dev/null 2>&1 3>&- &
+  python -m lab with --target apiserver ingress-nginx true >/dev/null 2>&1 3>&- &
   local other=$!
   # shellcheck disable=SC2016 # the inner shell's
-  lab with --target apiserver baseline sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
+  lab with --target apiserver ingress-nginx sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
   assert_success
   assert_output 200
   wait_for_end "the other lab" "$other"
@@ -73,7 +75,7 @@ PYTHON
 
 # bats test_tags=slow
 @test "kill -9 leaves no process of it" {
-  python -m lab with --target apiserver baseline sleep 60 >/dev/null 2>&1 3>&- &
+  python -m lab with --target apiserver ingress-nginx sleep 60 >/dev/null 2>&1 3>&- &
   local lab=$! deadline=$((SECONDS + 60))
   until [[ $(ours) == *kube-apiserver* ]]; do
     ((SECONDS < deadline)) || fail "no API server within a minute"

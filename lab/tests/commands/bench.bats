@@ -82,12 +82,12 @@ environmental_or_ok() {
 }
 
 # bats test_tags=smoke
-@test "bench baseline --sweep smoke measures, records every file and prints a table" {
-  lab bench baseline --sweep smoke
-  [[ $output == *baseline* ]] || fail "$output $stderr"
+@test "bench ingress-nginx --sweep smoke measures, records every file and prints a table" {
+  lab bench ingress-nginx --sweep smoke
+  [[ $output == *ingress-nginx* ]] || fail "$output $stderr"
   environmental_or_ok
   run_dir=$(echo "$LAB_RUNS"/*)
-  for file in run.json manifests/baseline.yaml manifests/direct.yaml; do
+  for file in run.json manifests/ingress-nginx.yaml manifests/direct.yaml; do
     [[ -s $run_dir/$file ]] || fail "$file is missing"
   done
   [[ -n $(find "$run_dir/readback" -name '*.json') ]] || fail "no read-back"
@@ -114,7 +114,7 @@ environmental_or_ok() {
   for name in http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; do
     export "$name=http://127.0.0.1:9"
   done
-  lab bench baseline --sweep "$sweep" --blocks 1 --k6-out csv
+  lab bench ingress-nginx --sweep "$sweep" --blocks 1 --k6-out csv
   [[ $stderr != *Traceback* ]] || fail "$stderr"
   run recorded generator requests errors
   for name in k6 wrk hey; do
@@ -135,8 +135,8 @@ environmental_or_ok() {
   chmod -R a+rwX "$BATS_TEST_TMPDIR"
   chmod a+x "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." || true # bats' own folders may be closed to others
   run --separate-stderr setpriv --reuid nobody --regid nogroup --clear-groups \
-    env HOME="$BATS_TEST_TMPDIR" LAB_RUNS="$LAB_RUNS" timeout 120 python -m lab bench baseline --sweep "$sweep"
-  [[ $output == *baseline* ]] || fail "$output $stderr"
+    env HOME="$BATS_TEST_TMPDIR" LAB_RUNS="$LAB_RUNS" timeout 120 python -m lab bench ingress-nginx --sweep "$sweep"
+  [[ $output == *ingress-nginx* ]] || fail "$output $stderr"
   environmental_or_ok
 }
 
@@ -148,13 +148,13 @@ environmental_or_ok() {
     ip netns list
   }
   state >"$BATS_TEST_TMPDIR/before"
-  run bash -c "set -o pipefail; '$python' -m lab bench baseline --sweep '$sweep' 2>&1 >'$BATS_TEST_TMPDIR/out' | head -n 1"
+  run bash -c "set -o pipefail; '$python' -m lab bench ingress-nginx --sweep '$sweep' 2>&1 >'$BATS_TEST_TMPDIR/out' | head -n 1"
   environmental_or_ok
   state >"$BATS_TEST_TMPDIR/after"
   run diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
   assert_success
   run cat "$BATS_TEST_TMPDIR/out"
-  assert_line --regexp '^baseline'
+  assert_line --regexp '^ingress-nginx'
   run pgrep -f "$LAB_RUNS"
   assert_failure
 }
@@ -167,7 +167,7 @@ environmental_or_ok() {
     echo called >>'$BATS_TEST_TMPDIR/calls'
     ((\$(wc -l <'$BATS_TEST_TMPDIR/calls') != 2)) || exec sleep 631.7
     exec '$wrk' \"\$@\""
-  lab bench baseline --sweep "$sweep" --seed 1 # whose order begins with the baseline: no verdict rests on direct
+  lab bench ingress-nginx --sweep "$sweep" --seed 1 # whose order begins with the baseline: no verdict rests on direct
   assert_failure 1
   one_of_three_is generator-hung
   run pgrep -f "sleep 631.7"
@@ -177,7 +177,7 @@ environmental_or_ok() {
 # bats test_tags=slow
 @test "a generator that prints markup makes invalid samples and no traceback" {
   instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
-  lab bench baseline --sweep "$sweep"
+  lab bench ingress-nginx --sweep "$sweep"
   assert_failure 1
   [[ $output$stderr != *Traceback* ]] || fail "$stderr"
   run recorded reason
@@ -187,7 +187,7 @@ environmental_or_ok() {
 # bats test_tags=slow
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
   instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
-  lab bench baseline --sweep "$sweep"
+  lab bench ingress-nginx --sweep "$sweep"
   assert_failure 1
   run recorded verdict
   assert_line invalid
@@ -199,7 +199,7 @@ environmental_or_ok() {
 # killed_under_load master|worker: a run in which that process of the proxy's nginx is killed during a sample.
 killed_under_load() {
   sed -i 's/duration_s = 1/duration_s = 3\nwarmup_s = 0/' "$sweep"
-  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab bench ingress-nginx --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   master=$(command_of "$lab_pid" '^nginx: master process nginx -c /tmp/nginx/nginx.conf')
   victim=$master
@@ -220,7 +220,7 @@ killed_under_load() {
 
 # bats test_tags=slow
 @test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
-  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab bench ingress-nginx --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   until_samples 1
   run_dir=$(echo "$LAB_RUNS"/*)
@@ -244,7 +244,7 @@ killed_under_load() {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"
   mount -t tmpfs -o size=60m lab-tiny "$LAB_RUNS"
-  python -m lab bench baseline --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab bench ingress-nginx --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   lab_pid=$!
   until_samples 1
   dd if=/dev/zero of="$LAB_RUNS/filler" bs=1M status=none || echo "full, as meant"
@@ -262,13 +262,13 @@ killed_under_load() {
 
 @test "runs folder that is a file" {
   touch "$LAB_RUNS"
-  refused 2 "$LAB_RUNS" bench baseline --sweep "$sweep"
+  refused 2 "$LAB_RUNS" bench ingress-nginx --sweep "$sweep"
 }
 @test "runs folder on a full disk" {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"
   mount -t tmpfs -o size=1m lab-tiny "$LAB_RUNS"
-  refused 2 "free" bench baseline --sweep "$sweep"
+  refused 2 "free" bench ingress-nginx --sweep "$sweep"
   umount "$LAB_RUNS"
 }
 @test "runs folder that is read-only" {
@@ -279,7 +279,7 @@ killed_under_load() {
     chmod a+rX "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." "$BATS_TEST_TMPDIR" "$sweep"
     "${as[@]}" test -r "$sweep" -a -r lab/__main__.py || skip "nobody may not read the checkout or $BATS_TEST_TMPDIR"
   fi
-  run --separate-stderr "${as[@]}" env HOME="$BATS_TEST_TMPDIR" timeout 120 python -m lab bench baseline --sweep "$sweep"
+  run --separate-stderr "${as[@]}" env HOME="$BATS_TEST_TMPDIR" timeout 120 python -m lab bench ingress-nginx --sweep "$sweep"
   assert_failure 2
   [[ $stderr == *"$LAB_RUNS: cannot be written: Permission denied"* ]] || fail "$stderr"
 }
@@ -299,8 +299,8 @@ without() {
   rm -r "$folder"
 }
 # bats test_tags=slow
-@test "no nginx" { without nginx bench baseline --sweep "$sweep"; }
+@test "no nginx" { without nginx bench ingress-nginx --sweep "$sweep"; }
 # bats test_tags=slow
-@test "no wrk" { without wrk bench baseline --sweep "$sweep"; }
+@test "no wrk" { without wrk bench ingress-nginx --sweep "$sweep"; }
 # bats test_tags=slow
-@test "no unshare" { without unshare bench baseline --sweep "$sweep"; }
+@test "no unshare" { without unshare bench ingress-nginx --sweep "$sweep"; }

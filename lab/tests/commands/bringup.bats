@@ -61,12 +61,12 @@ holds'
   # a read-back of something that the knob has no part in
   sed -i 's/- {kind: nginx.*/- {kind: nginx, name: worker_connections, context: events, value: "16384"}/' \
     manifests/components/keep-alive-requests-10000/kustomization.yaml
-  PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage baseline+keep-alive-requests-10000
+  PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage ingress-nginx+keep-alive-requests-10000
   assert_success # the baseline has it: already so
   assert_output --partial 'already so'
   # a read-back that nothing can fail
   sed -i 's/ok = observed == expected/ok = True/' lab/systems/reading.py
-  PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage baseline+keep-alive-requests-10000
+  PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage ingress-nginx+keep-alive-requests-10000
   assert_failure 1
   assert_output --partial 'NOT CAUGHT'
   assert_output --partial 'holds whatever it asks for'

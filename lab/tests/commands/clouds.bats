@@ -87,7 +87,7 @@ nothing_changed() {
   called "--node-pool=name=workers;size=s-4vcpu-8gb-amd;count=2"
   called "--node-pool=name=generator;size=s-4vcpu-8gb-amd;count=1;label=lab/role=generator;taint=lab/role=generator:NoSchedule"
   called "--tag=ingress-lab --wait --update-kubeconfig=false --set-current-context=false"
-  says "KUBECONFIG=$checkout/.cache/clusters/doks.kubeconfig just bench baseline --target remote --context do-nyc1-ingress-lab-doks"
+  says "KUBECONFIG=$checkout/.cache/clusters/doks.kubeconfig just bench keepalive --target remote --context do-nyc1-ingress-lab-doks"
   assert_equal "$(stat -c %a .cache/clusters/doks.kubeconfig)" 600
   assert [ ! -e "$KUBECONFIG" ]
 }
@@ -97,7 +97,7 @@ nothing_changed() {
   assert_success
   called "eksctl create cluster -f $checkout/lab/targets/provision/eks-a1.yaml --write-kubeconfig=false"
   called "--cluster ingress-lab-eks-a1 --region us-east-1 --kubeconfig $checkout/.cache/clusters/eks-a1.kubeconfig"
-  says "just bench baseline --target remote --context me@ingress-lab-eks-a1"
+  says "just bench keepalive --target remote --context me@ingress-lab-eks-a1"
   assert [ ! -e "$KUBECONFIG" ]
 }
 

@@ -31,7 +31,7 @@ PY
   compare "$reference"
   assert_success
   assert_line --regexp '^ceiling  64 connections, closed loop'
-  assert_line --regexp '^  keepalive against baseline$'
+  assert_line --regexp '^  keepalive against ingress-nginx$'
   assert_line --regexp '^    CPU/req +µs +[0-9.]+ \[[0-9., ]+\] +[0-9.]+ \[[0-9., ]+\] +~ \[.*\] % +[0-9.]+ +6$'
   assert_line --partial "generator-limited; only CPU per request carries the effect"
   assert_line --regexp "^keepalive: no difference resolved in .*: don't bother unless [0-9.]+ % in CPU per request"
@@ -42,7 +42,7 @@ PY
   compare "$reference" --markdown
   assert_success
   assert_line '| arm | metric | base | other | effect | p | n |'
-  assert_line --regexp '^\| keepalive against baseline \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
+  assert_line --regexp '^\| keepalive against ingress-nginx \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
 }
 
 @test "two runs: unpaired, both baselines, and everything that differs" {
@@ -56,7 +56,7 @@ PY
   assert_line --regexp '^kernel: .* / 6\.1$'
   assert_line --partial 'keepalive: the manifests differ, so that is what is compared'
   assert_line --regexp '^    CPU/req .* ~ \[.*6\+6'
-  assert_line --partial "baseline: no difference resolved"
+  assert_line --partial "ingress-nginx: no difference resolved"
   refute_output --partial boot_id
 }
 

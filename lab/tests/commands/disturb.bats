@@ -58,8 +58,8 @@ attempts = 1
 keepalive = false
 timeout_s = 5
 TOML
-  run --separate-stderr timeout 180 python -m lab bench baseline --sweep "$BATS_TEST_TMPDIR/outage.toml" --blocks 1
-  [[ $output == *baseline* && $stderr != *Traceback* ]] || fail "$output $stderr"
+  run --separate-stderr timeout 180 python -m lab bench ingress-nginx --sweep "$BATS_TEST_TMPDIR/outage.toml" --blocks 1
+  [[ $output == *ingress-nginx* && $stderr != *Traceback* ]] || fail "$output $stderr"
   ((status <= 1)) || fail "$stderr" # 1 = the machine was noisy; `judged` looks at the reasons
   run judged
   assert_success

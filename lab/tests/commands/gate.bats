@@ -42,7 +42,7 @@ PY
 @test "gate exits 1 with the offending row of a run or of two, and its JUnit says so" {
   lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --again "$run_folder" --junit "$BATS_TEST_TMPDIR/gate.xml"
   assert_failure 1 # so clear a regression needs no second measurement
-  assert_output --regexp "REGRESSION: keepalive against baseline at ceiling: CPU per request: \+5[0-9]\."
+  assert_output --regexp "REGRESSION: keepalive against ingress-nginx at ceiling: CPU per request: \+5[0-9]\."
   run grep -c "<failure " "$BATS_TEST_TMPDIR/gate.xml"
   assert_output 1
   lab gate "$run_folder:keepalive" "$BATS_FILE_TMPDIR/slower:keepalive" --max-regression 10% --metric cpu_per_request

@@ -160,10 +160,10 @@ held() { # SHORT…: does Docker hold the images of these short names?
 
 @test "Envoy Gateway makes an Envoy of the variant's Gateway, which is read back and counted and goes with it" {
   held envoy envoy-gateway || skip "Docker holds no envoy and envoy-gateway: scripts/airgap-images builds them where no registry is reached"
-  lab bench envoy-gateway-log-off --target kind --blocks 1 --sweep "$sweep"
+  lab bench envoy-gateway-access-log-off --target kind --blocks 1 --sweep "$sweep"
   finished
   run recorded arm counters
-  assert_line --regexp "^envoy-gateway-log-off .*'proxy/requests': [1-9]"
+  assert_line --regexp "^envoy-gateway\+envoy-gateway-access-log-off .*'proxy/requests': [1-9]"
   refute_line --regexp "^envoy-gateway.*'proxy/requests': 0"
   run recorded reason
   refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
@@ -191,16 +191,16 @@ PYTHON
   printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
     'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' 'attempts = 1' \
     'disturbance = {kind = "kill", how = "delete", at_s = 2, recovers_s = 9}' >"$sweep"
-  limit_s=900 lab bench baseline --target kind --sweep "$sweep"
+  limit_s=900 lab bench ingress-nginx --target kind --sweep "$sweep"
   ((status < 2)) || fail "$stderr"
   echo "$stderr" >"$BATS_TEST_TMPDIR/said"
-  run outcomes baseline gone failed gap_s replaced_s restarts
+  run outcomes ingress-nginx gone failed gap_s replaced_s restarts
   ((status == 0)) || fail "$output: $(<"$BATS_TEST_TMPDIR/said")"
   read -r failed gap replaced restarts <<<"$output"
   echo "# deleted: $failed failed, $gap s without an answer, replaced after $replaced s" >&3
   python -c 'import sys; failed, gap, replaced, restarts = map(float, sys.argv[1:]); assert failed > 0 and 0.1 < gap < 10 and gap / 3 < replaced < 10 and not restarts' \
     "$failed" "$gap" "$replaced" "$restarts"
-  run outcomes baseline control failed restarts
+  run outcomes ingress-nginx control failed restarts
   assert_success
   assert_output "0.0 0.0"
   run left_over
@@ -208,11 +208,11 @@ PYTHON
 }
 
 @test "a second lab on the same cluster is refused, and the first one unharmed" {
-  python -m lab bench baseline --target kind --sweep "$sweep" --blocks 3 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab bench ingress-nginx --target kind --sweep "$sweep" --blocks 3 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local first=$!
   background=$first
   until_samples 1
-  LAB_RUNS=$BATS_TEST_TMPDIR/second refused 2 "lease" bench baseline --target kind --sweep "$sweep"
+  LAB_RUNS=$BATS_TEST_TMPDIR/second refused 2 "lease" bench ingress-nginx --target kind --sweep "$sweep"
   until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
   kill -TERM "$first"
   local status=0
@@ -225,7 +225,7 @@ PYTHON
 }
 
 @test "an API server that goes away ends the run with a message, and --resume finishes it" {
-  python -m lab bench baseline --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab bench ingress-nginx --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local lab=$! status=0
   background=$lab
   until_samples 1
@@ -260,7 +260,7 @@ PYTHON
 
 @test "a namespace that is somebody else's is refused and left as it is" {
   of_cluster create namespace ingress-lab
-  lab with --target kind baseline true
+  lab with --target kind ingress-nginx true
   local said=$stderr ended=$status
   run of_cluster get all --namespace ingress-lab --output name
   of_cluster delete namespace ingress-lab --timeout 60s
@@ -309,7 +309,7 @@ PYTHON
   printf '%s\n' 'title = "Shared"' 'question = "Do two make one load?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
     'connections = 10' 'rate_rps = 200' 'duration_s = 3' 'generators = 2' 'attempts = 1' '[[points]]' 'name = "closed"' 'generator = "k6"' \
     'connections = 4' 'duration_s = 3' 'generators = 2' 'attempts = 1' >"$sweep"
-  limit_s=900 lab bench baseline --target kind --sweep "$sweep" --json
+  limit_s=900 lab bench ingress-nginx --target kind --sweep "$sweep" --json
   ((status < 2)) || fail "$stderr"
   python -c 'import json, sys; assert {row["generators"] for row in json.load(sys.stdin)["rows"]} == {2}' <<<"$output" || fail "$output"
   run shared
@@ -324,7 +324,7 @@ PYTHON
   LAB_KIND_NAME=$first-2 timeout 420 just up kind --workers 2
   KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$first-2.kubeconfig
   lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
-  measured "baseline baseline-again direct keepalive"
+  measured "ingress-nginx ingress-nginx-again direct keepalive"
   lab down remote --context "kind-$first-2"
   assert_success
   LAB_KIND_NAME=$first-2 run left_over

@@ -16,14 +16,14 @@ told() {
 
 # bats test_tags=measures
 @test "a real search is interrupted, resumed, printed again, exported to the next bench, and refused as a bench" {
-  python -m lab knee baseline --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  python -m lab knee ingress-nginx --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   search=$!
   until_samples 1
   kill -INT "$search"
   status=0
   wait_for_end "the search" "$search" || status=$?
   assert_equal "$status" 1
-  run_id=$(basename "$LAB_RUNS"/*-baseline-knee-*)
+  run_id=$(basename "$LAB_RUNS"/*-ingress-nginx-knee-*)
   run cat "$BATS_TEST_TMPDIR/err"
   assert_output --partial "just knee --resume $run_id"
 
@@ -56,7 +56,7 @@ told() {
   assert_success
   [[ -s $LAB_RUNS/$run_id/knee.json ]] || fail "no knee.json again"
 
-  lab bench baseline --sweep at-knee --plan
+  lab bench ingress-nginx --sweep at-knee --plan
   assert_success
-  [[ $stderr == *"of baseline, found by $run_id"* ]] || fail "$stderr"
+  [[ $stderr == *"of ingress-nginx, found by $run_id"* ]] || fail "$stderr"
 }

@@ -36,14 +36,14 @@ PYTHON
   assert_output "" # it is an example, and not in the lab
   run python -m lab list
   assert_line --regexp "^$knob +"
-  run --separate-stderr timeout 300 python -m lab bench "baseline+$knob" --sweep smoke --blocks 1
+  run --separate-stderr timeout 300 python -m lab bench "ingress-nginx+$knob" --sweep smoke --blocks 1
   ((status < 2)) || fail "$stderr"
-  assert_output --partial "baseline+$knob"
+  assert_output --partial "ingress-nginx+$knob"
   run python - "$LAB_RUNS" "$knob" <<'PYTHON'
 import json, pathlib, sys
 runs = pathlib.Path(sys.argv[1])
 records = [json.loads(path.read_text()) for path in runs.glob("*/samples/*/sample.json")]
-ours = [record for record in records if record["arm"] == f"baseline+{sys.argv[2]}"]
+ours = [record for record in records if record["arm"] == f"ingress-nginx+{sys.argv[2]}"]
 print(*sorted({record["point"]["name"] for record in ours}))
 # a shared machine may be too noisy for a valid sample, but nothing of ours may be at fault
 noise = (None, "steal", "other-processes", "clock-step", "rate-not-achieved", "dropped", "generator-saturated")
@@ -53,7 +53,7 @@ PYTHON
   run cat "$LAB_RUNS"/*/readback/*"$knob"*.json
   assert_output --partial '"ok": true'
   refute_output --partial '"ok": false'
-  run --separate-stderr timeout 120 python -m lab sabotage "baseline+$knob"
+  run --separate-stderr timeout 120 python -m lab sabotage "ingress-nginx+$knob"
   assert_success
   assert_output --partial 'left out'
 }

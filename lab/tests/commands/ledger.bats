@@ -46,5 +46,5 @@ ledger() {
   LAB_REFERENCE=$BATS_TEST_TMPDIR ledger
   assert_success
   refute_output --partial 'reproduced'
-  assert_output --partial 'no run of it in data/reference yet: just bench kill-nds'
+  assert_output --partial 'no run of it in data/reference yet: just bench grace-period-30+host-port'
 }

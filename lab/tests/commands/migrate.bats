@@ -41,7 +41,7 @@ setup() {
   limit_s=300
   lab migrate --configmap "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
   assert_regex "$status" '^[01]$' # a busy machine spoils samples
-  assert_regex "$output" 'baseline\+keep-alive-300'
+  assert_regex "$output" 'ingress-nginx\+keep-alive-300'
   assert_regex "$output" 'envoy-yours'
   assert_regex "$output" 'traps, and what to set'
   run bash -c "grep -l 'circuit_breakers' '$LAB_RUNS'/*/report.html"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Every overlay, one test each: it builds, holds against Kubernetes' schemas without a network, and differs from
-# its baseline by exactly its knobs. A folder in manifests/overlays is all that a further test takes.
+# its baseline by exactly its knobs. A folder in manifests/overlays is all that a further test takes. A component that no
+# overlay has is validated on one variant that has it.
 
 bats_require_minimum_version 1.11.0
 
@@ -44,6 +45,13 @@ for folder in "$root"/manifests/overlays/*/; do
     bats_test_function --description "overlay $name builds, validates and differs by exactly its knobs" -- holds "$name"
 done
 
+@test "each component that no overlay has is valid on a variant that is listed with it" {
+  run grep -c '^[^ ]*+[^ ]*: Summary: .* Invalid: 0, Errors: 0$' "$BATS_FILE_TMPDIR/validated"
+  ((output > 100)) || fail "$output of them"
+  run grep -E '^[^ ]*\+[^ ]*: (does not build|Summary: .*(Invalid|Errors): [1-9])' "$BATS_FILE_TMPDIR/validated"
+  assert_output ""
+}
+
 @test "a field that Kubernetes does not know fails validation, and the others are still reported" {
   cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
   ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"
@@ -76,10 +84,10 @@ done
   assert_output --partial '/spec/size'
 }
 
-@test "validate names an unknown overlay and missing tools before it starts" {
+@test "validate names an unknown variant and missing tools before it starts" {
   run python -m lab maintain validate direct keepalvie
   assert_failure 2
-  assert_output --partial "unknown overlay 'keepalvie'"
+  assert_output --partial "unknown variant 'keepalvie'"
   refute_output --partial Summary
   PATH=/usr/bin:/bin run scripts/validate
   assert_failure 2
@@ -90,6 +98,6 @@ done
 @test "validate --help is its header" {
   run scripts/validate --help
   assert_success
-  assert_line --index 0 --partial 'Validates overlays'
+  assert_line --index 0 --partial 'Validates variants'
   refute_output --partial pipefail
 }

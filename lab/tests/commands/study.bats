@@ -30,7 +30,7 @@ TOML
 title = "A study of my own"
 source = "nobody"
 question = "How much does it serve?"
-variants = ["baseline", "qinng-workers-32"]
+variants = ["ingress-nginx", "qinng-workers-32"]
 sweep = "tiny"
 quick = {sweep = "tiny", blocks = 1}
 
@@ -42,7 +42,7 @@ unit = "req/s"
 rows = ["setup"]
 columns = []
 metrics.rate = {}
-variants.baseline = {setup = "ingress-nginx_default"}
+variants.ingress-nginx = {setup = "ingress-nginx_default"}
 variants.qinng-workers-32 = {setup = "ingress-nginx_tuned"}
 variants.direct = {setup = "direct_pod_ip"}
 TOML

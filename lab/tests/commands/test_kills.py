@@ -59,7 +59,7 @@ class Kill:
     target: Literal["local", "apiserver", "kind"]
     blocks: int
     trouble: Literal["none", "full disk", "paused server"] = "none"
-    variant: str = "baseline"
+    variant: str = "ingress-nginx"
 
     def __str__(self) -> str:
         return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")

@@ -37,12 +37,15 @@ def arms(said: str) -> str:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("nginx --against baseline", "nginx, baseline, baseline-again; in 3 blocks: direct"),
-        ("keepalive gzip --against nginx", "keepalive, gzip, nginx, nginx-again; in 3 blocks: direct"),
-        ("baseline --against direct", "baseline, direct, direct-again"),
+        ("nginx --against ingress-nginx", "nginx, ingress-nginx, ingress-nginx-again; in 3 blocks: direct"),
         (
-            "keepalive --against gzip+somaxconn-128",
-            "keepalive, gzip+somaxconn-128, gzip+somaxconn-128-again; in 3 blocks: direct",
+            "keepalive use-gzip --against nginx",
+            "keepalive, ingress-nginx+use-gzip, nginx, nginx-again; in 3 blocks: direct",
+        ),
+        ("ingress-nginx --against direct", "ingress-nginx, direct, direct-again"),
+        (
+            "keepalive --against use-gzip+somaxconn-128",
+            "keepalive, use-gzip+somaxconn-128, use-gzip+somaxconn-128-again; in 3 blocks: direct",
         ),
     ],
 )
@@ -55,7 +58,7 @@ def test_against_is_the_baseline_of_all_that_is_named(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("aa --k6-out csv", ["baseline, baseline-again, baseline-null-1; in "]),
+        ("aa --k6-out csv", ["ingress-nginx, ingress-nginx-again, ingress-nginx-null-1; in "]),
         ("aa --sweep at-knee --knee 2000", ["2,000 req/s, as named", "1,000 req/s", "1,600 req/s"]),
         (
             "aa keepalive --nulls 3",
@@ -63,7 +66,7 @@ def test_against_is_the_baseline_of_all_that_is_named(
         ),
         ("study okd --quick", ["12 arms at 2 points, about ", " min", "6 blocks", "direct"]),
         (
-            "knee baseline --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%",
+            "knee ingress-nginx --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%",
             [
                 "k6, 100 connections, 200 req/s, 3 s, 1kB.bin",
                 "p99 at most 20.0 ms",
@@ -73,7 +76,7 @@ def test_against_is_the_baseline_of_all_that_is_named(
             ],
         ),
         (
-            "knee gzip-9 --generator k6 --page 64kB.txt --accept-encoding gzip --close",
+            "knee use-gzip+gzip-level-9 --generator k6 --page 64kB.txt --accept-encoding gzip --close",
             ["64kB.txt", "new connection per request", "accepts gzip"],
         ),
     ],

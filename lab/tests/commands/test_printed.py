@@ -56,7 +56,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     path = tmp_path / "tiny.toml"
     path.write_text(SWEEP)
-    return prepare(Request(("baseline",), str(path), seed=1), FakeTarget(), ())
+    return prepare(Request(("ingress-nginx",), str(path), seed=1), FakeTarget(), ())
 
 
 @pytest.fixture
@@ -105,7 +105,10 @@ def test_the_plan_counts_the_fresh_bring_ups_that_are_certain(prepared: Prepared
     (9, 301.0, False, True), (6, 301.0, False, False), (9, 299.0, False, False), (9, 301.0, True, False),
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
-    made, out = prepare(Request(("log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ()), io.StringIO()
+    made, out = (
+        prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ()),
+        io.StringIO(),
+    )
     longer = changed(made, duration_s=duration_s)
     print_plan(Console(file=out, width=200), longer, 0, may_be_less=not asked)
     assert ("less with --blocks, at least 6 for an interval" in out.getvalue()) is told
@@ -114,7 +117,9 @@ def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, 
 def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     out = io.StringIO()
-    print_plan(Console(file=out, width=60), prepare(Request(("baseline",), "kill-quick", seed=1), FakeTarget(), ()), 0)
+    print_plan(
+        Console(file=out, width=60), prepare(Request(("ingress-nginx",), "kill-quick", seed=1), FakeTarget(), ()), 0
+    )
     lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
     assert "; kill after 5 s (" in lines["delete:"] and "role proxy, how delete" in lines["delete:"]
     assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]

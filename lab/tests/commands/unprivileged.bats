@@ -41,7 +41,7 @@ limited() {
 
 @test "whatever variant a plain user names is planned, or the lab says beforehand why it cannot be shown" {
   [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
-  beforehand - baseline
+  beforehand - ingress-nginx
   assert_success
   local variant
   for variant in packet-steering open-files aws-a1-node log-slow-disk nds-replicas-4 kernel; do
@@ -56,7 +56,7 @@ limited() {
 @test "where user namespaces are forbidden every verb that measures says how to go on, and starts nothing" {
   ((EUID == 0)) || skip "forbidding them takes root"
   local verb
-  for verb in "bench baseline" "with baseline true" "aa baseline" "knee baseline"; do
+  for verb in "bench ingress-nginx" "with ingress-nginx true" "aa ingress-nginx" "knee ingress-nginx"; do
     # shellcheck disable=SC2086 # words
     run --separate-stderr timeout 60 python -m lab.tests.support.forbidding python -m lab $verb
     [[ $stderr == *"does not let the lab make its namespaces"*$'\n  '*"as root (sudo)"* ]] || fail "$stderr"

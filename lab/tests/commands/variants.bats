@@ -68,7 +68,7 @@ configMapGenerator:
     literals:
       - worker-processes=2
 YAML
-  run just show baseline+workers-2
+  run just show ingress-nginx+workers-2
   assert_success
   assert_line "+  worker-processes: '2'"
   run just list
@@ -87,6 +87,6 @@ YAML
   ln -s "$(command -v just)" "$BATS_TEST_TMPDIR/bin"
   printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v python)" >"$BATS_TEST_TMPDIR/bin/python"
   chmod +x "$BATS_TEST_TMPDIR/bin/python"
-  PATH="$BATS_TEST_TMPDIR/bin:/usr/bin:/bin" fails 'kustomize: not found on PATH' show baseline
+  PATH="$BATS_TEST_TMPDIR/bin:/usr/bin:/bin" fails 'kustomize: not found on PATH' show ingress-nginx
   [[ $stderr == *scripts/shell* ]]
 }

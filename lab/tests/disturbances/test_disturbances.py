@@ -117,7 +117,7 @@ class Saying(FakeContext):
 
 @pytest.fixture(scope="module")
 def baseline() -> Manifests:
-    return load_variant("baseline").manifests
+    return load_variant("ingress-nginx").manifests
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def okd() -> Manifests:
 @pytest.fixture(scope="module")
 def shards() -> Manifests:
     """Two routers of one pod each, each by a Deployment of its own."""
-    return load_variant("okd+shards-2").manifests
+    return load_variant("okd+okd-sharded-2").manifests
 
 
 def context_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **system: Any) -> tuple[FakeContext, Acting]:
@@ -254,7 +254,7 @@ def test_a_drain_gives_up_and_that_is_an_outcome(baseline: Manifests, tmp_path: 
     assert context.at_s == 17.0
 
 
-@pytest.mark.parametrize("variant", ["kill-replicas-2", "okd+shards-2"])
+@pytest.mark.parametrize("variant", ["ingress-nginx+proxy-replicas-2", "okd+okd-sharded-2"])
 def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, tmp_path: Path) -> None:
     context, system = context_of(load_variant(variant).manifests, tmp_path)
     performed(of(kind="kill", how="evict", pods="all"), context)
@@ -265,7 +265,7 @@ def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, t
 
 
 def test_a_proxy_of_several_pods_has_no_outage_when_one_stands_still(shards: Manifests) -> None:
-    for manifests in (load_variant("kill-replicas-2").manifests, shards):
+    for manifests in (load_variant("ingress-nginx+proxy-replicas-2").manifests, shards):
         with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
             of(kind="outage").vet(manifests)
 
@@ -342,7 +342,7 @@ def test_what_happens_to_the_backends_happens_once(
     assert system.log == done
 
 
-@pytest.mark.parametrize("variant", ["baseline", "direct"])
+@pytest.mark.parametrize("variant", ["ingress-nginx", "direct"])
 def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tmp_path: Path) -> None:
     """In control runs it is there, too: they differ by its removal only. Where there is no proxy nothing reloads."""
     context, system = context_of(load_variant(variant).manifests, tmp_path)

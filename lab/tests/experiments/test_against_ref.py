@@ -48,7 +48,7 @@ def test_a_variant_of_which_no_rendered_manifest_changed_is_left_out(repository:
 
 
 def test_a_knob_on_an_overlay_is_found_there_too(repository: Path, tmp_path: Path) -> None:
-    (then,) = beside(tmp_path / "both", "HEAD", ["baseline+access-log-off"])
+    (then,) = beside(tmp_path / "both", "HEAD", ["ingress-nginx+access-log-off"])
     assert load_variant(then, tmp_path / "both").own_knobs == ("access-log-off",)
 
 

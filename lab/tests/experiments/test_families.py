@@ -12,7 +12,7 @@ EQUAL = [name for name in variant_names() if load_overlay(name).family == "equal
 
 
 def test_a_variant_is_of_its_roots_family() -> None:
-    assert {"baseline-equal", "envoy-equal", "traefik-equal"} <= set(EQUAL)
+    assert {"ingress-nginx-equal", "envoy-equal", "traefik-equal"} <= set(EQUAL)
     assert load_variant("envoy-equal+envoy-circuit-breakers-65536").family == "equal work"
     assert load_variant("envoy-access-log").family == "as shipped"
 
@@ -37,7 +37,11 @@ def test_all_of_the_family_are_held_to_the_same_tls() -> None:
 
 @pytest.mark.parametrize(
     ("variants", "against"),
-    [(("envoy-equal",), ("baseline",)), (("envoy", "traefik-equal"), ()), (("envoy-equal", "envoy"), ("baseline",))],
+    [
+        (("envoy-equal",), ("ingress-nginx",)),
+        (("envoy", "traefik-equal"), ()),
+        (("envoy-equal", "envoy"), ("ingress-nginx",)),
+    ],
 )
 def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="they never stand in one table"):
@@ -47,4 +51,4 @@ def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str,
 def test_a_family_by_itself_is_measured() -> None:
     """The direct reference is of none."""
     loaded = load(Request(("envoy-equal", "traefik-equal")))
-    assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "baseline-equal", "direct"}
+    assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "ingress-nginx-equal", "direct"}

@@ -87,8 +87,8 @@ def test_no_plan_of_two_systems_asks_for_a_reload_that_one_of_them_cannot_make(
     monkeypatch.setattr(bench_request, "reference_name", lambda *_: "direct")
     monkeypatch.setattr(bench_request, "load_variant", lambda name, *_: loaded[name])
     fixed = frozenset(one.name for one in systems() if REFUSES[name](one))
-    assert {"baseline", "traefik-ingress-nginx"} <= {one.name for one in systems()}
-    assert "baseline" not in fixed and "traefik-ingress-nginx" in fixed
+    assert {"ingress-nginx", "traefik-ingress-nginx"} <= {one.name for one in systems()}
+    assert "ingress-nginx" not in fixed and "traefik-ingress-nginx" in fixed
     tried = 0
     for number, (one, other) in enumerate(combinations(systems(), 2)):
         own, base = (one, other) if number % 2 else (other, one)
@@ -115,7 +115,7 @@ def test_one_arm_that_makes_no_new_workers_keeps_all_pairs_of_the_run_on_one_gen
     known: str,
 ) -> None:
     target = FakeTarget(name="apiserver", sides=SIDES, fixed=frozenset({"traefik-ingress-nginx"}))
-    request = Request(("keepalive", "traefik-ingress-nginx"), known, seed=1, against=("baseline",))
+    request = Request(("keepalive", "traefik-ingress-nginx"), known, seed=1, against=("ingress-nginx",))
     made = prepare(request, target, ())
     assert [point.generations for point in made.plan.points] == [1] and made.plan.blocks == 6
     assert made.plan.reloads == 0

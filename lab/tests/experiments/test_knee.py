@@ -78,7 +78,7 @@ def seeker(
     generator: FakeGenerator | None = None,
     target: FakeTarget | None = None,
     observer: Silent | None = None,
-    names: tuple[str, ...] = ("baseline",),
+    names: tuple[str, ...] = ("ingress-nginx",),
     search: KneeSearch = SEARCH,
 ) -> AdaptiveSearch:
     """A new search in LAB_RUNS, with its first trial planned."""
@@ -167,10 +167,10 @@ def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
 
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
-    search = seeker(names=("baseline", "keepalive"))
+    search = seeker(names=("ingress-nginx", "keepalive"))
     search.run()
     run = RunStore.open(search.store.record.id)
-    assert [knee.variant for knee in report_of(run).knees] == ["baseline", "keepalive"]
+    assert [knee.variant for knee in report_of(run).knees] == ["ingress-nginx", "keepalive"]
     assert [knee.rate_rps for knee in report_of(run).knees] == [report_of(run).knees[0].rate_rps] * 2
     arms = [sample.arm for sample in run.samples()]
     assert arms == sorted(arms)
@@ -302,18 +302,18 @@ def test_the_plan_grows_only_by_what_fits() -> None:
     made_by = {"name": "fake", "version": "1", "stand_in_for": None}
     other = first.model_copy(update={"name": "rate-200", "rate_rps": 200.0})
     for added, slot in (
-        (first.model_copy(update={"connections": 7}), (2, "baseline", first.name)),
+        (first.model_copy(update={"connections": 7}), (2, "ingress-nginx", first.name)),
         (other, (2, "nobody", other.name)),
-        (other, (2, "baseline", first.name)),
+        (other, (2, "ingress-nginx", first.name)),
         (first, store.record.slots[0]),
     ):
         with pytest.raises(ValueError, match="another load|no slot"):
             store.extend(added, slot, made_by)
     before = store.record
-    store.extend(other, (2, "baseline", other.name), made_by)
+    store.extend(other, (2, "ingress-nginx", other.name), made_by)
     reread = RunStore.open(before.id).record
-    assert reread.slots == (*before.slots, (2, "baseline", "rate-200")) and reread.blocks == 2
-    assert reread.plan().slots[1].sample_id(1) == "0002-b02-baseline-rate-200"
+    assert reread.slots == (*before.slots, (2, "ingress-nginx", "rate-200")) and reread.blocks == 2
+    assert reread.plan().slots[1].sample_id(1) == "0002-b02-ingress-nginx-rate-200"
 
 
 # -- who was the limit ------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
 
 def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
     """The run's name would stand for the baseline's knee, or, where it has none, be refused."""
-    search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "log-off"))
+    search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "ingress-nginx+access-log-off"))
     search.run()
     report = report_of(search.store)
     assert len(report.knees) == 2
@@ -506,7 +506,7 @@ def with_generators(*names: str) -> Only:
 
 def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
     """What only wrk2 needs does not bind k6; the sample names both."""
-    request = seeking.Request(("baseline",), duration_s=2.0, connections=200)
+    request = seeking.Request(("ingress-nginx",), duration_s=2.0, connections=200)
     prepared = seeking.prepare(request, with_generators("k6"), ("lab", "knee"))
     (chosen,) = prepared.chosen.values()
     assert (chosen.generator.name, chosen.stand_in_for) == ("k6", "wrk2")
@@ -519,19 +519,21 @@ def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
 def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
     """Unless told otherwise; told otherwise it refuses, as does a start below a request per second and connection."""
     wrk2 = with_generators("wrk2", "k6")
-    prepared = seeking.prepare(seeking.Request(("baseline",)), wrk2, ())
+    prepared = seeking.prepare(seeking.Request(("ingress-nginx",)), wrk2, ())
     assert prepared.record.points[0].duration_s >= 30
     assert prepared.record.knee is not None and prepared.record.knee.least_rps == 100
     with pytest.raises(UsageError, match="wrk2 needs 30 s or more"):
-        seeking.prepare(seeking.Request(("baseline",), duration_s=10.0), wrk2, ())
+        seeking.prepare(seeking.Request(("ingress-nginx",), duration_s=10.0), wrk2, ())
     with pytest.raises(UsageError, match="request per second for every connection"):
-        seeking.prepare(seeking.Request(("baseline",), start_rps=50), wrk2, ())
+        seeking.prepare(seeking.Request(("ingress-nginx",), start_rps=50), wrk2, ())
 
 
 @pytest.mark.parametrize(("connections", "start_rps"), [(50, 100), (100, 100), (200, 200)])
 def test_a_search_begins_where_its_generator_can(connections: int, start_rps: int) -> None:
     """As `bench --knee` advises a search: with as many connections as its sweep has, and no word of a start."""
-    prepared = seeking.prepare(seeking.Request(("baseline",), connections=connections), with_generators("wrk2"), ())
+    prepared = seeking.prepare(
+        seeking.Request(("ingress-nginx",), connections=connections), with_generators("wrk2"), ()
+    )
     (point,) = prepared.record.points
     assert (point.name, point.rate_rps) == (f"rate-{start_rps}", start_rps)
     assert prepared.record.knee is not None and prepared.record.knee.start_rps == start_rps
@@ -540,7 +542,7 @@ def test_a_search_begins_where_its_generator_can(connections: int, start_rps: in
 def test_a_generator_that_is_not_there_is_refused_before_anything_starts() -> None:
     target = with_generators()
     with pytest.raises(UsageError, match="not on PATH"):
-        seeking.prepare(seeking.Request(("baseline",), generator="oha"), target, ())
+        seeking.prepare(seeking.Request(("ingress-nginx",), generator="oha"), target, ())
     assert target.ups == []
 
 
@@ -553,8 +555,8 @@ def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
 def test_a_search_is_not_resumed_under_other_facts() -> None:
     """Its trials are no pairs: of two places they make no knee. The boot is no place."""
     target = with_generators("k6")
-    words = ("lab", "knee", "--p99=20ms", "--json", "--", "baseline")
-    made = seeking.prepare(seeking.Request(("baseline",), p99_s=0.02), target, words)
+    words = ("lab", "knee", "--p99=20ms", "--json", "--", "ingress-nginx")
+    made = seeking.prepare(seeking.Request(("ingress-nginx",), p99_s=0.02), target, words)
     record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
     RunStore.create(record, {})
     assert seeking.resume(record.id, target)[1].record == record
@@ -565,7 +567,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 
 # -- loads at the knee ------------------------------------------------------------------------------------
 
-HERE = Place(("baseline",), "fake", {"fake": "yes", "boot_id": "2"})
+HERE = Place(("ingress-nginx",), "fake", {"fake": "yes", "boot_id": "2"})
 
 
 def at_knee(**changed: Any) -> list[Point]:
@@ -592,21 +594,21 @@ def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
         ("knee-50", round(0.5 * rate), 0.5),
         ("knee-80", round(0.8 * rate), 0.8),
     ]
-    assert used is not None and (used.run, used.variant, used.rate_rps) == (run.record.id, "baseline", rate)
+    assert used is not None and (used.run, used.variant, used.rate_rps) == (run.record.id, "ingress-nginx", rate)
 
 
 @pytest.mark.parametrize(
     ("place", "changed", "says"),
     [
-        (replace(HERE, target="kind"), {}, "nobody has found the knee of 'baseline' here"),
+        (replace(HERE, target="kind"), {}, "nobody has found the knee of 'ingress-nginx' here"),
         (replace(HERE, facts={"fake": "no"}), {}, "under other facts"),
-        (replace(HERE, manifests={"baseline": "changed"}), {}, "of other manifests of 'baseline'"),
+        (replace(HERE, manifests={"ingress-nginx": "changed"}), {}, "of other manifests of 'ingress-nginx'"),
         (replace(HERE, baselines=("nginx",)), {}, "just knee nginx"),
         (HERE, {"connections": 50}, "connections 1, the sweep's 50"),
         (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
         (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
         (HERE, {"keepalive": False}, "--close"),
-        (replace(HERE, baselines=("baseline", "nginx")), {}, "several baselines (baseline, nginx)"),
+        (replace(HERE, baselines=("ingress-nginx", "nginx")), {}, "several baselines (baseline, nginx)"),
     ],
 )
 def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], says: str) -> None:
@@ -632,7 +634,9 @@ def test_a_search_that_found_nothing_is_passed_over() -> None:
 def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
     """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
     run, rate = found()
-    _, used = placed(at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"baseline": "changed"}))
+    _, used = placed(
+        at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"ingress-nginx": "changed"})
+    )
     assert used is not None and used.rate_rps == rate
     points, used = placed(at_knee(), "2,001", HERE)
     assert [p.rate_rps for p in points] == [1000, 1601]
@@ -709,12 +713,12 @@ def test_a_variant_against_itself_is_placed_at_its_own_knee() -> None:
 def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its manifests have changed since, and with them its knee, maybe."""
     target = with_generators("k6")
-    search = seeking.prepare(seeking.Request(("baseline",), connections=100, duration_s=1.0), target, ())
+    search = seeking.prepare(seeking.Request(("ingress-nginx",), connections=100, duration_s=1.0), target, ())
     run = RunStore.create(search.record, {})
     AdaptiveSearch(target, search.variants, ChosenGenerator(Paced(), "true", "1", None), run, Silent()).run()
     request = bench.Request(("keepalive",), "at-knee", blocks=1)
     made = bench.prepare(request, target, ())
     assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
     monkeypatch.setattr(Variant, "manifests_sha256", "another")
-    with pytest.raises(UsageError, match="of other manifests of 'baseline'"):
+    with pytest.raises(UsageError, match="of other manifests of 'ingress-nginx'"):
         bench.prepare(request, target, ())

@@ -62,21 +62,21 @@ def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepar
 
 def test_it_is_not_planned_and_recorded_with_its_reason(sweep: str) -> None:
     made = prepared(sweep, "keepalive", "backlog-128", refuses=["backlog-128"])
-    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "baseline", "direct"}
+    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
     (missing,) = made.record.not_measurable
     assert (missing.variant, missing.what, missing.why) == ("backlog-128", "cores", "asks for 32 workers")
 
 
 def test_what_stands_on_it_cannot_be_measured_either(sweep: str) -> None:
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
-    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "baseline", "direct"}
+    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
     told = {missing.variant: str(missing) for missing in made.record.not_measurable}
     assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in told["backlog"]
 
 
 def test_without_the_direct_reference_the_rest_is_measured(sweep: str) -> None:
-    made = prepared(sweep, "baseline", refuses=["direct"])
-    assert [arm.name for arm in made.plan.arms] == ["baseline", "baseline-again"]
+    made = prepared(sweep, "ingress-nginx", refuses=["direct"])
+    assert [arm.name for arm in made.plan.arms] == ["ingress-nginx", "ingress-nginx-again"]
     assert [missing.variant for missing in made.record.not_measurable] == ["direct"]
 
 
@@ -118,8 +118,8 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
             return {point.name: end for point in points}
 
     with pytest.raises(UsageError, match="wrk cannot make this load on 'keepalive': 4 connections are not a multiple"):
-        prepare(Request(("baseline", "keepalive"), sweep, seed=1), Behind(), ())
-    assert prepare(Request(("baseline",), sweep, seed=1), Behind(), ()).plan.slots
+        prepare(Request(("ingress-nginx", "keepalive"), sweep, seed=1), Behind(), ())
+    assert prepare(Request(("ingress-nginx",), sweep, seed=1), Behind(), ()).plan.slots
 
 
 def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
@@ -133,7 +133,7 @@ def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
 def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab may have learnt since that it cannot be done; the variant is named, of which there may be several."""
     target = SmallTarget()
-    request = Request(("baseline",), "outage", seed=1)
+    request = Request(("ingress-nginx",), "outage", seed=1)
     made = prepare(request, target, ())
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
 
@@ -142,7 +142,7 @@ def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Outage, "vet", refuse)
     for again in (lambda: bench.resume(made.record.id, target), lambda: prepare(request, target, ())):
-        with pytest.raises(UsageError, match=r"baseline: disturbance\.for_s: cannot be done"):
+        with pytest.raises(UsageError, match=r"ingress-nginx: disturbance\.for_s: cannot be done"):
             again()
 
 

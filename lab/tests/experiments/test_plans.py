@@ -57,32 +57,32 @@ def planned(target: FakeTarget, *variants: str, **asked: object) -> Prepared:
 
 
 def by_an_earlier_run() -> Prepared:
-    measured(planned(FakeTarget(), "baseline", sweep="quick", blocks=10, label="baseline-aa", nulls=1))
-    return planned(FakeTarget(), "log-off", sweep="quick", resolve=Resolve(0.05))
+    measured(planned(FakeTarget(), "ingress-nginx", sweep="quick", blocks=10, label="ingress-nginx-aa", nulls=1))
+    return planned(FakeTarget(), "ingress-nginx+access-log-off", sweep="quick", resolve=Resolve(0.05))
 
 
 PLANS: dict[str, Callable[[], Prepared]] = {
     "one-place": lambda: planned(FakeTarget(), "keepalive"),
     "pairs": lambda: planned(two(), "keepalive", "backlog"),
-    "local": lambda: planned(two("local"), "keepalive", "caddy", against=("baseline",)),
-    "another-system": lambda: planned(two(), "nginx", "keepalive", against=("baseline",)),
-    "another-system-alone": lambda: planned(two(), "nginx", against=("baseline",), only=("rate-1000",)),
+    "local": lambda: planned(two("local"), "keepalive", "caddy", against=("ingress-nginx",)),
+    "another-system": lambda: planned(two(), "nginx", "keepalive", against=("ingress-nginx",)),
+    "another-system-alone": lambda: planned(two(), "nginx", against=("ingress-nginx",), only=("rate-1000",)),
     "shared-cost": lambda: planned(two(), "log-disk", "upstream-close"),
-    "unpaired": lambda: planned(two(alone="keepalive"), "keepalive", "log-off"),
-    "against-itself": lambda: planned(two(), "baseline", sweep="quick", blocks=10, nulls=2),
+    "unpaired": lambda: planned(two(alone="keepalive"), "keepalive", "ingress-nginx+access-log-off"),
+    "against-itself": lambda: planned(two(), "ingress-nginx", sweep="quick", blocks=10, nulls=2),
     "shared-cost-against-itself": lambda: planned(two(), "upstream-close", sweep="quick", blocks=10, nulls=1),
-    "disturbed": lambda: planned(two(), "baseline", sweep="kill-quick"),
+    "disturbed": lambda: planned(two(), "ingress-nginx", sweep="kill-quick"),
     "sustained": lambda: planned(two(), "keepalive", sustained=True),
     "two-blocks": lambda: planned(two(), "keepalive", blocks=2),
     "at-knee": lambda: planned(two(), "keepalive", sweep="at-knee", knee="2000"),
     "study": lambda: planned(two(), "okd", "okd-edge", "okd-threads-1", sweep="okd-quick", study="okd"),
     "generations": lambda: planned(two("apiserver"), "keepalive"),
     "generations-named-blocks": lambda: planned(two("apiserver"), "keepalive", blocks=20),
-    "generations-fixed": lambda: planned(two("apiserver", fixed="traefik"), "traefik", against=("baseline",)),
-    "generations-itself": lambda: planned(two("apiserver"), "baseline", "workers-1", sweep="generations"),
-    "resolve-by-levels": lambda: planned(two("apiserver"), "log-off", resolve=Resolve(0.03)),
+    "generations-fixed": lambda: planned(two("apiserver", fixed="traefik"), "traefik", against=("ingress-nginx",)),
+    "generations-itself": lambda: planned(two("apiserver"), "ingress-nginx", "workers-1", sweep="generations"),
+    "resolve-by-levels": lambda: planned(two("apiserver"), "ingress-nginx+access-log-off", resolve=Resolve(0.03)),
     "resolve-by-an-earlier-run": by_an_earlier_run,
-    "knee": lambda: knee.prepare(knee.Request(("baseline", "nginx")), Two(), ()),
+    "knee": lambda: knee.prepare(knee.Request(("ingress-nginx", "nginx")), Two(), ()),
 }
 
 

@@ -54,7 +54,7 @@ def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
 
     @contextmanager
     def trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-        assert variant.name == "baseline" and out is None
+        assert variant.name == "ingress-nginx" and out is None
 
         def trial(point: Point) -> ProbeTrial:
             rate = point.rate_rps or 0.0
@@ -149,7 +149,7 @@ def nobody(target: Target, variant: Variant, out: Out | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", [Pinned(sides=SIDES), FakeTarget(), FakeTarget(sides=SIDES, alone={"baseline": "x"})]
+    "target", [Pinned(sides=SIDES), FakeTarget(), FakeTarget(sides=SIDES, alone={"ingress-nginx": "x"})]
 )
 def test_what_is_certain_beforehand_or_never_paired_is_not_probed(sweep: str, target: FakeTarget) -> None:
     made = prepared(sweep, nobody, target)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_what_a_recent_run_found_out_under_the_same_facts_is_not_tried_again(swe
 def test_a_probe_that_cannot_be_made_leaves_the_load_as_it_was_and_says_why(sweep: str) -> None:
     @contextmanager
     def failing(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-        raise MeasuringError("baseline", "did not come up", "nothing was logged")
+        raise MeasuringError("ingress-nginx", "did not come up", "nothing was logged")
         yield  # pyright: ignore[reportUnreachable]
 
     made = prepared(sweep, failing)
@@ -202,7 +202,7 @@ def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) 
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
     monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)
     target = FakeTarget(sides=SIDES, system=FakeSystem())
-    with pair_trials(print, target, fake_variant("baseline"), None) as trial_of:
+    with pair_trials(print, target, fake_variant("ingress-nginx"), None) as trial_of:
         found = trial_of(make_point(duration_s=1.0, warmup_s=0.0))
-    assert target.ups == ["baseline", "baseline"] and target.ups_at == list(SIDES)
+    assert target.ups == ["ingress-nginx", "ingress-nginx"] and target.ups_at == list(SIDES)
     assert not found.carried and found.dropped == 600 and "600 requests dropped" in found.why

@@ -56,14 +56,18 @@ def measured(made: Prepared, **how: Any) -> RunStore:
     return run
 
 
-def self_compared(sweep: str, variant: str = "baseline", nulls: int = 1, **how: Any) -> RunStore:
+def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **how: Any) -> RunStore:
     """As `just aa` leaves it."""
     request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
     return measured(prepare(request, FakeTarget(), ()), **how)
 
 
 def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(Request(variants or ("log-off",), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
+    return prepare(
+        Request(variants or ("ingress-nginx+access-log-off",), sweep, seed=1, resolve=parse_resolve(wanted)),
+        FakeTarget(),
+        (),
+    )
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
@@ -104,7 +108,7 @@ def test_nothing_and_more_than_everything_are_refused() -> None:
 
 def known_levels(**told: Any) -> Known:
     """Levels of the fake target's baseline."""
-    named = {"run": "r", "target": "fake", "variant": "baseline", "point": "ceiling", "scheme": "slices"}
+    named = {"run": "r", "target": "fake", "variant": "ingress-nginx", "point": "ceiling", "scheme": "slices"}
     return Known(**named, load_s=1.0, **told)
 
 
@@ -118,14 +122,16 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         repeat=None, generation=0.05, bring_up=0.0, bring_ups=30, generations=24, bring_up_at_most=at_most
     )
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
-    request = Request(("log-off",), sweep, seed=1, resolve=parse_resolve("2%"))
+    request = Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=parse_resolve("2%"))
     made = prepare(request, FakeTarget(sides=SIDES), ())
     ceiling, rate = made.record.points
     assert ceiling.generations > 1 and rate.generations == 1 and ceiling.singly is (at_most is not None)
     planned, promised = made.design.planned_for, {one.point: one.effect for one in made.design.promised}
     assert planned is not None and planned.from_run == "data/pairs and data/levels"
     assert promised["ceiling"] <= 0.02 and ceiling.counting(made.record.blocks) >= made.record.blocks >= 6
-    mine = [slot for slot in made.plan.slots if slot.arm.name == "log-off" and slot.layout is not None]
+    mine = [
+        slot for slot in made.plan.slots if slot.arm.name == "ingress-nginx+access-log-off" and slot.layout is not None
+    ]
     of_rate = len({slot.block for slot in mine if slot.point == rate})
     assert promised[rate.name] <= 0.02 and 6 <= of_rate <= made.record.blocks
     assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
@@ -179,7 +185,7 @@ def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
 def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
     self_compared(sweep)
-    for variant in ("log-off", "baseline"):
+    for variant in ("ingress-nginx+access-log-off", "ingress-nginx"):
         planned = resolved(sweep, "9%,rate", variant).design.planned_for
         assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
     promised = resolved(sweep, "9%,rate").design.promised
@@ -190,7 +196,7 @@ def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
 def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     """Any A/A pair of the baseline will do, and all of them tell together; the newest gives its name."""
     self_compared(sweep)
-    request = Request(("log-off",), sweep, seed=1, label="zz")
+    request = Request(("ingress-nginx+access-log-off",), sweep, seed=1, label="zz")
     newer = measured(prepare(request, FakeTarget(), ()))
     newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
     made = resolved(sweep, "20%")
@@ -228,7 +234,7 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch:
 def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
     """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
     named: dict[str, Any] = {"sweep": sweep, **asked}
-    request = Request(("log-off",), seed=1, resolve=Resolve(0.05), **named)
+    request = Request(("ingress-nginx+access-log-off",), seed=1, resolve=Resolve(0.05), **named)
     with pytest.raises(UsageError, match=pilot):
         prepare(request, FakeTarget("local"), ())
 
@@ -236,9 +242,11 @@ def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: d
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
     """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)
-    run = measured(resolved(sweep, "9%,rate"), effects={"log-off": 1.3})
+    run = measured(resolved(sweep, "9%,rate"), effects={"ingress-nginx+access-log-off": 1.3})
     summary = summarise_run(run.record, run.samples(), run.histogram)
-    (row,) = (row for row in summary.rows if (row.arm.name, row.point.name) == ("log-off", "ceiling"))
+    (row,) = (
+        row for row in summary.rows if (row.arm.name, row.point.name) == ("ingress-nginx+access-log-off", "ceiling")
+    )
     assert [(effect.metric, effect.claimed) for effect in row.shown] == [("rate", True)]
 
 
@@ -249,7 +257,7 @@ def test_another_machine_is_no_guide(sweep: str) -> None:
 
     self_compared(sweep)
     with pytest.raises(UsageError, match="just aa"):
-        prepare(Request(("log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
+        prepare(Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
 
 
 def five_blocks(slot: Slot, sample: Sample) -> Sample | None:
@@ -263,21 +271,21 @@ def limited(slot: Slot, sample: Sample) -> Sample:
 @pytest.mark.parametrize(
     ("earlier", "asked", "variant", "says"),
     [
-        ({"change": five_blocks}, "5%", "log-off", "6 valid blocks"),
+        ({"change": five_blocks}, "5%", "ingress-nginx+access-log-off", "6 valid blocks"),
         (
             {"noise": 0.5},
             "2%",
-            "log-off",
+            "ingress-nginx+access-log-off",
             "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve",
         ),
         (
             {"change": limited},
             "5%,rate",
-            "log-off",
+            "ingress-nginx+access-log-off",
             "rate was not judged .*at ceiling: generator-limited.*\n.*cpu_per_request",
         ),
-        ({}, "5%", "baseline", "name one: --resolve 5%,cpu_per_request"),
-        ({}, "5%", "kill-grace-30", "primary metric of kill-grace-30 is cut"),
+        ({}, "5%", "ingress-nginx", "name one: --resolve 5%,cpu_per_request"),
+        ({}, "5%", "ingress-nginx+grace-period-30", "primary metric of ingress-nginx.grace-period-30 is cut"),
     ],
 )
 def test_what_an_earlier_run_cannot_promise_is_refused_with_the_reason(

@@ -121,7 +121,7 @@ def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[],
 def measured(at: Point, system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Sample:
     made = run([at], system, log)
     made.measure()
-    return next(sample for sample in made.store.samples() if sample.arm == "baseline")
+    return next(sample for sample in made.store.samples() if sample.arm == "ingress-nginx")
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_what_was_done_is_recorded_beside_what_the_system_said() -> None:
     system = FakeSystem(happened=[seen])
     made = run([disturbed("freeze")], system)
     made.measure()
-    sample = next(sample for sample in made.store.samples() if sample.arm == "baseline")
+    sample = next(sample for sample in made.store.samples() if sample.arm == "ingress-nginx")
     assert (sample.verdict, sample.detail) == ("valid", "")
     assert sample.outcome["failed"] == 0
     assert sample.outcome["gap_s"] == 0

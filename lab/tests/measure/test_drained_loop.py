@@ -17,7 +17,7 @@ from lab.model.samples import Reason, Sample
 from lab.targets.common import sampler
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, Silent, bench, point
 
-AGAIN = "baseline-again"
+AGAIN = "ingress-nginx-again"
 NOTHING = Leftovers(port_range={"proxy": 28_232})
 TAKEN = Leftovers(time_wait={"proxy": {"10.64.0.3:80": 14_100}}, port_range={"proxy": 28_232})
 HALF_TAKEN = Leftovers(time_wait={"proxy": {"10.64.0.3:80": 1_000}}, port_range={"proxy": 28_232})
@@ -75,7 +75,7 @@ def test_a_start_that_is_not_drained_has_a_fresh_system() -> None:
         name == second.point.name and "14,100 of 28,232 local ports of the proxy towards 10.64.0.3:80 (50%)" in why[0]
     )
     files = {path.name for path in (loop.store.folder / "readback").iterdir()}
-    assert files == {"b01-baseline-again.json", "b01-baseline.json", f"b01-{first.arm}-fresh1.json"}
+    assert files == {"b01-ingress-nginx-again.json", "b01-ingress-nginx.json", f"b01-{first.arm}-fresh1.json"}
     assert loop.store.readings(second) == []
 
 
@@ -136,7 +136,7 @@ def test_what_cannot_be_seen_is_said() -> None:
 def pair(target: FakeTarget, generations: int = 1) -> tuple[list[Sample], Silent]:
     """The baseline beside its twin, in one block, each generation measured once."""
     points = [WARMED.model_copy(update={"rate_rps": 1000.0, "name": "rate", "generations": generations})]
-    shape = Shape({AGAIN: 1}, frozenset({"rate"}), {(arm, "rate"): 0 for arm in ("baseline", AGAIN)})
+    shape = Shape({AGAIN: 1}, frozenset({"rate"}), {(arm, "rate"): 0 for arm in ("ingress-nginx", AGAIN)})
     _, samples, observer = measured(target, points=points, shape=shape, generator=FakeGenerator())
     return samples, observer
 

@@ -68,7 +68,7 @@ def test_every_planned_cell_becomes_one_valid_folder() -> None:
     loop.measure()
     samples = loop.store.samples()
     assert [(s.block, s.verdict) for s in samples] == [(block, "valid") for block in (1, 1, 2, 2)]
-    assert {s.arm for s in samples} == {"baseline", "baseline-again"}
+    assert {s.arm for s in samples} == {"ingress-nginx", "ingress-nginx-again"}
     for sample in samples:
         folder = loop.store.folder / "samples" / sample.id
         assert {p.name for p in folder.iterdir()} == {

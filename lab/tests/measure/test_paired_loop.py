@@ -22,7 +22,7 @@ from lab.targets.common import sampler
 from lab.tests.support.fakes import FakeTarget, Silent, bench, point, variant
 
 RATE = point("rate", 1000.0)
-AGAIN = "baseline-again"
+AGAIN = "ingress-nginx-again"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **told: Any) -> Loop:
     """The baseline beside itself in every block, and each alone in `alone` of them."""
-    shape = Shape({AGAIN: blocks}, frozenset({"rate"}), {(arm, "rate"): alone for arm in ("baseline", AGAIN)})
+    shape = Shape({AGAIN: blocks}, frozenset({"rate"}), {(arm, "rate"): alone for arm in ("ingress-nginx", AGAIN)})
     return bench(blocks, [RATE], target=target or FakeTarget(sides=SIDES), shape=shape, **told)
 
 
@@ -96,7 +96,7 @@ def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
     loop = paired(2, alone=1, target=target)
     loop.measure()
     alone = [one for one in loop.store.samples() if one.pair is None]
-    assert sorted(one.arm for one in alone) == ["baseline", AGAIN]
+    assert sorted(one.arm for one in alone) == ["ingress-nginx", AGAIN]
     assert len(loop.store.samples()) == 6 and target.ups_at.count("left") == 4
     later = again(loop)
     later.measure()
@@ -129,7 +129,7 @@ def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkey
     assert [one for one in samples if one.id in {each.id for each in kept}] == kept
     half = kept[-1]
     tries = {(one.arm, one.attempt) for one in samples if one.order == half.order}
-    assert tries == {(half.arm, 1), ("baseline", 2), (AGAIN, 2)}, "both of the same attempt"
+    assert tries == {(half.arm, 1), ("ingress-nginx", 2), (AGAIN, 2)}, "both of the same attempt"
     planned = {each for slot in later.store.record.plan().slots for each in cells(slot)}
     assert {cell(one) for one in samples if one.valid} == planned
 
@@ -146,8 +146,8 @@ def test_the_last_attempt_of_one_side_alone_is_not_the_pairs_last(monkeypatch: p
     monkeypatch.setattr(RunStore, "write_sample", lambda _store, sample, *_rest: written.append(sample))
     again(loop).measure()
     assert [(one.arm, one.attempt) for one in written[1:]] in (
-        [("baseline", 4), (AGAIN, 4)],
-        [(AGAIN, 4), ("baseline", 4)],
+        [("ingress-nginx", 4), (AGAIN, 4)],
+        [(AGAIN, 4), ("ingress-nginx", 4)],
     )
 
 
@@ -163,7 +163,7 @@ def test_a_side_that_does_not_come_up_leaves_both_without_a_number() -> None:
     samples = loop.store.samples()
     first, second = ([one for one in samples if one.block == block] for block in (1, 2))
     assert {(one.arm, one.reason) for one in first} == {
-        ("baseline", Reason.BRING_UP_FAILED),
+        ("ingress-nginx", Reason.BRING_UP_FAILED),
         (AGAIN, Reason.BRING_UP_FAILED),
     }
     assert all(one.requests is None and one.pair and "did not answer" in one.detail for one in first)
@@ -173,13 +173,17 @@ def test_a_side_that_does_not_come_up_leaves_both_without_a_number() -> None:
 
 def test_a_knob_that_did_not_take_on_one_side_is_measured_on_neither() -> None:
     check = Check(kind="sysctl", name="net.core.somaxconn", value="128")
-    tried = variant("backlog", "baseline", readback=[check])
-    shape = Shape({"backlog": 1}, frozenset({"rate"}), {(arm, "rate"): 0 for arm in ("backlog", "baseline", AGAIN)})
+    tried = variant("backlog", "ingress-nginx", readback=[check])
+    shape = Shape(
+        {"backlog": 1}, frozenset({"rate"}), {(arm, "rate"): 0 for arm in ("backlog", "ingress-nginx", AGAIN)}
+    )
     loop = bench(1, [RATE], target=FakeTarget(sides=SIDES), variants=[variant(), tried], shape=shape)
     loop.measure()
     samples = {one.arm: one for one in loop.store.samples()}
     assert {one.reason for one in samples.values()} == {Reason.KNOB_NOT_APPLIED}
-    assert "on the other side" in samples["baseline"].detail and "on the other side" not in samples["backlog"].detail
+    assert (
+        "on the other side" in samples["ingress-nginx"].detail and "on the other side" not in samples["backlog"].detail
+    )
     names = sorted(path.name for path in (loop.store.folder / "readback").iterdir())
     assert len(names) == 2 and all("beside" in name for name in names), "what was read of both is kept"
 
@@ -190,7 +194,7 @@ def test_what_the_machine_did_is_measured_again_of_both_up_to_twice(monkeypatch:
     loop.measure()
     samples = loop.store.samples()
     assert sorted((one.arm, one.attempt) for one in samples) == [
-        (arm, attempt) for arm in ("baseline", AGAIN) for attempt in (1, 2, 3)
+        (arm, attempt) for arm in ("ingress-nginx", AGAIN) for attempt in (1, 2, 3)
     ]
     assert {one.reason for one in samples} == {Reason.CLOCK_STEP}
 
@@ -203,17 +207,17 @@ def test_a_block_whose_pair_is_not_whole_is_stale(monkeypatch: pytest.MonkeyPatc
     assert stale_blocks(loop.store, {"fake": "no longer"}) == []
     half = [one for one in whole if (one.block, one.arm) != (2, AGAIN)]
     monkeypatch.setattr(RunStore, "samples", lambda _store: half)
-    assert [(one.block, one.arm) for one in stale_blocks(loop.store, {"fake": "no longer"})] == [(2, "baseline")]
+    assert [(one.block, one.arm) for one in stale_blocks(loop.store, {"fake": "no longer"})] == [(2, "ingress-nginx")]
 
 
 def test_both_sides_reload_between_generations_and_each_sample_says_what_it_was_measured_on() -> None:
     """Two reloads for three generations, none between two measurements of one; arms alone keep the workers that they came up with."""
     point = RATE.model_copy(update={"generations": 3, "repeats": 2})
-    shape = Shape({"baseline-again": 1}, frozenset({point.name}), {})
+    shape = Shape({"ingress-nginx-again": 1}, frozenset({point.name}), {})
     loop = bench(1, [point], target=FakeTarget(sides=SIDES), shape=shape)
     loop.measure()
     sides = [sample for sample in loop.store.samples() if sample.pair is not None]
-    told = [(each.pair.reload, each.pair.repeat) for each in sides if each.pair and each.arm == "baseline"]
+    told = [(each.pair.reload, each.pair.repeat) for each in sides if each.pair and each.arm == "ingress-nginx"]
     assert told == [(reload, repeat) for reload in range(3) for repeat in range(2)]
     for each in sides:
         assert each.pair is not None

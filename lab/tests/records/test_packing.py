@@ -42,9 +42,12 @@ from lab.tests.support.made_runs import made_record
 from lab.tests.support.recorded import case
 
 MANIFESTS = {
-    "kill-nds": [{"kind": "ConfigMap", "data": {"hide-headers": "Größe\n# variant: x\n---\n"}}, {"kind": "Service"}]
+    "grace-period-30+host-port": [
+        {"kind": "ConfigMap", "data": {"hide-headers": "Größe\n# variant: x\n---\n"}},
+        {"kind": "Service"},
+    ]
 }
-VARIANTS = [("kill-nds", "kill-grace-30")]
+VARIANTS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
 WRK = case("wrk/slow")[1]
 NETWORK = RoundTrip(tool="sockperf", version="3.7", count=7465, p50_s=2.5e-05, p99_s=7.5e-05)
 
@@ -114,11 +117,11 @@ def test_whatever_was_kept_of_a_bring_up_is_there(run: RunStore) -> None:
         for kind in ("readback", "deployed")
         for path in (run.folder / kind).iterdir()
     }
-    run.write_readback(1, "kill-nds", 0, [{"again": 1.25}], "delete")
+    run.write_readback(1, "grace-period-30+host-port", 0, [{"again": 1.25}], "delete")
     pack(run)
     form = packed.Packed(run.folder)
     assert all(form.brought_up(*key) for key in kept)
-    assert form.brought_up("readback", "b01-kill-nds-delete.2") == [{"again": 1.25}]
+    assert form.brought_up("readback", "b01-grace-period-30+host-port-delete.2") == [{"again": 1.25}]
 
 
 def test_a_round_trip_that_an_earlier_lab_left_beside_is_read_and_stays(run: RunStore) -> None:
@@ -443,7 +446,7 @@ READS: Mapping[str, Callable[[RunStore, Sample], object]] = {
     USAGE: lambda run, sample: (run.samples(), run.usage(sample)),
     EVENTS: lambda run, sample: (run.samples(), run.events(sample)),
     packed.BRINGUPS: lambda run, sample: (run.roundtrip(), run.readings(sample)),
-    packed.MANIFESTS: lambda run, _: run.manifests("kill-nds"),
+    packed.MANIFESTS: lambda run, _: run.manifests("grace-period-30+host-port"),
 }
 
 

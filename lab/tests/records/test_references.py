@@ -100,7 +100,7 @@ def _point(key: str, value: object) -> Change:
         (_point("duration_s", 8.0), "another design than .*point ceiling has duration_s 8.0 instead of 4.0"),
         (lambda record: record.update(target="kind"), "target kind instead of local"),
         (lambda record: record.update(sweep="smoke"), "sweep smoke instead of quick"),
-        (lambda record: record["arms"][0].update(baseline="baseline-again"), "against baseline-again instead of keepalive against baseline"),
+        (lambda record: record["arms"][0].update(baseline="baseline-again"), "against ingress-nginx-again instead of keepalive against ingress-nginx"),
         (lambda record: record["generators"]["ceiling"].update(version="5"), "generator at ceiling is wrk 5 instead of wrk debian"),
         (lambda record: record.update(pairs=[]), "keepalive at ceiling is measured alone instead of as a pair"),
         (lambda record: record["facts"].update(nginx="1.27.0"), "other programs .*nginx: 1.22.1 / 1.27.0"),
@@ -136,7 +136,7 @@ def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
     settings["data"] = (settings.get("data") or {}) | data
     path.write_text(yaml.safe_dump_all(manifests))
     assert main(["maintain", "pack", str(folder), "--into", RUN]) == status
-    assert ("other manifests of baseline" in " ".join(capsys.readouterr().err.split())) == bool(status)
+    assert ("other manifests of ingress-nginx" in " ".join(capsys.readouterr().err.split())) == bool(status)
 
 
 def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

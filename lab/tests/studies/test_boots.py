@@ -23,7 +23,7 @@ from lab.studies.steps import boots_wanted, findings
 from lab.tests.support.boots import ROOT, on_boot
 
 RUN = "known-costs"
-ARM = "extra-work-slope"
+ARM = "ingress-nginx+extra-work-80"
 FINDING = f'[[finding]]\nasks = "Is it so?"\nrun = "{RUN}"\narm = "{ARM}"\npoint = "ceiling"\n'
 
 
@@ -107,7 +107,7 @@ def test_a_point_that_the_run_has_not_is_refused(top: Path) -> None:
 @pytest.mark.slow
 def test_a_claims_interval_is_over_boots(top: Path) -> None:
     """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
-    test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="baseline"), above=1.5)
+    test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="ingress-nginx"), above=1.5)
     (run,) = evidence.references()[0]
     (one,) = measured(test, ARM, run)
     assert (one.boots, one.holds) == (1, True)
@@ -130,7 +130,7 @@ def test_a_claims_interval_is_over_boots(top: Path) -> None:
 )
 def test_how_near_a_bound_is(bound: dict[str, float], value: float, distance: float | None) -> None:
     """A ratio above 1 is a direction, no size."""
-    test = Rule(metric="cpu_per_request", ratio_to=Other(variant="baseline"), **bound)  # type: ignore[arg-type]
+    test = Rule(metric="cpu_per_request", ratio_to=Other(variant="ingress-nginx"), **bound)  # type: ignore[arg-type]
     part = Measured(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
     assert distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
     assert distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"
@@ -140,10 +140,10 @@ def test_a_part_of_a_run_is_a_run(top: Path) -> None:
     """Arm, baseline and twin at one point: its plan can be made."""
     (run,) = evidence.references()[0]
     record = part_of(run.run.record, {ARM}, ["ceiling"])
-    assert {arm.name for arm in record.arms} == {ARM, "baseline", "baseline-again"}
+    assert {arm.name for arm in record.arms} == {ARM, "ingress-nginx", "ingress-nginx-again"}
     slots = record.plan().slots
     assert {slot.point.name for slot in slots} == {"ceiling"}
-    assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "baseline", "baseline-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
+    assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "ingress-nginx", "ingress-nginx-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
 
 
 def test_lengths_of_a_known_cost_are_told_once_they_are_measured(top: Path) -> None:

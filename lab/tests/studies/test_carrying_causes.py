@@ -9,8 +9,7 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.costs import Cost
-from lab.model.variants.former import FORMER
-from lab.model.variants.variants import variant_names
+from lab.model.variants.naming import aliases, is_variant, present_name
 from lab.records.sweep_files import load_sweep
 from lab.studies.carrying import Carried, Shown, carried
 from lab.studies.carrying_causes import CAUSES, explain_differences, list_undecided
@@ -33,8 +32,8 @@ def test_the_committed_ladders_explain_what_the_logs_pipe_costs_on_kind() -> Non
     """In shares: the pipe and the log itself, each measured by a step of its own; whether they fit is the runs' to say."""
     runs = evidence.references()[0]
     found = {each.line.variant: each for each in explain_differences(carried(runs), runs, "kind")}
-    assert found["log-off"].share
-    predicted = found["log-off"].predicted
+    assert found["ingress-nginx+access-log-off"].share
+    predicted = found["ingress-nginx+access-log-off"].predicted
     assert predicted is not None
     assert predicted[1] < predicted[0] < predicted[2] < 0
 
@@ -69,21 +68,22 @@ def test_without_known_work_there_and_without_a_ladder_nothing_is_explained() ->
     (found,) = explain_differences([line("tls", shown(20, 0.2, 0.01), shown(100, 0.4, 0.01))], [], "kind")
     assert found.predicted is None
     assert not found.fits
-    (found,) = explain_differences([line("log-off", shown(20, -0.1, 0.01), shown(100, -0.4, 0.01))], [], "kind")
+    (found,) = explain_differences(
+        [line("ingress-nginx+access-log-off", shown(20, -0.1, 0.01), shown(100, -0.4, 0.01))], [], "kind"
+    )
     assert found.predicted is None
 
 
 def test_known_work_tells_what_time_is_worth_there() -> None:
     """Twice as dear on kind; a knob that is twice as dear, too, is explained, one that is four times as dear is not."""
-    work = line("extra-work-slope", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
+    work = line("ingress-nginx+extra-work-80", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
     alike = line("gzip", shown(20, 0.5, 0.01), shown(100, 0.2, 0.01))
     dearer = line("tls", shown(20, 0.5, 0.01), shown(100, 0.4, 0.01))
     found = {each.line.variant: each.fits for each in explain_differences([work, alike, dearer], [], "kind")}
-    assert found == {"extra-work-slope": False, "gzip": True, "tls": False}
+    assert found == {"ingress-nginx+extra-work-80": False, "gzip": True, "tls": False}
 
 
 def test_every_step_that_explains_is_a_variant_or_was_one() -> None:
     names = [name for cause in CAUSES.values() for step in cause.steps for name in step.variants]
-    assert [name for name in names if name not in variant_names() and name not in FORMER] == []
-    assert not set(FORMER) & set(variant_names())
-    assert set(FORMER.values()) <= set(variant_names())
+    gone = aliases().gone
+    assert [name for name in names if name not in gone and not (is_variant(name) and present_name(name) == name)] == []

@@ -87,8 +87,8 @@ def test_only_command_lines_that_must_end_well_show_anything(monkeypatch: pytest
     )
     monkeypatch.setattr(made, "TESTS", tmp_path)
     found = made.tested.__wrapped__
-    assert [name for name, _ in found("kind")] == ["gzip", "direct"]
-    assert [name for name, _ in found("local")] == ["baseline"]
+    assert [name for name, _ in found("kind")] == ["ingress-nginx+use-gzip", "direct"]
+    assert [name for name, _ in found("local")] == ["ingress-nginx"]
 
 
 def test_each_published_load_is_made_or_the_study_says_why_not() -> None:

@@ -143,7 +143,7 @@ def assert_published_tables(path: Path, text: str) -> None:
 
 def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its folder is called; beside it a damaged one is named where it might have been meant."""
-    variants = [("kill-nds", "kill-grace-30")]
+    variants = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
     run_of(tmp_path, monkeypatch, "kill", variants, nds_story, name="any-name", points=["held"])
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
@@ -151,5 +151,5 @@ def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.
     text = executed(ROOT / "notebooks" / "nds.ipynb", monkeypatch)
     assert "any-name (any-name): kill on local, 2026-11-21, 6 blocks" in text
     assert "ND-11" in text and "**It holds here**" in text
-    assert "kill-nds at held, block 1 of 6" in text
+    assert "grace-period-30+host-port at held, block 1 of 6" in text
     assert "broken is damaged" in text

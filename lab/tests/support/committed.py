@@ -148,6 +148,6 @@ def nds_story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.Data
     if point.control:
         return disturbed.requests(RATE_RPS, seconds), disturbed.events(), disturbed.usage([2] * int(seconds))
     at_s = point.disturbance.at_s if point.disturbance else 5.0
-    gone_s = 30 + block / 10 if arm.variant == "kill-nds" else 1 + block / 10
+    gone_s = 30 + block / 10 if arm.variant == "grace-period-30+host-port" else 1 + block / 10
     log = disturbed.requests(RATE_RPS, seconds, out=(at_s, at_s + gone_s))
     return log, disturbed.killed(at_s, gone_s), disturbed.usage([2] * int(seconds))

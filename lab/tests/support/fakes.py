@@ -56,7 +56,7 @@ def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
     )
 
 
-def variant(name: str = "baseline", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:
+def variant(name: str = "ingress-nginx", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:
     return Variant(
         name=name,
         title=name,
@@ -379,7 +379,7 @@ def bench(
     variants: Sequence[Variant] = (),
     shape: Shape | None = None,
 ) -> Loop:
-    """A loop over a new run in LAB_RUNS: `baseline` and its A/A twin, each alone, unless told otherwise."""
+    """A loop over a new run in LAB_RUNS: `ingress-nginx` and its A/A twin, each alone, unless told otherwise."""
     wanted = list(variants) or [variant()]
     loads = list(points) or [point()]
     planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, 7, shape)

@@ -20,7 +20,7 @@ from lab.model.facts import ROOT
 
 ROUNDS, SEED = 10, 3200
 MOST_FALSE, LEAST_CAUGHT, MOST_S = 2, 8, 360.0
-OVERLAY, WORK = Path("manifests/overlays/baseline/kustomization.yaml"), "../../components/extra-work-4"
+OVERLAY, WORK = Path("manifests/overlays/ingress-nginx/kustomization.yaml"), "../../components/extra-work-4"
 
 
 def main() -> int:

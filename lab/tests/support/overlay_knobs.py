@@ -15,7 +15,8 @@ from lab.base.errors import LabError
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import load_variant, variant_names
+from lab.model.variants.naming import join_name, overlay_names
+from lab.model.variants.variants import load_variant
 
 
 def fault(name: str) -> str:
@@ -29,7 +30,7 @@ def fault(name: str) -> str:
     before = load_variant(baseline).manifests
     single: dict[tuple[str, str], differences.Change] = {}
     for knob in variant.own_knobs:
-        alone = differences.changes(before, load_variant(f"{baseline}+{knob}").manifests)
+        alone = differences.changes(before, load_variant(join_name(baseline, [knob])).manifests)
         if not alone:
             return f"{knob} changes nothing"
         if both := set(alone) & set(single):
@@ -45,7 +46,7 @@ def fault(name: str) -> str:
 def plain_root(name: str) -> str | None:
     """The overlay of the same bases that lists no knob."""
     bases = _file(name)["resources"]
-    roots = ((each, _file(each)) for each in variant_names())
+    roots = ((each, _file(each)) for each in overlay_names())
     return next((each for each, file in roots if file["resources"] == bases and "components" not in file), None)
 
 

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 
 from lab.base.errors import LabError
-from lab.model.variants.variants import load_variant, variant_names
+from lab.model.variants.variants import covering_names, load_variant
 
 
 def rendered(name: str) -> None:
@@ -18,4 +18,4 @@ def rendered(name: str) -> None:
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(rendered, variant_names()))
+        list(pool.map(rendered, covering_names()))

@@ -64,14 +64,14 @@ def started(variant: str, without: str = "") -> Any:
 @pytest.mark.parametrize("setting", CONTROLLER.setting, ids=lambda setting: setting.name)
 def test_the_base_has_the_named_releases_default_and_it_is_read_back(setting: Setting) -> None:
     """On every target where the stand-in may run; with it left out of the manifests, the read-back fails."""
-    manifests = load_variant("baseline").manifests
+    manifests = load_variant("ingress-nginx").manifests
     assert setting.value_in(manifests) == setting.named
     own = setting.checks[0]
     for target in ("apiserver", "kind"):
         assert set(setting.checks) <= set(stand_ins.list_checks(manifests, target))
-    (reading,) = read_back(started("baseline"), [own])
+    (reading,) = read_back(started("ingress-nginx"), [own])
     assert reading.ok, str(reading)
-    (reading,) = read_back(started("baseline", without=setting.name), [own])
+    (reading,) = read_back(started("ingress-nginx", without=setting.name), [own])
     assert (reading.ok, reading.observed) == (False, "absent")
 
 
@@ -79,7 +79,7 @@ def test_a_setting_that_is_left_out_of_the_base_is_still_asked_for() -> None:
     """Else the check would vanish together with what it checks."""
     manifests = [
         {**obj, "data": {}} if obj["metadata"]["name"] == CONFIGMAP else obj
-        for obj in load_variant("baseline").manifests
+        for obj in load_variant("ingress-nginx").manifests
     ]
     assert Check(kind="configmap", name="annotations-risk-level", value="High") in stand_ins.list_checks(
         manifests, "kind"
@@ -90,12 +90,14 @@ def test_what_a_knob_sets_is_the_knobs_own_to_read_back() -> None:
     checks = stand_ins.list_checks(load_variant("metrics-on").manifests, "apiserver")
     assert "--enable-metrics" not in {check.name for check in checks}
     assert "--enable-annotation-validation" in {check.name for check in checks}
-    ciphers = {check.name for check in stand_ins.list_checks(load_variant("baseline-equal").manifests, "apiserver")}
+    ciphers = {
+        check.name for check in stand_ins.list_checks(load_variant("ingress-nginx-equal").manifests, "apiserver")
+    }
     assert not ciphers & {"ssl-ciphers", "ssl_ciphers"}
 
 
 def test_on_local_there_is_no_controller_to_read_back() -> None:
-    assert stand_ins.list_checks(load_variant("baseline").manifests, "local") == []
+    assert stand_ins.list_checks(load_variant("ingress-nginx").manifests, "local") == []
     assert stand_ins.list_checks(load_variant("traefik").manifests, "kind") == []
 
 
@@ -141,19 +143,19 @@ def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str
     said = " ".join(describe_programs(stored))
     assert ran in said
     assert "in the place of ingress-nginx 1.15.1" in said
-    baseline = str(stored.manifests("baseline"))
+    baseline = str(stored.manifests("ingress-nginx"))
     assert ("--enable-metrics=true" in said) is (run != "knobs-local" and "--enable-metrics" not in baseline)
 
 
 def test_a_run_of_the_base_as_it_is_kept_no_default() -> None:
-    baseline = {"baseline": load_variant("baseline").manifests}
+    baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
     (said,) = stand_ins.describe_run("apiserver", MODULE, baseline)
-    assert said.endswith("ran in the place of ingress-nginx 1.15.1: baseline")
+    assert said.endswith("ran in the place of ingress-nginx 1.15.1: ingress-nginx")
 
 
 def test_an_image_of_ones_own_is_no_stand_in() -> None:
     """`LAB_IMAGES` named it, and the facts say so."""
-    baseline = {"baseline": load_variant("baseline").manifests}
+    baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
     official = {"controllers": "ingress-nginx: the files of registry.k8s.io/ingress-nginx/controller:v1.15.1"}
     assert stand_ins.describe_run("apiserver", official, baseline) == []
     named = {"image_ingress-nginx-controller": "registry.k8s.io/ingress-nginx/controller:v1.15.1"}
@@ -162,13 +164,13 @@ def test_an_image_of_ones_own_is_no_stand_in() -> None:
 
 def test_show_lists_what_is_set_and_what_cannot_be_equal(capsys: pytest.CaptureFixture[str]) -> None:
     """`just show baseline`, for people and as JSON."""
-    print_show(Console(width=400), "baseline")
+    print_show(Console(width=400), "ingress-nginx")
     said = capsys.readouterr().out
     for setting in CONTROLLER.setting:
         assert f"set and read back  {setting.name}={setting.named[:LONGEST_VALUE]}" in said
     for difference in CONTROLLER.unequal:
         assert difference.what in said
-    assert show_json("baseline")["stand_ins"][0]["named"] == CONTROLLER.named
+    assert show_json("ingress-nginx")["stand_ins"][0]["named"] == CONTROLLER.named
 
 
 def test_a_setting_that_is_neither_flag_nor_key_is_refused() -> None:

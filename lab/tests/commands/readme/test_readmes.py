@@ -57,7 +57,7 @@ def test_within_one_screen_it_says_what_it_answers() -> None:
     first = README.read_text().split("\n## ")[0]
     assert len(first.splitlines()) <= 20
     assert "?**" in first and "](data/reference/steps.svg)" in first
-    assert "scripts/shell just bench baseline" in first and "scripts/shell just test" in first
+    assert "scripts/shell just bench ingress-nginx" in first and "scripts/shell just test" in first
 
 
 def test_its_generated_parts_begin_with_what_was_found() -> None:

@@ -33,7 +33,7 @@ from lab.model.plan import Arm
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
-from lab.model.variants.variants import Overlay, Variant, load_variant
+from lab.model.variants.variants import Overlay, Variant, chain, load_variant
 from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
@@ -186,12 +186,14 @@ def test_the_buffered_log_of_the_study_is_compared_with_the_log_on_a_slow_disk()
 
 
 @pytest.mark.parametrize("key", study_keys())
-def test_a_study_is_ablated_with_every_overlay_that_is_annotated_with_it(key: str) -> None:
+def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
     names, study = variants_of(key, as_variant=False)
     listed = load_study(key).file.variants
     assert list(names[: len(listed)]) == listed
-    assert {each.name for each in overlays_of(MANIFESTS) if each.study == key} <= set(names)
+    roots = {chain(name)[0].name for name in names}
+    annotated = (each.name for each in overlays_of(MANIFESTS) if each.study == key)
+    assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
     found, _ = knobs_in(names, study, MANIFESTS)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
 
@@ -236,22 +238,25 @@ def test_cumulative_overlays_are_written_into_the_ablations_own_manifests_only(t
     manifests = tmp_path / "manifests"
     ablation_store.copy_manifests(manifests)
     knobs = ("keep-alive-requests-10000", "somaxconn-128")
-    made = [Cumulative("baseline-upto-x", "baseline", knobs, "quick"), Cumulative("log-off", "baseline", (), "quick")]
+    made = [
+        Cumulative("ingress-nginx-upto-x", "ingress-nginx", knobs, "quick"),
+        Cumulative("keepalive", "ingress-nginx", (), "quick"),
+    ]
     ablation_store.write_overlays(manifests, made)
-    assert ablation_store.refusal_in(manifests, FakeTarget(), "baseline-upto-x") is None
-    variant = load_variant("baseline-upto-x", manifests)
-    assert (variant.baseline, variant.own_knobs) == ("baseline", knobs)
-    assert not (MANIFESTS / "overlays" / "baseline-upto-x").exists()
+    assert ablation_store.refusal_in(manifests, FakeTarget(), "ingress-nginx-upto-x") is None
+    variant = load_variant("ingress-nginx-upto-x", manifests)
+    assert (variant.baseline, variant.own_knobs) == ("ingress-nginx", knobs)
+    assert not (MANIFESTS / "overlays" / "ingress-nginx-upto-x").exists()
     ablation_store.write_overlays(manifests, [])
-    assert not (manifests / "overlays" / "baseline-upto-x").exists()
-    assert (manifests / "overlays" / "log-off").exists()
+    assert not (manifests / "overlays" / "ingress-nginx-upto-x").exists()
+    assert (manifests / "overlays" / "keepalive").exists()
 
 
 def test_a_contradiction_among_cumulative_knobs_is_refused_with_its_reason(tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     ablation_store.copy_manifests(manifests)
     ablation_store.write_overlays(
-        manifests, [Cumulative("both", "baseline", ("somaxconn-128", "somaxconn-32768"), "quick")]
+        manifests, [Cumulative("both", "ingress-nginx", ("somaxconn-128", "somaxconn-32768"), "quick")]
     )
     assert "set the same thing" in (ablation_store.refusal_in(manifests, FakeTarget(), "both") or "")
 
@@ -495,7 +500,7 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     )
     assert steps["a"].alone == "root+a"
     assert steps["c"].alone == (f"root+{alone}" if alone else None)
-    assert alone or steps["c"].why == ("alone: kill-replicas-2: disturbance: too late for this sweep",)
+    assert alone or steps["c"].why == ("alone: ingress-nginx+proxy-replicas-2: disturbance: too late for this sweep",)
 
 
 def test_contradictions_need_one_root() -> None:

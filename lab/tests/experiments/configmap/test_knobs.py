@@ -48,14 +48,14 @@ def test_a_shipped_knob_that_sets_just_this_is_used_as_it_is(manifests: Path) ->
 
 def shipped(manifests: Path) -> dict[str, str]:
     """What the baseline's ConfigMap has: defaults of 1.15.1, written out."""
-    objects = load_variant("baseline", manifests).manifests
+    objects = load_variant("ingress-nginx", manifests).manifests
     return next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
 
 
 def test_the_whole_file_comes_first_and_holds_every_key(manifests: Path) -> None:
     found, _ = knobs(manifests, {"keep-alive-requests": "10000", "keep-alive": "10"})
     assert next(iter(found)) == WHOLE and not any(owned.cumulative for owned in found.values())
-    objects = load_variant(f"baseline+{WHOLE}", manifests).manifests
+    objects = load_variant(f"ingress-nginx+{WHOLE}", manifests).manifests
     data = next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
     assert data == {**shipped(manifests), "keep-alive-requests": "10000", "keep-alive": "10"}
 
@@ -80,6 +80,6 @@ def test_quotes_and_lines_of_a_value_arrive_in_the_configmap(manifests: Path) ->
     snippet = 'map $host $b {\n  default "x=y";\n}\n'
     found, _ = knobs(manifests, {"http-snippet": snippet})
     (name,) = found
-    objects = load_variant(f"baseline+{name}", manifests).manifests
+    objects = load_variant(f"ingress-nginx+{name}", manifests).manifests
     maps = {obj["metadata"]["name"]: obj.get("data") for obj in objects if obj["kind"] == "ConfigMap"}
     assert maps[CONFIGMAP] == {**shipped(manifests), "http-snippet": snippet}

@@ -47,9 +47,11 @@ def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:
     """kustomize itself would render the same and say nothing. The same knob on its own base is fine."""
     manifests = tmp_path / "manifests"
     shutil.copytree(MANIFESTS, manifests)
-    with pytest.raises(UsageError, match=r"there is no Route with lab/routes in \(100\) in 'baseline\+routes-10'"):
-        load_variant("baseline+routes-10", manifests)
-    knob = manifests / "components/tls-edge/kustomization.yaml"
+    with pytest.raises(
+        UsageError, match=r"there is no Route with lab/routes in \(100\) in 'ingress-nginx\+okd-routes-10'"
+    ):
+        load_variant("ingress-nginx+okd-routes-10", manifests)
+    knob = manifests / "components/okd-tls-edge/kustomization.yaml"
     knob.write_text(knob.read_text().replace('labelSelector: "lab/routes"', 'labelSelector: "lab/routes=7"'))
     with pytest.raises(UsageError, match="there is no Route with lab/routes=7 in 'okd-edge'"):
         load_variant("okd-edge", manifests)

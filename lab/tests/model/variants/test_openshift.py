@@ -88,9 +88,7 @@ def test_probe_timeouts_are_a_strategic_patch_of_the_deployment_as_published() -
 
 def test_a_cpu_limit_is_a_strategic_patch_of_the_deployment_beside_the_operators_fields() -> None:
     first, second = [
-        line
-        for line in config_snippet(load_variant("okd+router-threads-4+proxy-cpu-150m")).splitlines()
-        if line[0] != "#"
+        line for line in config_snippet(load_variant("okd+okd-threads-4+proxy-cpu-150m")).splitlines() if line[0] != "#"
     ]
     assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4}}}
     assert second.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
@@ -107,7 +105,7 @@ def test_the_host_network_makes_the_ingresscontroller_anew() -> None:
 
 
 def test_several_knobs_are_one_patch_per_object() -> None:
-    snippet = config_snippet(load_variant("okd+router-threads-4+probe-timeout-5s+reload-interval-60s"))
+    snippet = config_snippet(load_variant("okd+okd-threads-4+okd-probe-timeout-5s+okd-reload-interval-60s"))
     first, second = [line for line in snippet.splitlines() if not line.startswith("#")]
     assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4, "reloadInterval": "60s"}}}
     assert "deployment/router-default" in second
@@ -115,7 +113,7 @@ def test_several_knobs_are_one_patch_per_object() -> None:
 
 def test_a_knob_without_a_form_stays_a_patch_beside_the_commands() -> None:
     """As a patch of what it changes only: the other knob's environment variable would be reverted by the operator."""
-    snippet = config_snippet(load_variant("okd+router-threads-4+somaxconn-4096"))
+    snippet = config_snippet(load_variant("okd+okd-threads-4+somaxconn-4096"))
     commands, *patches = snippet.split("---\n")
     assert "threadCount" in commands and "ROUTER_THREADS" not in "".join(patches)
     (patch,) = map(yaml.safe_load, patches)

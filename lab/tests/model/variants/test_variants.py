@@ -23,6 +23,7 @@ from lab.model.variants.renders import Renders
 from lab.model.variants.variants import (
     chain,
     config_snippet,
+    covering_names,
     diff,
     load_overlay,
     load_variant,
@@ -127,7 +128,7 @@ def proxy(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 # What is in the checkout
 
 
-@pytest.mark.parametrize("name", variant_names())
+@pytest.mark.parametrize("name", covering_names())
 def test_every_overlay_loads_and_its_knobs_are_read_back(name: str) -> None:
     variant = load_variant(name)
     assert variant.name == name and variant.manifests
@@ -165,7 +166,7 @@ def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
     assert all(any(words in fault for words in known) for fault in faults), faults
 
 
-@pytest.mark.parametrize("name", variant_names())
+@pytest.mark.parametrize("name", covering_names())
 def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> None:
     objects = load_variant(name).manifests
     pods = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
@@ -192,14 +193,14 @@ def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> Non
 
 @pytest.mark.slow
 def test_all_knobs_that_agree_are_kept_when_put_on_one_variant() -> None:
-    base = load_variant("baseline")
+    base = load_variant("ingress-nginx")
     alone: dict[str, dict[tuple[str, str], differences.Change]] = {}
     values: dict[tuple[object, ...], str] = {}
     for name in knob_names():
         checks = load_knob(name).readback
         if all(values.setdefault(check.subject, check.value) == check.value for check in checks):
             try:
-                found = differences.changes(base.manifests, load_variant(f"baseline+{name}").manifests)
+                found = differences.changes(base.manifests, load_variant(f"ingress-nginx+{name}").manifests)
             except UsageError:
                 continue  # it belongs on another base: test_every_knob_fits_a_root_and_changes_it
             others = {key: change for each in alone.values() for key, change in each.items()}
@@ -208,18 +209,18 @@ def test_all_knobs_that_agree_are_kept_when_put_on_one_variant() -> None:
             if not found.items() <= others.items():
                 alone[name] = found  # else it is a part of another
     assert len(alone) >= 3
-    together = differences.changes(base.manifests, load_variant("+".join(["baseline", *alone])).manifests)
+    together = differences.changes(base.manifests, load_variant("+".join(["ingress-nginx", *alone])).manifests)
     assert together == {key: change for found in alone.values() for key, change in found.items()}
 
 
 def test_the_direct_reference_is_the_overlay_that_says_so() -> None:
     assert reference_name() == "direct"
-    assert load_variant("direct").reference and not load_variant("baseline").reference
+    assert load_variant("direct").reference and not load_variant("ingress-nginx").reference
 
 
 def test_the_kernel_default_of_today_is_replaced_on_both_sides_of_the_backlog_suite() -> None:
     before, after = load_variant("backlog-128"), load_variant("backlog")
-    assert (before.baseline, after.baseline) == ("baseline", "backlog-128")
+    assert (before.baseline, after.baseline) == ("ingress-nginx", "backlog-128")
     assert [init["command"][-1] for init in proxy(before.manifests)["initContainers"]] == ["net.core.somaxconn=128"]
     assert [init["command"][-1] for init in proxy(after.manifests)["initContainers"]] == ["net.core.somaxconn=32768"]
     assert {(check.kind, check.value) for check in after.readback} == {("sysctl", "32768"), ("backlog", "32768")}
@@ -238,7 +239,7 @@ def test_images_come_from_the_one_place() -> None:
     pinned = [item["imageTag"] for item in yaml.safe_load_all((MANIFESTS / "images/images.yaml").read_text())]
     known = {f"{tag['newName']}:{tag['newTag']}{'@' + tag['digest'] if 'digest' in tag else ''}" for tag in pinned}
     tagged = {tag["newName"] for tag in pinned if "digest" not in tag}
-    for name in variant_names():
+    for name in covering_names():
         for obj in load_variant(name).manifests:
             pod = obj.get("spec", {}).get("template", {}).get("spec", {})
             used = {item["image"] for item in [*pod.get("initContainers", []), *pod.get("containers", [])]}
@@ -266,8 +267,8 @@ def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
     folder = knob(
         "workers-2", configmap("worker-processes", "2"), notes(readback="- {kind: processes, process: nginx, value: 2}")
     )
-    variant = load_variant("baseline+workers-2", scratch)
-    assert variant.baseline == "baseline" and variant.own_knobs == ("workers-2",)
+    variant = load_variant("ingress-nginx+workers-2", scratch)
+    assert variant.baseline == "ingress-nginx" and variant.own_knobs == ("workers-2",)
     assert variant.readback == (Check(kind="processes", process="nginx", value="2"),)
     assert "+  worker-processes: '2'" in diff(variant, scratch)
     assert load_variant("backlog+workers-2", scratch).readback[-1].value == "2"
@@ -279,7 +280,7 @@ def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
 
 def test_a_variant_without_a_folder_is_the_same_as_one_with_it() -> None:
     with_folder = load_variant("keepalive")
-    without = load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000")
+    without = load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000")
     assert without.manifests == with_folder.manifests
     assert without.readback == with_folder.readback and without.study == with_folder.study
     assert (without.sweep, without.primary_metric) == (with_folder.sweep, with_folder.primary_metric)
@@ -317,7 +318,7 @@ def test_two_list_additions_survive_together(scratch: Path, knob: Write) -> None
         sysctl_added("net.ipv4.tcp_max_syn_backlog", "4096"),
         notes(readback="- {kind: sysctl, name: b, value: 1}"),
     )
-    given = proxy(load_variant("baseline+ports+syn", scratch).manifests)["securityContext"]["sysctls"]
+    given = proxy(load_variant("ingress-nginx+ports+syn", scratch).manifests)["securityContext"]["sysctls"]
     assert given == [
         {"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"},
         {"name": "net.ipv4.tcp_max_syn_backlog", "value": "4096"},
@@ -341,14 +342,16 @@ def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write
         }
     ]
     knob("limit", merged({"containers": [{"name": "proxy", "resources": {"limits": {"cpu": "200m"}}}]}))
-    patch = yaml.safe_load(config_snippet(load_variant("baseline+limit", scratch), scratch))
+    patch = yaml.safe_load(config_snippet(load_variant("ingress-nginx+limit", scratch), scratch))
     assert patch["metadata"] == {"name": "ingress-nginx-controller"}
     container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
     assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
-    assert config_snippet(load_variant("baseline")) == diff(load_variant("baseline")) == ""
+    assert config_snippet(load_variant("ingress-nginx")) == diff(load_variant("ingress-nginx")) == ""
 
 
-@pytest.mark.parametrize("name", ["lua-bypassed", "baseline+backend-wait-1ms", "keepalive+extra-work-8", "nginx-bare"])
+@pytest.mark.parametrize(
+    "name", ["lua-bypassed", "ingress-nginx+backend-wait-1ms", "keepalive+extra-work-8", "nginx-bare"]
+)
 def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> None:
     """By its own knobs, however they were put on, or by what a root says of itself; a variant that builds on it says nothing of it."""
     variant = load_variant(name)
@@ -363,7 +366,7 @@ def test_every_known_cost_is_only_to_measure_by() -> None:
 
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
     """Applied to the baseline, the patches give the variant (names as in the lab, so that they fit)."""
-    for name in ("backlog", "backlog-128", "keepalive", "okd+startup-probe-off"):
+    for name in ("backlog", "backlog-128", "keepalive", "okd+okd-without-startup-probe"):
         variant = load_variant(name)
         assert variant.baseline
         base = load_variant(variant.baseline).manifests
@@ -403,9 +406,12 @@ def listed(name: str) -> dict[str, Any]:
         ),
         (
             {"lost": sysctl_added("net.ipv4.a", "1", target="proxi")},
-            "there is no Deployment/proxi in 'baseline+lost'\n  did you mean 'Deployment/proxy'?",
+            "there is no Deployment/proxi in 'ingress-nginx+lost'\n  did you mean 'Deployment/proxy'?",
         ),
-        ({"idle": merged({"terminationGracePeriodSeconds": 300})}, "changes nothing: 'baseline+idle' renders the same"),
+        (
+            {"idle": merged({"terminationGracePeriodSeconds": 300})},
+            "changes nothing: 'ingress-nginx+idle' renders the same",
+        ),
         (
             {"first": listed("first"), "second": listed("second")},
             "components/first/kustomization.yaml: changes nothing",
@@ -436,7 +442,7 @@ def test_knobs_that_would_not_do_what_they_say_are_refused(
     """A strategic merge replaces a list as a whole: of two knobs only the last would be left."""
     for name, content in added.items():
         knob(name, content, sysctl_notes(name))
-    assert said in refused(scratch, "+".join(["baseline", *added]))
+    assert said in refused(scratch, "+".join(["ingress-nginx", *added]))
 
 
 @pytest.mark.parametrize(
@@ -454,17 +460,17 @@ def test_a_target_that_is_not_exact_is_refused(scratch: Path, knob: Write, targe
     content = sysctl_added("net.ipv4.a", "1")
     content["patches"][0]["target"] = target
     knob("wide", content)
-    assert "expected an exact kind and name" in refused(scratch, "baseline+wide")
+    assert "expected an exact kind and name" in refused(scratch, "ingress-nginx+wide")
 
 
 def test_of_two_knobs_the_one_without_effect_is_named(scratch: Path, knob: Write, overlay: Write) -> None:
     knob("idle", merged({"terminationGracePeriodSeconds": 300}))
-    overlay("both", ["../baseline"], ["../../components/somaxconn-128", "../../components/idle"])
+    overlay("both", ["../ingress-nginx"], ["../../components/somaxconn-128", "../../components/idle"])
     assert "components/idle/kustomization.yaml: changes nothing" in refused(scratch, "both")
 
 
 def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
-    text = refused(scratch, "baseline+somaxconn-128+somaxconn-32768")
+    text = refused(scratch, "ingress-nginx+somaxconn-128+somaxconn-32768")
     assert "'somaxconn-128' and 'somaxconn-32768' set the same thing, to 128 and to 32768" in text
 
 
@@ -512,7 +518,7 @@ def test_a_knob_with_faulty_annotations_is_refused(
     scratch: Path, knob: Write, changed: dict[str, Any], fault: str
 ) -> None:
     knob("bad", configmap("worker-processes", "2"), changed)
-    text = refused(scratch, "baseline+bad")
+    text = refused(scratch, "ingress-nginx+bad")
     assert text.startswith("manifests/components/bad/kustomization.yaml: ")
     assert fault in text
 
@@ -533,15 +539,15 @@ def test_a_knob_with_faulty_annotations_is_refused(
 )
 def test_a_component_that_is_none_is_refused(scratch: Path, knob: Write, content: str, fault: str) -> None:
     (knob("bad", {}) / "kustomization.yaml").write_text(content)
-    assert f"manifests/components/bad/kustomization.yaml: {fault}" in refused(scratch, "baseline+bad")
+    assert f"manifests/components/bad/kustomization.yaml: {fault}" in refused(scratch, "ingress-nginx+bad")
 
 
 def test_a_component_without_a_readable_file_is_refused(scratch: Path, knob: Write) -> None:
     file = knob("bad", {}) / "kustomization.yaml"
     file.write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read" in refused(scratch, "baseline+bad")
+    assert "cannot be read" in refused(scratch, "ingress-nginx+bad")
     file.unlink()
-    assert "there is no such file" in refused(scratch, "baseline+bad")
+    assert "there is no such file" in refused(scratch, "ingress-nginx+bad")
 
 
 def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, overlay: Write) -> None:
@@ -549,29 +555,37 @@ def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, over
     cases: list[tuple[str, dict[str, Any], str]] = [
         (
             "two",
-            {"resources": ["../baseline", "../nginx"], "components": knobs},
-            "resources: two baselines, baseline and nginx",
+            {"resources": ["../ingress-nginx", "../nginx"], "components": knobs},
+            "resources: two baselines, ingress-nginx and nginx",
         ),
         (
             "mixed",
-            {"resources": ["../baseline", "../../base/nginx"], "components": knobs},
-            "a base beside the baseline 'baseline'",
+            {"resources": ["../ingress-nginx", "../../base/nginx"], "components": knobs},
+            "a base beside the baseline 'ingress-nginx'",
         ),
-        ("same", {"resources": ["../baseline"]}, "components: none, so that it is its baseline 'baseline' again"),
+        (
+            "same",
+            {"resources": ["../ingress-nginx"]},
+            "components: none, so that it is its baseline 'ingress-nginx' again",
+        ),
         ("none", {"resources": []}, "resources: missing or empty"),
         (
             "lost",
-            {"resources": ["../baselin"], "components": knobs},
-            "resources: there is no overlay or base 'baselin'\n  did you mean 'baseline'?",
+            {"resources": ["../ingress-ngin"], "components": knobs},
+            "resources: there is no overlay or base 'ingress-ngin'\n  did you mean 'ingress-nginx'?",
         ),
         ("far", {"resources": ["https://example.test/base"]}, "resources: there is no overlay or base 'base'"),
         (
             "odd",
-            {"resources": ["../baseline"], "components": ["../../components/somaxcon-128"]},
+            {"resources": ["../ingress-nginx"], "components": ["../../components/somaxcon-128"]},
             "components: there is no knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?",
         ),
-        ("patched", {"resources": ["../baseline"], "patches": []}, "unknown key 'patches'"),
-        ("twice", {"resources": ["../baseline"], "components": knobs * 2}, "'twice' lists knob 'somaxconn-128' twice"),
+        ("patched", {"resources": ["../ingress-nginx"], "patches": []}, "unknown key 'patches'"),
+        (
+            "twice",
+            {"resources": ["../ingress-nginx"], "components": knobs * 2},
+            "'twice' lists knob 'somaxconn-128' twice",
+        ),
         (
             "again",
             {"resources": ["../backlog-128"], "components": knobs},
@@ -603,12 +617,11 @@ def test_two_references_are_refused(scratch: Path, overlay: Write) -> None:
         ("keepalvie", "unknown variant 'keepalvie'\n  did you mean 'keepalive'?"),
         ("", "unknown variant ''\n  known: aws-a1, "),
         ("../overlays/direct", "unknown variant '../overlays/direct'"),
-        ("somaxconn-128", "'somaxconn-128' is a knob, not a variant\n  put it on one, as in 'baseline+somaxconn-128'"),
-        ("baseline+", "unknown knob ''"),
+        ("ingress-nginx+", "unknown knob ''"),
         ("+somaxconn-128", "unknown variant ''"),
-        ("baseline+somaxcon-128", "unknown knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?"),
-        ("baseline+keepalive", "unknown knob 'keepalive'"),
-        ("baseline+somaxconn-128+somaxconn-128", "lists knob 'somaxconn-128' twice"),
+        ("ingress-nginx+somaxcon-128", "unknown knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?"),
+        ("ingress-nginx+keepalive", "unknown knob 'keepalive'"),
+        ("ingress-nginx+somaxconn-128+somaxconn-128", "lists knob 'somaxconn-128' twice"),
         ("keepalive+keep-alive-requests-10000", "lists knob 'keep-alive-requests-10000' again, which 'keepalive' has"),
     ],
 )
@@ -624,9 +637,11 @@ def test_without_kustomize_the_remedy_is_the_labs_shell(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "kustomize: not found on PATH\n  start the lab by `scripts/shell just …`" in refused(scratch, "baseline")
+    assert "kustomize: not found on PATH\n  start the lab by `scripts/shell just …`" in refused(
+        scratch, "ingress-nginx"
+    )
     (tmp_path / "kustomize").write_text("")
-    assert "kustomize: cannot be run: Permission denied" in refused(scratch, "baseline")
+    assert "kustomize: cannot be run: Permission denied" in refused(scratch, "ingress-nginx")
 
 
 def test_a_kustomize_that_hangs_ends_in_an_error(
@@ -637,7 +652,7 @@ def test_a_kustomize_that_hangs_ends_in_an_error(
     stub.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(kustomize, "TIMEOUT_S", 0.2)
-    assert "kustomize: no answer" in refused(scratch, "baseline")
+    assert "kustomize: no answer" in refused(scratch, "ingress-nginx")
 
 
 def test_a_temporary_folder_that_cannot_be_written_is_an_error(
@@ -645,7 +660,7 @@ def test_a_temporary_folder_that_cannot_be_written_is_an_error(
 ) -> None:
     monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
     monkeypatch.setattr("tempfile.tempdir", "/proc/self/nowhere")
-    assert "temporary folder: " in refused(scratch, "baseline+somaxconn-128")
+    assert "temporary folder: " in refused(scratch, "ingress-nginx+somaxconn-128")
 
 
 def test_what_was_built_is_built_again_only_when_a_file_has_changed(
@@ -655,7 +670,7 @@ def test_what_was_built_is_built_again_only_when_a_file_has_changed(
     built: list[Path] = []
     real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
-    load_variant("baseline", scratch)
+    load_variant("ingress-nginx", scratch)
     assert len(built) == 1, "`bench baseline` starts quickly"
     load_variant("keepalive", scratch)
     assert len(built) == 3, "itself, and with the first of its two knobs"
@@ -663,9 +678,9 @@ def test_what_was_built_is_built_again_only_when_a_file_has_changed(
     assert len(built) == 3
     shutil.copytree(scratch / "overlays/keepalive", scratch / "overlays/another")
     load_variant("another", scratch)
-    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000", scratch)
+    load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000", scratch)
     assert len(built) == 3, "another folder changes nothing, and what lists the same is the same"
-    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000+use-gzip", scratch)
+    load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000+use-gzip", scratch)
     assert len(built) == 4, "one more knob is one more build, however many come before it"
     file = scratch / "components/keep-alive-requests-10000/kustomization.yaml"
     file.write_text(file.read_text().replace("keep-alive-requests=10000", "keep-alive-requests=20000"))
@@ -673,8 +688,8 @@ def test_what_was_built_is_built_again_only_when_a_file_has_changed(
 
 
 def test_a_caller_that_changes_a_variants_objects_changes_no_other(scratch: Path) -> None:
-    proxy(load_variant("baseline", scratch).manifests)["containers"].clear()
-    assert proxy(load_variant("baseline", scratch).manifests)["containers"]
+    proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
+    assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"]
 
 
 # Differences, schema, catalogue
@@ -739,23 +754,23 @@ def test_the_catalogue_for_programs_holds_every_folder() -> None:
     assert sorted(item["name"] for item in told["variants"]) == variant_names()
     assert [item["name"] for item in told["knobs"]] == knob_names()
     shown = catalog.show_json("keepalive")
-    assert shown["baseline"] == "baseline" and "keep-alive-requests" in shown["diff"] and shown["sweep"] == "quick"
+    assert shown["baseline"] == "ingress-nginx" and "keep-alive-requests" in shown["diff"] and shown["sweep"] == "quick"
 
 
 def test_a_root_that_is_another_system_is_compared_with_the_one_it_names() -> None:
     """So that `just bench nginx` says what the controller costs beside plain nginx."""
     nginx = load_variant("nginx")
-    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "baseline", "cpu_per_request")
-    assert load_variant("keepalive").compared_with == "baseline"
+    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "ingress-nginx", "cpu_per_request")
+    assert load_variant("keepalive").compared_with == "ingress-nginx"
     assert load_variant("direct").compared_with is None
 
 
 @pytest.mark.parametrize(
     ("resources", "components", "rival", "said"),
     [
-        (["../../base/backend"], [], "nowhere", "there is no other overlay 'nowhere'"),
-        (["../../base/backend"], [], "mine", "there is no other overlay 'mine'"),
-        (["../baseline"], ["../../components/gzip-level-6"], "nginx", "it has a baseline"),
+        (["../../base/backend"], [], "nowhere", "there is no other variant 'nowhere'"),
+        (["../../base/backend"], [], "mine", "there is no other variant 'mine'"),
+        (["../ingress-nginx"], ["../../components/gzip-level-6"], "nginx", "it has a baseline"),
     ],
 )
 def test_only_a_root_names_another_overlay_to_be_compared_with(
@@ -777,7 +792,7 @@ def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> 
     variant.refuse_on("local")
     with pytest.raises(NotMeasurableError, match="(?s)runs on target local alone.*--target local"):
         variant.refuse_on("kind")
-    load_variant("baseline").refuse_on("kind")
+    load_variant("ingress-nginx").refuse_on("kind")
     named = {target for name in variant_names() for target in load_overlay(name).only_on.split()}
     named |= {target for name in knob_names() for target in load_knob(name).only_on.split()}
     assert named <= set(TARGETS)
@@ -785,7 +800,7 @@ def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> 
 
 def test_so_is_a_knob_of_which_some_targets_alone_have_anything() -> None:
     """With whatever comes after it; and one that no target of its system has is no variant."""
-    for name in ("baseline+metrics-on", "metrics-on"):
+    for name in ("ingress-nginx+metrics-on", "metrics-on"):
         load_variant(name).refuse_on("apiserver")
         with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
             load_variant(name).refuse_on("local")

@@ -22,7 +22,6 @@ from lab.base.errors import UsageError
 from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
-from lab.model.variants.former import FORMER
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
@@ -67,7 +66,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def verdict(rule: Rule, *stories: Story, blocks: int = 6, target: str = "local") -> Verdict:
         for number, story in enumerate(stories):
             name = f"reference-kill-quick-{target}{f'-{number}' if number else ''}"
-            pairs = [("kill-nds", "kill-grace-30")]
+            pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
             run_of(tmp_path, monkeypatch, "kill-quick", pairs, story, blocks, name, target=target)
         monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
         runs, damaged = evidence.references()
@@ -77,12 +76,14 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 
 def rule(*tests: Test, given: tuple[Test, ...] = ()) -> Rule:
-    return Rule(rule="r", sweeps=["kill-quick"], variant="kill-nds", tests=list(tests), given=list(given))
+    return Rule(
+        rule="r", sweeps=["kill-quick"], variant="grace-period-30+host-port", tests=list(tests), given=list(given)
+    )
 
 
 ABOUT = Test(metric="failing_s", within=(15, 25))
-COMMAND = "just bench kill-nds --sweep kill-quick --blocks 10"
-LONGER = Test(metric="failing_s", minus=Other(variant="kill-grace-30"), above=0)
+COMMAND = "just bench grace-period-30+host-port --sweep kill-quick --blocks 10"
+LONGER = Test(metric="failing_s", minus=Other(variant="ingress-nginx+grace-period-30"), above=0)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,15 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
     for number, middle in enumerate((15.0, 15.2, 16.0)):
         place = tmp_path / str(number)
         out = gone(lambda _, block, middle=middle: middle + (block - 3.5) / 2)
-        run_of(place, monkeypatch, "kill-quick", [("kill-nds", "kill-grace-30")], out, 6, "a")
+        run_of(
+            place,
+            monkeypatch,
+            "kill-quick",
+            [("grace-period-30+host-port", "ingress-nginx+grace-period-30")],
+            out,
+            6,
+            "a",
+        )
         monkeypatch.setenv("LAB_REFERENCE", str(place))
         found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
         needed += found.why.removeprefix("the interval leaves both open; ").split()[-4:-3]
@@ -135,9 +144,15 @@ def test_a_difference_must_lie_beyond_what_the_load_resolves(
     own: float, theirs: float, answer: str, judge: Judge
 ) -> None:
     """The variant fails for 4 s more, for as long, or for 4 s less; what the load resolves leaves a small difference open."""
-    found = judge(rule(LONGER), gone(lambda variant, block: (own if variant == "kill-nds" else theirs) + block / 10))
+    found = judge(
+        rule(LONGER),
+        gone(lambda variant, block: (own if variant == "grace-period-30+host-port" else theirs) + block / 10),
+    )
     assert found.answer == answer
-    assert answer != "reproduced" or found.effect == "first to last failure +4 s [4, 4] against kill-grace-30"
+    assert (
+        answer != "reproduced"
+        or found.effect == "first to last failure +4 s [4, 4] against ingress-nginx+grace-period-30"
+    )
 
 
 def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
@@ -161,7 +176,7 @@ def test_runs_that_agree_are_all_named(judge: Judge) -> None:
 
 def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of the first rule's sweep, six of the second's; and of one rule's runs the longer one is shown."""
-    pairs = [("kill-nds", "kill-grace-30")]
+    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
     run_of(tmp_path, monkeypatch, "kill-held", pairs, gone(lambda _, block: 20), 1, "a")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     full = rule(ABOUT).model_copy(update={"sweeps": ["kill-held"]})
@@ -175,7 +190,7 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     assert "[" in found.effect
 
 
-@pytest.mark.parametrize("arm", ["kill-nds", "kill-grace-30"])
+@pytest.mark.parametrize("arm", ["grace-period-30+host-port", "ingress-nginx+grace-period-30"])
 def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, tmp_path: Path) -> None:
     """Its claim is open, and says so: the run was made, and the rule asks for nothing that it was not asked for."""
     judge(rule(LONGER), gone(lambda _, block: 20))
@@ -183,12 +198,15 @@ def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, t
         path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "steal"}))
     found = judge(rule(LONGER))
     assert found.answer == "not resolved"
-    assert "no valid block of kill-nds at delete" in found.effect or "no block in which both" in found.effect
+    assert (
+        "no valid block of grace-period-30+host-port at delete" in found.effect
+        or "no block in which both" in found.effect
+    )
     assert "leaves both open" not in found.why
     ledger.settled([found])
 
 
-MANY, ONE = "okd-routes-1000-150m", "okd-routes-1-150m"
+MANY, ONE = "okd-150m+okd-routes-1000", "okd-150m+okd-routes-1"
 LIMITS = {MANY: "proxy", ONE: "proxy"}
 """Arm → its `limited_by`, where a test says nothing else."""
 Retold = Callable[..., Evidence]
@@ -345,7 +363,7 @@ def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
     def found(metric: str) -> Verdict:
         other = {"ratio_to": {"points": "k6-c100"}} if compared else {}
         asked = Test.model_validate({"metric": metric, "points": "k6-c1000", **other, **bound})
-        own = Rule(rule="r", sweeps=["digitalocean-claims"], variant="baseline", tests=[asked])
+        own = Rule(rule="r", sweeps=["digitalocean-claims"], variant="ingress-nginx", tests=[asked])
         return judged(CLAIM, [own], runs)
 
     verdict = found("spread")
@@ -405,7 +423,7 @@ def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path
         return gone(lambda _, block: 20)(arm, point, block)
 
     assert judge(rule(ABOUT), story).answer == "reproduced"
-    for path in tmp_path.glob("*/samples/*b01-kill-nds-control/sample.json"):
+    for path in tmp_path.glob("*/samples/*b01-grace-period-30+host-port-control/sample.json"):
         told = json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}
         path.write_text(json.dumps(told))
     found = judge(rule(ABOUT))
@@ -414,16 +432,26 @@ def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path
 
 def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run's own words, with its id; a run that did measure it counts instead."""
-    run_of(tmp_path, monkeypatch, "kill-quick", [("kill-grace-30", "baseline")], gone(lambda _, block: 2), name="a")
+    run_of(
+        tmp_path,
+        monkeypatch,
+        "kill-quick",
+        [("ingress-nginx+grace-period-30", "ingress-nginx")],
+        gone(lambda _, block: 2),
+        name="a",
+    )
     path = tmp_path / "a" / "run.json"
-    missing = {"variant": "kill-nds", "what": "cores", "why": "it wants 4 and there are 2"}
+    missing = {"variant": "grace-period-30+host-port", "what": "cores", "why": "it wants 4 and there are 2"}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"not_measurable": [missing]}))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
-    assert (found.answer, found.why) == ("not measurable here", "kill-nds: cores: it wants 4 and there are 2")
+    assert (found.answer, found.why) == (
+        "not measurable here",
+        "grace-period-30+host-port: cores: it wants 4 and there are 2",
+    )
     assert (found.runs, found.findings, found.rule) == (("a",), (), "r")
     ledger.settled([found])
-    pairs = [("kill-nds", "kill-grace-30")]
+    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
     run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(lambda _, block: 20), name="b")
     found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
     assert (found.answer, found.runs) == ("reproduced", ("b",))
@@ -456,7 +484,7 @@ def test_a_damaged_file_leaves_open_what_is_read_from_it(file: str, metric: str,
     """In one sample of many; a claim that rests on other files of the run is judged as before."""
     story = gone(lambda _, block: 20 + block / 10)
     before = judge(rule(ABOUT), story)
-    (path,) = tmp_path.glob(f"*/samples/*-b03-kill-nds-delete/{file}")
+    (path,) = tmp_path.glob(f"*/samples/*-b03-grace-period-30+host-port-delete/{file}")
     damaged(path)
     record = path.with_name("sample.json")  # of an earlier lab: without the digest of raw.zst
     record.write_text(json.dumps(json.loads(record.read_text()) | {"raw_sha256": ""}))
@@ -496,7 +524,7 @@ def test_manifests_that_are_not_those_that_were_applied_leave_open_what_is_read_
 def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judge, tmp_path: Path) -> None:
     """A record or its verbatim output cut off, a file gone: the claims that it would be judged by name it, others do not."""
     judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
-    (path,) = tmp_path.glob(f"*/samples/*-b03-kill-nds-delete/{file}")
+    (path,) = tmp_path.glob(f"*/samples/*-b03-grace-period-30+host-port-delete/{file}")
     if file == "usage.parquet":
         path.unlink()
     else:
@@ -519,7 +547,7 @@ def test_a_run_without_a_record_is_named_where_a_run_is_missing_and_beside_a_ver
     found = judge(rule(ABOUT))
     assert has_told(found, path)
     assert f"{COMMAND}; reference-kill-quick-local is damaged: " in found.why
-    pairs = [("kill-nds", "kill-grace-30")]
+    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
     with pytest.MonkeyPatch.context() as other:
         run_of(tmp_path, other, "kill-quick", pairs, gone(lambda _, block: 21 + block / 10), name="whole")
     found = judge(rule(ABOUT))
@@ -530,7 +558,7 @@ def test_a_run_without_a_record_is_named_where_a_run_is_missing_and_beside_a_ver
 def test_a_damaged_run_beside_a_whole_one_leaves_the_claim_open(judge: Judge, tmp_path: Path) -> None:
     """It could disagree; what the whole one says by itself is told."""
     judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10), gone(lambda _, block: 21 + block / 10))
-    (path,) = tmp_path.glob("reference-kill-quick-local/samples/*-b03-kill-nds-delete/sample.json")
+    (path,) = tmp_path.glob("reference-kill-quick-local/samples/*-b03-grace-period-30+host-port-delete/sample.json")
     damaged(path)
     found = judge(rule(ABOUT))
     assert has_told(found, path)
@@ -674,7 +702,7 @@ def test_what_a_rule_compares_differs_by_what_the_claim_is_about(name: str, rule
         if other is None or other.variant is None or any(test.like for test in rule.tests):
             continue
         names = (test.variant or rule.variant, other.variant)
-        one, two = (chain(FORMER.get(each, each)) for each in names)
+        one, two = map(chain, names)
         if one[0].name != two[0].name:
             continue
         mine, theirs = ({knob for overlay in of for knob in overlay.own_knobs} for of in (one, two))
@@ -695,7 +723,7 @@ def directives(knobs: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "short"), [("DO-04", "backlog-1"), ("AW-09", "backlog-128"), ("AW-10", "backlog-128")]
+    ("name", "short"), [("DO-04", "ingress-nginx+somaxconn-1"), ("AW-09", "backlog-128"), ("AW-10", "backlog-128")]
 )
 def test_a_claim_of_dropped_connections_is_judged_by_their_number(name: str, short: str) -> None:
     """Of a queue that is too short and one that is not; a load that 128 bears, whose owner says that it does not, shows nothing of it."""
@@ -712,9 +740,12 @@ def test_a_wider_range_of_ports_is_judged_where_requests_take_one_each(name: str
     """Else a load that uses up neither would contradict the claim, or bear it out by chance."""
     (rule,) = claims.rules()[name]
     (given,), (test,) = rule.given, rule.tests
-    assert (given.metric, given.variant) == ("opened_per_request", "upstream-pool-1")
+    assert (given.metric, given.variant) == ("opened_per_request", "ingress-nginx+upstream-keepalive-connections-1")
     assert given.above is not None and given.above >= 0.5
-    assert {test.variant or rule.variant, test.ratio_to and test.ratio_to.variant} == {rule.variant, "upstream-pool-1"}
+    assert {test.variant or rule.variant, test.ratio_to and test.ratio_to.variant} == {
+        rule.variant,
+        "ingress-nginx+upstream-keepalive-connections-1",
+    }
 
 
 @pytest.mark.parametrize("name", ["DO-05", "AW-11", "TF-05"])
@@ -743,7 +774,7 @@ def test_a_claim_of_more_workers_than_cpus_is_judged_by_those_that_may_share_one
 def test_what_a_log_costs_is_told_against_none() -> None:
     """It is in the rate of any log, of one without a buffer most; and where it costs little there is nothing to remove."""
     (rule,) = claims.rules()["AW-05"]
-    assert [test.ratio_to for test in (*rule.given, *rule.tests)] == [Other(variant="log-off")] * 2
+    assert [test.ratio_to for test in (*rule.given, *rule.tests)] == [Other(variant="ingress-nginx+access-log-off")] * 2
     assert [(test.variant, test.below) for test in rule.given] == [("log-slow-disk", 0.9)]
 
 
@@ -795,7 +826,7 @@ def test_413_of_every_body_that_is_too_large(tmp_path: Path, monkeypatch: pytest
     (claim, checked) = next(each for each in claims.checks() if each[0].id == "too-large")
     for passed, answer in ((0, "reproduced"), (1, "contradicted")):
         folder = tmp_path / answer
-        run_of(folder, monkeypatch, "upload-limit", [("upload", "baseline")], story(passed))
+        run_of(folder, monkeypatch, "upload-limit", [("upload", "ingress-nginx")], story(passed))
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
         found = judged(claim, checked, *evidence.references())
         assert found.answer == answer
@@ -825,8 +856,8 @@ def test_every_run_of_the_ledger_is_linked() -> None:
     assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
 
 
-RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='kill-nds'\n"
-LIKE = "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03','OK-01']}]"
+RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='grace-period-30+host-port'\n"
+LIKE = "tests=[{metric='gap_s',ratio_to={variant='ingress-nginx+grace-period-30'},like=['OK-03','OK-01']}]"
 
 
 @pytest.mark.parametrize(
@@ -836,7 +867,10 @@ LIKE = "tests=[{metric='gap_s',ratio_to={variant='kill-grace-30'},like=['OK-03',
         ("[ND-11]\nbackgroud = 'x'", "unknown key: did you mean 'background'"),
         ("[ND-11]\nbackground = 'x'\nnot_measurable = 'y'", "one of tests, not_measurable and background"),
         (RULE.replace("'kill'", "'kil'") + "tests=[{metric='gap_s',above=1}]", "there is no 'kil'"),
-        (RULE.replace("kill-nds", "kilnds") + "tests=[{metric='gap_s',above=1}]", "there is no 'kilnds'"),
+        (
+            RULE.replace("grace-period-30+host-port", "kilnds") + "tests=[{metric='gap_s',above=1}]",
+            "there is no 'kilnds'",
+        ),
         (RULE + "tests=[{metric='gaps',above=1}]", "unknown metric 'gaps'"),
         (RULE + "tests=[{metric='gap_s'}]", "each needs above, below, within or like"),
         ("[ND-11]\ntests=[{metric='gap_s',above=1}]", "tests need all three"),

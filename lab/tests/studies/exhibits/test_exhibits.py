@@ -18,20 +18,24 @@ from lab.studies.exhibits import exhibits, reproduction
 from lab.studies.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
 
-VARIANT = "kill-nds"
+VARIANT = "grace-period-30+host-port"
 MADE: dict[str, Callable[[Run], go.Figure]] = {
     "timeline": lambda run: exhibits.timeline(run, "T", VARIANT, "held"),
     "intervals": lambda run: exhibits.intervals(run, "T", "gap_s"),
     "scaling": lambda run: exhibits.scaling(run, "T", "gap_s"),
     "generations": lambda run: exhibits.generations(run, "T"),
-    "ladder": lambda run: exhibits.ladder({"real": (run, {"a step": (VARIANT, "kill-grace-30")})}, "T", "held"),
+    "ladder": lambda run: exhibits.ladder(
+        {"real": (run, {"a step": (VARIANT, "ingress-nginx+grace-period-30")})}, "T", "held"
+    ),
     "tails": lambda run: exhibits.tails(run, "T"),
     "processes": lambda run: exhibits.processes(run, "T"),
     "delays": lambda run: exhibits.delays(run, "T"),
     "probing": lambda run: exhibits.probing(run, "T", VARIANT),
     "transfers": lambda run: exhibits.transfers(run, "T", VARIANT),
-    "percentiles": lambda run: exhibits.percentiles({VARIANT: run, "kill-grace-30": run}, "T", "original"),
-    "gains": lambda run: exhibits.gains(run, "T", "gap_s", "*", [(VARIANT, "kill-grace-30")]),
+    "percentiles": lambda run: exhibits.percentiles(
+        {VARIANT: run, "ingress-nginx+grace-period-30": run}, "T", "original"
+    ),
+    "gains": lambda run: exhibits.gains(run, "T", "gap_s", "*", [(VARIANT, "ingress-nginx+grace-period-30")]),
     "ratios": lambda run: exhibits.ratios(run, "T", "okd", "Transactions per second of one router"),
     "concurrency": lambda run: exhibits.concurrency(run, "T", ["p75_s", "p95_s"], [VARIANT], {"ND-04": "p75_s"}),
     "pages": lambda run: exhibits.pages(run, "T", "link_share", [VARIANT], "OK-18"),
@@ -46,7 +50,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """One of disturbances; what it has nothing of is drawn as a gap, and that is its figure, too."""
     folder: Path = tmp_path_factory.mktemp("reference")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        run_of(folder, monkeypatch, "kill", [(VARIANT, "kill-grace-30")], nds_story, 1, "r-1", points=["held"])
+        run_of(
+            folder,
+            monkeypatch,
+            "kill",
+            [(VARIANT, "ingress-nginx+grace-period-30")],
+            nds_story,
+            1,
+            "r-1",
+            points=["held"],
+        )
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
         ((found,), _) = evidence.references()
     return found
@@ -83,7 +96,7 @@ def test_a_figure_names_its_run(name: str, run: Evidence) -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_without_a_run_a_figure_names_none_and_what_is_empty_is_counted(name: str) -> None:
     """A whole figure needs no count; beside what was published, an empty panel or line does."""
-    figure = MADE[name](Missing("nothing of it: just bench kill-nds"))
+    figure = MADE[name](Missing("nothing of it: just bench grace-period-30+host-port"))
     drawn = bool(json.loads(figure.to_json() or "")["data"])
     assert drawn == (name in PUBLISHED)
     assert not meta(figure).get("runs")
@@ -93,7 +106,7 @@ def test_without_a_run_a_figure_names_none_and_what_is_empty_is_counted(name: st
 def test_a_claim_stands_at_once_where_its_run_will() -> None:
     """Of a gain, too; without a claim there is nothing to stand."""
     run = Missing("nothing of it: just bench nds-replicas-4")
-    figure = exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "baseline")], ["ND-03"])
+    figure = exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "ingress-nginx")], ["ND-03"])
     told = json.loads(figure.to_json() or "")
     assert "ND-03: 0 % change (about)" in json.dumps(told["data"])
     assert "just bench nds-replicas-4" in told["layout"]["title"]["text"]

@@ -24,7 +24,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    run_of(folder, monkeypatch, "kill", [("kill-nds", "kill-grace-30")], nds_story, 1, name, points=["held"])
+    run_of(
+        folder,
+        monkeypatch,
+        "kill",
+        [("grace-period-30+host-port", "ingress-nginx+grace-period-30")],
+        nds_story,
+        1,
+        name,
+        points=["held"],
+    )
 
 
 def named(run: exhibits.Run) -> str:
@@ -77,7 +86,7 @@ def test_the_overview_has_arms_loads_and_machine_and_metrics_are_those_of_the_ru
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = exploring.overview(exploring.picked(STEADY))
-    assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | baseline |" in text
+    assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | ingress-nginx |" in text
     assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text
     assert "| cpu | Intel" in text
     assert "cpu_per_request" in exploring.metrics(exploring.picked(STEADY))
@@ -90,7 +99,7 @@ def test_variants_are_compared_with_their_baselines() -> None:
     """Only those points, metrics and variants that are asked for; a second run beside it."""
     run = exploring.picked(STEADY)
     text = exploring.compared(run, metrics=["rate"], point="ceil*")
-    assert "| keepalive against baseline | rate (req/s) |" in text
+    assert "| keepalive against ingress-nginx | rate (req/s) |" in text
     assert "**rate-1000**" not in text
     assert "p99 (ms)" not in text
     assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
@@ -116,4 +125,4 @@ def test_figures_of_a_steady_run() -> None:
     assert len(exhibits.tails(run, "T", "ceiling", ["keepalive"]).to_dict()["data"]) == 1
     assert "steady loads alone" in (exhibits.timeline(run, "T", "keepalive").to_json() or "")
     assert "keepalive at ceiling" in exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
-    assert "baseline" not in exhibits.table(run, ["rate"], "ceiling", ["keepalive"]).replace(STEADY, "")
+    assert "ingress-nginx" not in exhibits.table(run, ["rate"], "ceiling", ["keepalive"]).replace(STEADY, "")

@@ -168,19 +168,19 @@ def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], p
     that block, and the timeline, which always reads the log, shows them.
     """
     run = copy(OUTAGE)
-    sample = sample_of(run, 3, "baseline", "outage")
+    sample = sample_of(run, 3, "ingress-nginx", "outage")
 
     def failed(raw: bool) -> float:
         rows = printed(run, raw)["outcomes"]["rows"]
-        (row,) = (row for row in rows if (row["arm"], row["point"]) == ("baseline", "outage"))
+        (row,) = (row for row in rows if (row["arm"], row["point"]) == ("ingress-nginx", "outage"))
         return row["values"]["failed"]["3"]
 
     def shown() -> int:
         (found,) = evidence.references()[0]
         assert isinstance(found, Evidence)
-        log = found.log("baseline", "outage", 3)
+        log = found.log("ingress-nginx", "outage", 3)
         assert log is not None
-        assert json.loads(exhibits.timeline(found, "T", "baseline", "outage", 3).to_json() or "")["data"]
+        assert json.loads(exhibits.timeline(found, "T", "ingress-nginx", "outage", 3).to_json() or "")["data"]
         return int(log.bins["status"].sum())
 
     was, seen = failed(raw=True), shown()

@@ -30,12 +30,12 @@ pytestmark = pytest.mark.committed
 
 SHELF = (
     "from lab.analysis import evidence\nfrom lab.studies.exhibits import exhibits\n\n"
-    "shelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
+    "shelf = evidence.shelf()\nkill = shelf.of('kill', variant='grace-period-30+host-port')"
 )
 EXPLORED = "from lab.studies.exhibits import exploring\n\nexploring.picked().said"
-TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'kill-nds', 'held')"
-PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('baseline', 'backlog')}, 'Plots', 'original')"
-DRAIN = "exhibits.intervals(shelf.of('drain', variant='kill-budget'), 'Drained', 'gap_s')"
+TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'grace-period-30+host-port', 'held')"
+PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('ingress-nginx', 'backlog')}, 'Plots', 'original')"
+DRAIN = "exhibits.intervals(shelf.of('drain', variant='proxy-replicas-2+pod-disruption-budget'), 'Drained', 'gap_s')"
 VOID = {"meta", "link", "br", "hr", "img", "input", "option"}
 
 
@@ -233,7 +233,16 @@ def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
 
 def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is named."""
-    run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
+    run_of(
+        tmp_path / "own",
+        monkeypatch,
+        "kill",
+        [("grace-period-30+host-port", None)],
+        nds_story,
+        1,
+        "mine",
+        points=["held"],
+    )
     path = notebook(books, "explore", EXPLORED)
     for run, said in (
         ("", "no run: nothing in data/reference of any sweep"),
@@ -252,7 +261,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
     place = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as monkeypatch:
         books, reference = arranged(place, monkeypatch), place / "reference"
-        variants = [("kill-nds", "kill-grace-30")]
+        variants = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
         run_of(reference, monkeypatch, "kill", variants, nds_story, 6, "r-kill", points=["held"])
         monkeypatch.setenv("LAB_RUNS", str(place / "own"))
         (reference / "broken").mkdir()
@@ -301,7 +310,7 @@ def test_every_measured_step_is_a_row_of_the_first_figure(built: tuple[site.Site
         r'<tr class="(\S+)" data-study="(\S+)" data-system="(\S+)" data-target="local" data-decision', built[1]
     )
     assert rows == [("worse", "nds", "ingress-nginx")]
-    assert "kill-nds against kill-grace-30" in built[1]
+    assert "grace-period-30+host-port against ingress-nginx+grace-period-30" in built[1]
 
 
 def test_no_page_begins_with_runs(built: tuple[site.Site, str]) -> None:
@@ -336,14 +345,14 @@ def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site,
     needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
     assert "5 figures, panels or rows have no data" in needs
     assert "broken is damaged" in text
-    assert "just bench kill-budget --sweep drain" in needs
+    assert "just bench proxy-replicas-2+pod-disruption-budget --sweep drain" in needs
 
 
 def test_the_machine_of_every_run_is_told(built: tuple[site.Site, str]) -> None:
     run = built[1].partition('id="run/r-kill"')[2]
     assert 'href="#nds"' in run
     assert 'href="#claim/ND-11"' in run
-    assert "kill-grace-30" in run
+    assert "ingress-nginx+grace-period-30" in run
 
 
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.labels import ROLE_LABEL
-from lab.model.variants.variants import chain, load_variant, variant_names
+from lab.model.variants.variants import chain, covering_names, load_variant
 from lab.targets.cluster import docker, images, kind, programs
 from lab.targets.cluster.images import Images
 
@@ -60,7 +60,7 @@ def _used() -> dict[str, set[str]]:
     """Image → the variants that have it; without those of another release than the pinned one, where that is the knob."""
     users: dict[str, set[str]] = {}
     known = images.load().pinned.values()
-    for name in variant_names():
+    for name in covering_names():
         for manifest in load_variant(name).manifests:
             spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
             for container in (*spec.get("initContainers", []), *spec.get("containers", [])):

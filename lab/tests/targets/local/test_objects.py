@@ -12,7 +12,7 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
-from lab.model.variants.variants import load_variant, variant_names
+from lab.model.variants.variants import covering_names, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.systems.manifests import objects
 from lab.systems.table import find
@@ -48,7 +48,7 @@ def first(deployment: dict[str, Any]) -> dict[str, Any]:
     return pod(deployment)["containers"][0]
 
 
-@pytest.mark.parametrize("name", variant_names())
+@pytest.mark.parametrize("name", covering_names())
 def test_every_overlay_is_honoured_whole(name: str) -> None:
     """Or not measurable here, which is said of what this machine lacks."""
     variant = load_variant(name)

@@ -14,7 +14,6 @@ from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.systems import table
 from lab.targets.local import LocalTarget, refusals
 from lab.targets.local.sandbox import cgroups
 from lab.tests.support.factories import make_point

@@ -44,7 +44,7 @@ def test_inside() -> None:
 
 @inside
 def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
-    variant = load_variant("okd+shards-2")
+    variant = load_variant("okd+okd-sharded-2")
     point = make_point(routes="all")
     assert len(target.check_variant(variant, [point])[point.name].shards) == 2
     with target.up(variant) as system:

@@ -64,7 +64,7 @@ def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out()
 def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
     services.vet(balanced(host_network=True))
     with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
-        services.vet(objects.read(load_variant("baseline+host-network").manifests))
+        services.vet(objects.read(load_variant("ingress-nginx+okd-host-network").manifests))
     assert raised.value.what == "host network"
 
 
