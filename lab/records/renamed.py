@@ -67,9 +67,6 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
                 each.model_copy(update={"arm": names.of(each.arm), "against": names.of(each.against)})
                 for each in record.design.places
             ),
-            "solo_decides": tuple(
-                each.model_copy(update={"arm": names.of(each.arm)}) for each in record.design.solo_decides
-            ),
             "systems": tuple(map(names.of, record.design.systems)),
             "fixed_workers": tuple(map(names.of, record.design.fixed_workers)),
         }
