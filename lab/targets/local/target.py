@@ -43,7 +43,8 @@ from lab.targets.local.pods import Container, Pod
 from lab.targets.local.routing import Routes, Routing
 from lab.targets.local.system import LocalSystem
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
+"""To come up: Envoy Gateway with a hundred routes takes 20 s of a CPU that it has for itself."""
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
 """What it runs beside nginx and HAProxy, and where Debian has them; `just doctor` checks the same list."""
