@@ -13,7 +13,7 @@ from lab.base.errors import NotMeasurableError
 from lab.targets.apiserver.images import MACHINE, contour
 from lab.targets.local.containers import Realisation
 from lab.targets.local.envoy_conf import BOOTSTRAP, HOME
-from lab.targets.local.images import Context
+from lab.targets.local.images import Context, is_repository_of
 from lab.targets.local.images import envoy as local
 
 IMAGE = "envoyproxy/envoy"
@@ -28,7 +28,7 @@ RENEW = None  # it is told of changes and makes no new workers
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    beside = (item for item in context.pod.containers if f"/{item.repository}".endswith(f"/{contour.IMAGE}"))
+    beside = (item for item in context.pod.containers if is_repository_of(contour.IMAGE, item.repository))
     controller = next(beside, None)
     if controller is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"

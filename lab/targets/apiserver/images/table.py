@@ -10,7 +10,7 @@ from lab.base.errors import UsageError
 from lab.targets.apiserver import programs
 from lab.targets.apiserver.images import MACHINE, Image, contour, envoy, haproxy_router, ingress_nginx, traefik
 from lab.targets.local.containers import Realisation
-from lab.targets.local.images import Context
+from lab.targets.local.images import Context, is_repository_of
 from lab.targets.local.images import table as local
 from lab.targets.local.pods import Container
 
@@ -35,7 +35,7 @@ def there() -> Mapping[str, Image]:
 
 def find(repository: str) -> Image | None:
     """Whatever registry it comes from; None where it is what the local target has."""
-    return next((image for name, image in IMAGES.items() if f"/{repository}".endswith(f"/{name}")), None)
+    return next((image for name, image in IMAGES.items() if is_repository_of(name, repository)), None)
 
 
 def realise(context: Context) -> Realisation:

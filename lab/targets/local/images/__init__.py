@@ -31,6 +31,11 @@ class Context:
     open_files: int
 
 
+def is_repository_of(image: str, repository: str) -> bool:
+    """Return whether a repository, whatever registry it comes from, ends in an image's name, which is its last parts."""
+    return f"/{repository}".endswith(f"/{image}")
+
+
 def configmap_of(place: str, named: str, context: Context) -> tuple[str, Mapping[str, str]]:
     """(its place, its data) of the ConfigMap that an argument names as NAMESPACE/NAME, of the pod's own namespace. UsageError."""
     known = {f"{context.pod.namespace}/{name}": name for name in context.objects.configmaps}

@@ -19,7 +19,7 @@ from lab.base.errors import MeasuringError, UsageError, did_you_mean
 from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME, Backend, render
 from lab.targets.local.haproxy_control import TAKEN_S, RouterControl
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, Control, is_repository_of, refuse_open_files, refuse_workers
 from lab.targets.local.network import NODE_ADDRESS as SINK
 from lab.targets.local.objects import Objects
 
@@ -260,7 +260,7 @@ def syslog_ports(objects: Objects) -> set[int]:
         container.env.get("ROUTER_SYSLOG_ADDRESS", "")
         for pod in objects.pods
         for container in pod.containers
-        if f"/{container.repository}".endswith(f"/{IMAGE}")
+        if is_repository_of(IMAGE, container.repository)
     )
     return {int(address.rpartition(":")[2]) for address in found if _SYSLOG.fullmatch(address)}
 

@@ -21,6 +21,7 @@ from lab.targets.local.images import (
     haproxy_router,
     httpd,
     ingress_nginx,
+    is_repository_of,
     nginx,
     nginx_gateway_fabric,
     nginx_ingress,
@@ -96,7 +97,7 @@ def renew(repository: str) -> Renew | None:
 
 def find(repository: str) -> Image | None:
     """The file for an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
-    fitting = [image for image in IMAGES if f"/{repository}".endswith(f"/{image.IMAGE}")]
+    fitting = [image for image in IMAGES if is_repository_of(image.IMAGE, repository)]
     return max(fitting, key=lambda image: len(image.IMAGE), default=None)
 
 
