@@ -415,6 +415,11 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
     return changed
 
 
+def is_repository_of(image: str, repository: str) -> bool:
+    """Return whether a repository, whatever registry it comes from, ends in an image's name, which is its last parts."""
+    return f"/{repository}".endswith(f"/{image}")
+
+
 def command(container: Container) -> tuple[str, ...]:
     """Of a container as its manifest says. UsageError where it leaves that to an image."""
     if not container.command:

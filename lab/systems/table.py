@@ -19,7 +19,7 @@ from lab.systems.manifests.objects import Objects
 from lab.systems.nginx.system import SYSTEM as NGINX
 from lab.systems.nginx_f5.system import SYSTEM as NGINX_F5
 from lab.systems.nginx_ngf.system import SYSTEM as NGINX_NGF
-from lab.systems.system import Controller, ProxySystem, ReadbackKind
+from lab.systems.system import Controller, ProxySystem, ReadbackKind, is_repository_of
 from lab.systems.traefik.system import SYSTEM as TRAEFIK
 
 SYSTEMS: tuple[ProxySystem, ...] = (
@@ -68,13 +68,13 @@ INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.i
 
 def find(repository: str) -> ProxySystem | None:
     """Return the system of an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
-    fitting = [system for system in SYSTEMS if f"/{repository}".endswith(f"/{system.image}")]
+    fitting = [system for system in SYSTEMS if is_repository_of(system.image, repository)]
     return max(fitting, key=lambda system: len(system.image), default=None)
 
 
 def find_controller(repository: str) -> Controller | None:
     """Return the controller of an image, whatever registry it comes from; None where it is what the local target has."""
-    return next((found for name, found in CONTROLLERS.items() if f"/{repository}".endswith(f"/{name}")), None)
+    return next((found for name, found in CONTROLLERS.items() if is_repository_of(name, repository)), None)
 
 
 def program_versions(of_backend: bool = False) -> dict[str, str]:

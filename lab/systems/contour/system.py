@@ -13,14 +13,14 @@ from lab.base.errors import NotMeasurableError
 from lab.systems.contour import controller
 from lab.systems.envoy import system as envoy
 from lab.systems.envoy.config import BOOTSTRAP, HOME
-from lab.systems.system import Context, Controller, ProxySystem, Realisation
+from lab.systems.system import Context, Controller, ProxySystem, Realisation, is_repository_of
 
 XDS = ("--xds-address=127.0.0.1", "--xds-port=8001", "--xds-resource-version=v3")
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    beside = (item for item in context.pod.containers if f"/{item.repository}".endswith(f"/{controller.IMAGE}"))
+    beside = (item for item in context.pod.containers if is_repository_of(controller.IMAGE, item.repository))
     contour = next(beside, None)
     if contour is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"

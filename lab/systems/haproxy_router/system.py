@@ -30,6 +30,7 @@ from lab.systems.system import (
     Workers,
     all_cpus,
     find_program,
+    is_repository_of,
     refuse_open_files,
     refuse_workers,
 )
@@ -258,7 +259,7 @@ def syslog_ports(objects: Objects) -> set[int]:
         container.env.get("ROUTER_SYSLOG_ADDRESS", "")
         for pod in objects.pods
         for container in pod.containers
-        if f"/{container.repository}".endswith(f"/{IMAGE}")
+        if is_repository_of(IMAGE, container.repository)
     )
     return {int(address.rpartition(":")[2]) for address in found if _SYSLOG.fullmatch(address)}
 
