@@ -1,4 +1,7 @@
-"""Has a HAProxy with a master (`-W`) load a new configuration: written, and the master told (SIGUSR2); its new worker answers on the socket."""
+"""Has a HAProxy with a master (`-W`) load a new configuration: written, and the master told (SIGUSR2); its new worker answers on the socket.
+
+Apart from `system`, since another system whose proxy is a HAProxy loads by it, too.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@
         →  [Served(80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(backend)),)})]
 
 Refuses what ingress-nginx's own annotations ask for: other controllers do not read them.
+A module of its own, since `gateway_api` is below the `Objects` that it reads, and both controllers that serve an Ingress so ask for it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""A variant's manifests → what the local target starts. Pure; refuses every field it would not honour."""
+"""A variant's manifests → what the local target starts; refuses every field it would not honour. Pure, until a Secret's certificate is made."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests import certificates
 from lab.systems.manifests.deployments import Deployment, read_deployment
 from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import (
@@ -21,11 +24,11 @@ from lab.systems.manifests.pods import Pod
 from lab.systems.manifests.replicas import Budget, read_budget
 from lab.systems.manifests.routes import HostRoute, read_ingress, read_route
 from lab.systems.manifests.routes import Route as Route
-from lab.systems.manifests.secrets import Secret, read_secret
-from lab.systems.manifests.slices import Slice, read_slice
 
 ROLE_LABEL = "lab/role"
 SCOPE_LABEL = "lab/scope"
+SERVICE_LABEL = "kubernetes.io/service-name"
+_TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 
 # Kinds that mean something to an API server only.
 _CLUSTER_ONLY = {
@@ -55,6 +58,38 @@ class Service:
     def selects(self, pod: Pod) -> bool:
         """Without a selector it selects nothing: its endpoints are those of EndpointSlices."""
         return bool(self.selector) and self.selector.items() <= pod.labels.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """An EndpointSlice written by hand, for a Service without a selector: addresses that no pod's readiness decides.
+
+    `ports`: name → number; the name is that of the Service's port. `addresses`: the ready ones only.
+    """
+
+    name: str
+    service: str
+    ports: Mapping[str, int]
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What it holds, or the certificate that its annotations ask for.
+
+    `keys` are known before anything is made; `files` makes a certificate the first time.
+    """
+
+    data: Mapping[str, str]
+    certificate: certificates.Request | None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        made = {"tls.crt", "tls.key", "ca.crt"} if self.certificate else set[str]()
+        return frozenset(self.data) | made
+
+    def files(self) -> Mapping[str, str]:
+        return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +243,7 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "Service":
             return replace(objects, services={**objects.services, name: _service(place, raw)})
         case "EndpointSlice":
-            return replace(objects, slices={**objects.slices, name: read_slice(place, raw)})
+            return replace(objects, slices={**objects.slices, name: _slice(place, raw)})
         case "Ingress":
             return replace(objects, routes=(*objects.routes, *read_ingress(place, raw)))
         case "Route":
@@ -231,7 +266,7 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
                 node_settings={**objects.node_settings, **settings},
             )
         case "Secret":
-            return replace(objects, secrets={**objects.secrets, name: read_secret(place, raw)})
+            return replace(objects, secrets={**objects.secrets, name: _secret(place, raw)})
         case _ if kind in _CLUSTER_ONLY or (kind == "DaemonSet" and _of_node(raw)):
             return objects
         case _:
@@ -271,6 +306,50 @@ def _service(place: str, raw: Mapping[str, Any]) -> Service:
                 names[number] = label
     name = str(raw["metadata"]["name"])
     return Service(name, selector, ports, kind == "LoadBalancer", policy == "Cluster", names)
+
+
+def _slice(place: str, raw: Mapping[str, Any]) -> Slice:
+    """UsageError for what is no slice of a Service, or is not honoured here."""
+    metadata = raw["metadata"]
+    service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
+    if not service:
+        raise UsageError(f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
+    ports: dict[str, int] = {}
+    addresses: list[str] = []
+    with Fields(place, raw) as fields:
+        fields.waive("apiVersion", "kind", "metadata")
+        fields.choice("addressType", ("IPv4",), remedy="pods have no other here")
+        for port in fields.each("ports"):
+            port.waive("protocol", "appProtocol")
+            ports[port.take("name", "")] = port.need("port", 0)
+        for endpoint in fields.each("endpoints", "addresses"):
+            endpoint.waive("nodeName", "zone", "hints", "targetRef", "hostname")  # whose it is changes no way here
+            with endpoint.inner("conditions") as conditions:
+                conditions.waive("serving", "terminating")  # of an endpoint that is not ready
+                ready = conditions.take("ready", True)
+            found = endpoint.need("addresses", list[str]())
+            addresses += found[:1] if ready else []  # the others mean nothing, says the API
+    return Slice(metadata["name"], str(service), ports, tuple(addresses))
+
+
+def _secret(place: str, raw: Mapping[str, Any]) -> Secret:
+    """UsageError for data that is no base64 of a text, for a pair of TLS that is none, or a certificate that cannot be made."""
+    annotations = raw["metadata"].get("annotations") or {}
+    with Fields(place, raw) as fields:
+        fields.waive("apiVersion", "kind", "metadata", "type", "immutable")
+        data = dict(fields.take("stringData", dict[str, Any]()))
+        for key, value in fields.take("data", dict[str, Any]()).items():
+            try:
+                data[key] = base64.b64decode(value or "", validate=True).decode()
+            except (TypeError, binascii.Error, UnicodeDecodeError):
+                raise UsageError(
+                    f"{place}: data.{key}", "is no base64 of a text", "or write it to stringData"
+                ) from None
+    if raw.get("type") == _TLS and (missing := [name for name in _PAIR if name not in data]):
+        raise UsageError(
+            f"{place}: data", f"{missing[0]!r} is missing", f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
+        )
+    return Secret(data, certificates.requested(place, annotations))
 
 
 def _data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from lab.systems.manifests.objects import Member, Service
-from lab.systems.manifests.slices import SERVICE_LABEL
+from lab.systems.manifests.objects import SERVICE_LABEL, Member, Service
 from lab.targets.cluster.api import Object
 from lab.targets.cluster.objects import Reference, certify, pod_template
 from lab.targets.local.sandbox.network import NODE_ADDRESS

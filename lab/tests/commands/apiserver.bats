@@ -21,7 +21,7 @@ ours() {
 # bats test_tags=measures
 @test "a short bench ends in a table of the real controllers, every sample read back and every connection counted" {
   local names=(keepalive traefik-ingress-nginx)
-  ! python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' || names+=(contour-access-log-off)
+  ! python -c 'from lab.systems import programs; raise SystemExit(programs.found("contour") is None)' || names+=(contour+contour-access-log-off)
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
   sed -i 's/^connections = .*/connections = 16/' "$BATS_TEST_TMPDIR/tiny.toml"
   limit_s=400 lab bench "${names[@]}" --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
@@ -35,7 +35,7 @@ facts = json.loads(run.read_text())["facts"]
 assert facts["target"].startswith("apiserver: the real controllers"), facts
 assert "ingress-nginx" in facts["controllers"] and facts["kube-apiserver"].startswith("v1."), facts
 assert "traefik 3." in facts["proxies"], facts
-assert "contour-access-log-off" not in sys.argv or "contour 1." in facts["proxies"], facts
+assert "contour+contour-access-log-off" not in sys.argv or "contour 1." in facts["proxies"], facts
 read = [item for path in run.parent.glob("readback/*.json") for item in json.loads(path.read_text())]
 assert read and all(item["ok"] for item in read), read
 assert [pod for path in run.parent.glob("deployed/*.json") for pod in json.loads(path.read_text())], run.parent

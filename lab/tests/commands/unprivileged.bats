@@ -36,7 +36,7 @@ beforehand() {
 
 # limited: whether a plain user's limits of CPU hold here, as the lab itself tries it.
 limited() {
-  "${as[@]}" python -c 'import sys; from lab.targets.local import cgroups; sys.exit(bool(cgroups.unheld({"cpu": "100m"})))'
+  "${as[@]}" python -c 'import sys; from lab.targets.local.sandbox import cgroups; sys.exit(bool(cgroups.unheld({"cpu": "100m"})))'
 }
 
 @test "whatever variant a plain user names is planned, or the lab says beforehand why it cannot be shown" {

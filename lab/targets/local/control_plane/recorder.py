@@ -2,6 +2,7 @@
 
 The kubelet knows containers, `control` knows pods: what a container's readiness meant for its pod is said by `control`
 alone. Everything is in one process, so all times are by the lab's own clock as they are.
+Apart from both, as it reads nothing but the log that they write.
 """
 
 from __future__ import annotations
