@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.model.run import NotMeasured
-from lab.model.variants.naming import stored_name
+from lab.model.variants.naming import aliases, stored_name
 
 
 class Step(BaseModel):
@@ -59,9 +59,22 @@ class AblationRecord(BaseModel):
         def now(name: str | None) -> str | None:
             return name and stored_name(name)
 
+        former, variants = aliases().components, ("root", "against", "alone", "cumulative")
         steps = (
-            step.model_copy(update={key: now(getattr(step, key)) for key in ("root", "against", "alone", "cumulative")})
+            step.model_copy(
+                update={key: now(getattr(step, key)) for key in variants} | {"knob": former.get(step.knob, step.knob)}
+            )
             for step in self.steps
         )
-        runs = (run.model_copy(update={"variants": tuple(map(stored_name, run.variants))}) for run in self.runs)
+        runs = (
+            run.model_copy(
+                update={
+                    "variants": tuple(map(stored_name, run.variants)),
+                    "not_measurable": tuple(
+                        each.model_copy(update={"variant": stored_name(each.variant)}) for each in run.not_measurable
+                    ),
+                }
+            )
+            for run in self.runs
+        )
         return self.model_copy(update={"steps": tuple(steps), "runs": tuple(runs)})

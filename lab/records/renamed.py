@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lab.model.design import PlannedAnew
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Sample
 from lab.model.variants.naming import aliases, stored_name
@@ -61,6 +62,7 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
     """Return the run with its variants, arms and components under their other names."""
     if not names.variants and not names.components:
         return record
+    fresh = record.design.fresh if record.design else PlannedAnew()
     design = record.design and record.design.model_copy(
         update={
             "places": tuple(
@@ -69,6 +71,7 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
             ),
             "systems": tuple(map(names.of, record.design.systems)),
             "fixed_workers": tuple(map(names.of, record.design.fixed_workers)),
+            "fresh": replace(fresh, loads=tuple(_load(load, names) for load in fresh.loads)),
         }
     )
     at_knee = record.at_knee
@@ -94,6 +97,12 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
         "design": design,
     }
     return record.model_copy(update=changes)
+
+
+def _load(load: str, names: Names) -> str:
+    """Of `variant at point`."""
+    variant, at, point = load.partition(" at ")
+    return f"{names.of(variant)}{at}{point}"
 
 
 def _renamed(variant: VariantRecord, names: Names) -> VariantRecord:

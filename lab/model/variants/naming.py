@@ -110,9 +110,9 @@ def present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return what an arm is called now: as its variant, whose second measurement or null arm it may be."""
+    """Return what an arm of a stored run is called now: as its variant, whose second measurement or null arm it may be."""
     parts = _ARM.fullmatch(name)
-    return present_name(parts["variant"]) + (parts["more"] or "") if parts else name
+    return stored_name(parts["variant"]) + (parts["more"] or "") if parts else name
 
 
 def stored_name(name: str) -> str:

@@ -36,7 +36,7 @@ from lab.targets.local.sandbox import cgroups, cpus, disk, hostwide, namespaces,
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 60.0
-"""To come up: Envoy Gateway with a hundred routes takes 20 s of a CPU that it has for itself."""
+"""To come up: a gateway with a hundred routes takes 20 s of a CPU that it has for itself."""
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
 """What it runs beside the proxies, and where Debian has them; `just doctor` checks the same list."""

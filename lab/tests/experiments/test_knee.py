@@ -426,7 +426,7 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
     assert "wrk2: " in text and "oha: scripts/shell --with oha" in text and "more CPUs" in text
     assert "k6: " not in text
     load = report.load.model_copy(update={"connections": 100})
-    assert f"just bench baseline --sweep at-knee --target fake --knee {report.run}" in sentence(
+    assert f"just bench ingress-nginx --sweep at-knee --target fake --knee {report.run}" in sentence(
         report.model_copy(update={"load": load}), knee
     )
 
@@ -447,7 +447,7 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
     show(Console(file=out, width=140), page(report))
     for text in (out.getvalue(), markdown(page(report))):
         assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
-        assert "rate-not-achieved" in text and "1,600" in text and "just bench baseline --sweep" in text
+        assert "rate-not-achieved" in text and "1,600" in text and "just bench ingress-nginx --sweep" in text
 
 
 def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
@@ -470,7 +470,7 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
     report = report_of(search.store)
     text = sentence(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
-    assert text.endswith("wider --precision: just knee baseline --target remote --context NAME")
+    assert text.endswith("wider --precision: just knee ingress-nginx --target remote --context NAME")
 
 
 def test_a_search_on_a_cluster_of_ones_own_goes_on_at_its_context() -> None:
@@ -561,7 +561,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
     RunStore.create(record, {})
     assert seeking.resume(record.id, target)[1].record == record
     target.kernel = "2"
-    with pytest.raises(UsageError, match=r"other facts \(kernel\).*\n.*just knee baseline --p99=20ms --target fake"):
+    with pytest.raises(UsageError, match=r"other facts \(kernel\).*\n.*just knee ingress-nginx --p99=20ms --target fake"):
         seeking.resume(record.id, target)
 
 
@@ -608,7 +608,7 @@ def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
         (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
         (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
         (HERE, {"keepalive": False}, "--close"),
-        (replace(HERE, baselines=("ingress-nginx", "nginx")), {}, "several baselines (baseline, nginx)"),
+        (replace(HERE, baselines=("ingress-nginx", "nginx")), {}, "several baselines (ingress-nginx, nginx)"),
     ],
 )
 def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], says: str) -> None:
@@ -620,7 +620,7 @@ def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], say
 
 
 def test_without_any_search_the_remedy_is_to_make_one() -> None:
-    with pytest.raises(UsageError, match="just knee baseline"):
+    with pytest.raises(UsageError, match="just knee ingress-nginx"):
         placed(at_knee(connections=100), None, HERE)
 
 
@@ -684,7 +684,7 @@ def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> N
     """Every arm at the same rates; without a knee it is refused and nothing is written."""
     target = with_generators("k6", "wrk2")
     request = bench.Request(("keepalive",), "at-knee", blocks=1)
-    with pytest.raises(UsageError, match="just knee baseline"):
+    with pytest.raises(UsageError, match="just knee ingress-nginx"):
         bench.prepare(request, target, ())
     prepared = bench.prepare(replace(request, knee="2000"), target, ())
     assert [p.rate_rps for p in prepared.record.points] == [1000, 1400, 1600]

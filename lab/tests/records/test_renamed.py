@@ -8,10 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from lab.model.design import PlannedAnew
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import levels, packing, pairs, trials
+from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.records.renamed import names_in, renamed_run, renamed_sample
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_sample, of_slot
@@ -134,3 +136,32 @@ def test_a_sample_of_a_pair_is_renamed_on_both_sides(old: RunStore) -> None:
     planned = make_plan(OLD, blocks=1, reference=None)
     sample: Sample = make_sample(**of_slot(planned.slots[0]))
     assert renamed_sample(renamed_sample(sample, names), names.inverse) == sample
+
+
+def test_a_design_has_present_names() -> None:
+    record = made_record("run", make_plan(OLD, blocks=1, reference=None))
+    fresh = PlannedAnew(1, ("baseline at rate-1000",), ("run-0",))
+    record = record.model_copy(update={"design": record.designed.model_copy(update={"fresh": fresh})})
+    names = names_in(record)
+    design = renamed_run(record, names).design
+    assert design is not None and design.fresh.loads == ("ingress-nginx at rate-1000",)
+    assert {place.arm for place in design.places} == {*NOW}
+    assert renamed_run(renamed_run(record, names), names.inverse) == record
+
+
+def test_an_ablation_is_read_under_present_names() -> None:
+    step = Step(
+        knob="ngf-keepalive-320", title="t", sweep="pools", metric="rate", root="nginx-ngf", against="baseline",
+        alone="nginx-ngf-keepalive", cumulative=None,
+    )  # fmt: skip
+    missing = NotMeasured(variant="log-off", what="files", why="few")
+    made = AblationRun(sweep="pools", variants=("log-off", "baseline"), not_measurable=(missing,))
+    record = AblationRecord(
+        id="a", created_at="", command=(), subject="nginx-ngf", target="local", blocks=None, seed=1, steps=(step,), runs=(made,)
+    )  # fmt: skip
+    now = record.with_present_names()
+    (step,), (made,) = now.steps, now.runs
+    assert (step.knob, step.against) == ("nginx-ngf-keepalive-320", "ingress-nginx")
+    assert (step.alone, step.cumulative) == ("nginx-ngf+nginx-ngf-keepalive-320", None)
+    assert made.variants == ("ingress-nginx+access-log-off", "ingress-nginx")
+    assert made.not_measurable[0].variant == "ingress-nginx+access-log-off"

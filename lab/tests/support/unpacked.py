@@ -10,9 +10,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from lab.base.files import read_record
+from lab.disturbances import DISTURBANCES
+from lab.model.disturbance import known
+from lab.model.run import RunRecord
 from lab.records import packed
 from lab.records.folders import Folders
 from lab.records.forms import KNEE, ROUNDTRIP, RUN
+from lab.records.renamed import names_in, renamed_sample
 from lab.records.store import RunStore
 from lab.records.tables import join_raw
 
@@ -20,10 +25,11 @@ from lab.records.tables import join_raw
 def unpacked(source: Path, into: Path) -> Path:
     """`into`, which is not there yet; a run that is a folder per sample is copied as it is."""
     run = RunStore.open(f"{source.absolute()}")
+    of_its_day = names_in(read_record(source / RUN, RunRecord, "git's", known(DISTURBANCES))).inverse
     if not run.packed:
         return Path(shutil.copytree(source, into))
     form = Folders(into, run.record.id)
-    form.create({name: run.manifests(name) for name in run.record.variants})
+    form.create({of_its_day.of(name): run.manifests(name) for name in run.record.variants})
     for name in (RUN, KNEE):
         if (source / name).is_file():
             shutil.copy(source / name, into)
@@ -36,7 +42,8 @@ def unpacked(source: Path, into: Path) -> Path:
         named = {series: run.histogram(sample, series) for series in ("latency", "service")}
         histograms = {series: each for series, each in named.items() if each is not None}
         events = run.events(sample) if sample.point.disturbance is not None else None
-        form.write_sample(sample, join_raw(*run.raw(sample)), histograms, run.usage(sample), events, {})
+        stored = renamed_sample(sample, of_its_day)
+        form.write_sample(stored, join_raw(*run.raw(sample)), histograms, run.usage(sample), events, {})
     return into
 
 

@@ -178,7 +178,7 @@ def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
     found = of(ssl_protocols="TLSv1.2", keep_alive="10")
     assert {next(iter(item.values)): item.root for item in found.singles} == {
         "ssl-protocols": OVER_TLS,
-        "keep-alive": "baseline",
+        "keep-alive": "ingress-nginx",
     }
     assert sorted(item.name for item in found.together()) == [WHOLE, f"{WHOLE}-over-tls"]
     assert "invalid value" in refused(ssl_protocols="TLSv1.9")

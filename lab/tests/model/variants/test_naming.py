@@ -81,6 +81,7 @@ def test_what_lies_on_a_parent_without_a_folder_is_rendered_over_it() -> None:
     [
         ("baseline-again", "ingress-nginx-again"),
         ("log-off-null-1", "ingress-nginx+access-log-off-null-1"),
+        ("metrics-off-again", "metrics-off-again"),  # which did something else then
         ("tls", "tls"),
     ],
 )
