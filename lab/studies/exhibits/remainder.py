@@ -1,6 +1,6 @@
 """What is left of a system's cost on one target, all steps taken, against the same on another: a difference of two levels, and no pair's.
 
-    pod-workers-1 on kind 61 µs   →   processes beside the serving ones −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
+    pod-address+access-log-memory++one-worker on kind 61 µs   →   processes beside the serving ones −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
 
 A level is the median of what was measured alone, carried on by the pairs' ratios. The two are of two runs: nothing is pooled, and the
 difference's interval has both of theirs in it. Refuses to say why anything is left.
