@@ -29,7 +29,8 @@ from lab.tests.support.made_runs import made_record
 BRING_UP_S = 2.0
 ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
 
-PLAN = make_plan((("baseline", None),), blocks=6, reference=None)
+OF_KNOB = (("keepalive", "ingress-nginx"),)
+PLAN = make_plan((("ingress-nginx", None),), blocks=6, reference=None)
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +102,7 @@ def test_any_other_damage_is_passed_over_too(name: str) -> None:
 
 def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
-    few = make_plan((("baseline", None),), blocks=2, reference=None)
+    few = make_plan((("ingress-nginx", None),), blocks=2, reference=None)
     assert design_of(record("run-3", few)).promised == ()
 
 
@@ -138,10 +139,10 @@ def test_a_larger_family_promises_less() -> None:
     stored("run-1")
     found: list[float] = []
     for names in (("keepalive",), ("keepalive", "backlog")):
-        planned = make_plan([(name, "baseline") for name in names], blocks=6, reference=None)
-        baseline = record("x").variants["baseline"]
+        planned = make_plan([(name, "ingress-nginx") for name in names], blocks=6, reference=None)
+        baseline = record("x").variants["ingress-nginx"]
         told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
-        asked = record("run-2", planned, variants={"baseline": baseline, **told})
+        asked = record("run-2", planned, variants={"ingress-nginx": baseline, **told})
         found.append(effects(design_of(asked).promised)["p90", "rate-1000"])
     assert found[0] < found[1]
 
@@ -153,17 +154,17 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
         recovery.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
     ]
     monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
-    baseline = record("x").variants["baseline"]
+    baseline = record("x").variants["ingress-nginx"]
     ceiling = [make_point("ceiling", rate_rps=None)]
     asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
     for shared, sd in ((False, 0.01), (True, 0.05)):
-        arms = make_plan(points=ceiling, reference=None).arms
+        arms = make_plan(OF_KNOB, ceiling, reference=None).arms
         shape = shape_of(
             arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
         )
-        planned = make_plan(points=ceiling, blocks=6, reference=None, shape=shape)
+        planned = make_plan(OF_KNOB, ceiling, blocks=6, reference=None, shape=shape)
         variants = {
-            "baseline": baseline,
+            "ingress-nginx": baseline,
             "keepalive": baseline.model_copy(update={**asked, "shared_cost": shared}),
         }
         told = design_of(record("run-1", planned, variants=variants))
@@ -175,10 +176,10 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
 def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
     """Not about what the earlier run happened to compare."""
     stored("run-1")
-    planned = make_plan(blocks=6, reference=None)
-    baseline = record("x").variants["baseline"]
+    planned = make_plan(OF_KNOB, blocks=6, reference=None)
+    baseline = record("x").variants["ingress-nginx"]
     variants = {
-        "baseline": baseline,
+        "ingress-nginx": baseline,
         "keepalive": baseline.model_copy(update={"name": "keepalive", "primary_metric": "p90"}),
     }
     told = design_of(record("run-2", planned, variants=variants))

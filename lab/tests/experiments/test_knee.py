@@ -561,7 +561,9 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
     RunStore.create(record, {})
     assert seeking.resume(record.id, target)[1].record == record
     target.kernel = "2"
-    with pytest.raises(UsageError, match=r"other facts \(kernel\).*\n.*just knee ingress-nginx --p99=20ms --target fake"):
+    with pytest.raises(
+        UsageError, match=r"other facts \(kernel\).*\n.*just knee ingress-nginx --p99=20ms --target fake"
+    ):
         seeking.resume(record.id, target)
 
 
