@@ -45,7 +45,7 @@ def test_what_nothing_has_shown_is_called_so(shown: dict[str, Trial]) -> None:
 
 def test_a_trial_says_that_it_works_or_why_not(shown: dict[str, Trial]) -> None:
     shown["local"] = trial(
-        {"gzip": Tried(outcome="holds"), "qinng": Tried(outcome="not measurable", detail="cores: 1")}
+        {"ingress-nginx+use-gzip": Tried(outcome="holds"), "qinng": Tried(outcome="not measurable", detail="cores: 1")}
     )
     assert cell_of("digitalocean/use-gzip").kind == "works"
     assert cell_of("qinng/max-worker-open-files") == made.Cell("not possible", "cores: 1", "data/trials/local.json")
@@ -53,7 +53,7 @@ def test_a_trial_says_that_it_works_or_why_not(shown: dict[str, Trial]) -> None:
 
 
 def test_a_variant_that_failed_is_neither_possible_nor_impossible(shown: dict[str, Trial]) -> None:
-    shown["local"] = trial({"gzip": Tried(outcome="FAILED", detail="no answer")})
+    shown["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="FAILED", detail="no answer")})
     assert cell_of("digitalocean/use-gzip") == made.Cell("not shown", "no answer", "data/trials/local.json")
 
 
@@ -61,8 +61,8 @@ def test_a_run_counts_where_it_was_measured_and_only_with_samples_that_count(
     shown: dict[str, Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
-        made.Measured("few", "local", "slow-link", {"gzip": 1}),
-        made.Measured("many", "local", "slow-link", {"baseline+use-gzip": 9}),
+        made.Measured("few", "local", "slow-link", {"ingress-nginx+use-gzip": 1}),
+        made.Measured("many", "local", "slow-link", {"proxy-body-size-128m+use-gzip": 9}),
         made.Measured("none", "kind", "slow-link", {}),
     ]
     monkeypatch.setattr(made, "runs", lambda: tuple(runs))
@@ -75,7 +75,7 @@ def test_a_run_counts_where_it_was_measured_and_only_with_samples_that_count(
 
 
 def test_a_sweep_that_a_target_takes_is_not_called_measured(shown: dict[str, Trial]) -> None:
-    shown["local"] = trial(sweeps={"nds": Tried(outcome="accepted", detail="on baseline")})
+    shown["local"] = trial(sweeps={"nds": Tried(outcome="accepted", detail="on ingress-nginx")})
     assert made.of_sweep("local", ["nds"], None).kind == "accepted"
     assert made.of_sweep("local", ["okd"], None).kind == "not shown"
 

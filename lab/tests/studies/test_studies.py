@@ -30,7 +30,7 @@ OKD = """
 title = "OKD"
 source = "OKD documentation"
 question = "What does TLS cost?"
-variants = ["baseline", "keepalive"]
+variants = ["ingress-nginx", "keepalive"]
 sweep = "quick"
 quick = {sweep = "smoke", blocks = 6}
 
@@ -48,7 +48,7 @@ filters = {endpoint_publishing = ["HostNetwork"], route_encryption = ["none", "e
 reference = {route_encryption = "none"}
 metrics.rate = {}
 points.ceiling = {http_mode = "keep-alive"}
-variants.baseline = {route_encryption = "none"}
+variants.ingress-nginx = {route_encryption = "none"}
 variants.keepalive = {route_encryption = "edge"}
 """
 
@@ -122,13 +122,17 @@ def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: P
         ('sweep = "smoke"', 'sweep = "smok"', "did you mean 'smoke'?"),
         (
             "[not_a_knob]",
-            '[[changes]]\nquestion = "q"\nvariants = ["baseline"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
+            '[[changes]]\nquestion = "q"\nvariants = ["ingress-nginx"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
             "changes.0: variants: there is no 'nginks'\n  did you mean 'nginx'?",
         ),
         ("okd_router_throughput", "okd_router_troughput", "did you mean 'okd_router_throughput.csv'?"),
         ('"transactions_per_s"', '"transactions"', "did you mean 'transactions_per_s'?"),
         ('["HostNetwork"]', '["Hostnetwork"]', "no row of okd_router_throughput.csv has these values"),
-        ('baseline = {route_encryption = "none"}', 'baseline = {route = "none"}', "'route' is neither in rows nor in"),
+        (
+            'ingress-nginx = {route_encryption = "none"}',
+            'ingress-nginx = {route = "none"}',
+            "'route' is neither in rows nor in",
+        ),
     ],
 )
 def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
@@ -166,7 +170,7 @@ def test_a_point_can_stand_for_the_value_of_its_own_field(study_file: Path) -> N
 
 def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: object) -> Summary:
     """A made run of the study's variants; `changed`: arms whose generator was the limit."""
-    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=blocks)
+    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=blocks)
 
     def change(slot: object, sample: Sample) -> Sample:
         return sample.model_copy(update={"limited_by": "generator"}) if sample.arm in changed else sample
@@ -210,7 +214,7 @@ def test_cells_are_relative_to_the_reference_cell_on_their_own_machine(study_fil
 
 def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
     """`direct` stands before the blocks and has none of its own."""
-    study_file.write_text(study_file.read_text().replace("variants.baseline =", "variants.direct ="))
+    study_file.write_text(study_file.read_text().replace("variants.ingress-nginx =", "variants.direct ="))
     (table,) = study_tables.shaped(study := load_study("mine"), filled(study))
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
@@ -229,7 +233,7 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     def late(slot: object, sample: Sample) -> Sample:
         return sample.model_copy(update={"limited_by": "generator"}) if sample.arm == "keepalive" else sample
 
-    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
     samples, histograms = make_run(run, noise=0.5, change=late)
     summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
     (table,) = study_tables.shaped(study := load_study("mine"), summary)
@@ -266,7 +270,7 @@ def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) 
     assert "¹" in line or "²" in line
     assert "generator-limited: the proxy could do more" in text
     assert "generator-limited" not in shown(study, filled(study))
-    (table,) = study_tables.shaped(study, filled(study, changed=["baseline"]))
+    (table,) = study_tables.shaped(study, filled(study, changed=["ingress-nginx"]))
     assert any("generator-limited" in note for note in table.cells["none", "keep-alive"].notes)
     assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes), "compared with it"
 
@@ -282,7 +286,7 @@ def test_a_cell_that_is_not_measurable_says_why(study_file: Path) -> None:
 
 def test_a_cell_with_invalid_blocks_names_their_reason(study_file: Path) -> None:
     study = load_study("mine")
-    run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
 
     def stolen(slot: object, sample: Sample) -> Sample:
         return made_invalid(sample, Reason.STEAL) if sample.arm == "keepalive" and sample.block == 2 else sample
@@ -316,5 +320,5 @@ def test_what_is_measured_beside_a_study_is_measured_where_it_is() -> None:
     change = Change(question="How long?", variants=["okd", "okd-edge"], sweep="reload", quick="reload-quick")
     assert change.command(True, " --target kind") == "just bench okd okd-edge --sweep reload-quick --target kind"
     assert change.command(False, "") == "just bench okd okd-edge --sweep reload"
-    beside = change.model_copy(update={"against": "baseline"})
-    assert beside.command(False, "") == "just bench okd okd-edge --against baseline --sweep reload"
+    beside = change.model_copy(update={"against": "ingress-nginx"})
+    assert beside.command(False, "") == "just bench okd okd-edge --against ingress-nginx --sweep reload"
