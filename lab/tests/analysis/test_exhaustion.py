@@ -71,7 +71,7 @@ def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_
     store = made(planned=make_plan(points=points), change=count)
     rows = summarise_run(store.record, store.samples(), store.histogram).rows
     labelled = {row.arm.name for row in rows if row.exhaustion is not None}
-    assert labelled == {"ingress-nginx", "ingress-nginx-again", "direct"}
+    assert labelled == {"baseline", "baseline-again", "direct"}
 
 
 def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:

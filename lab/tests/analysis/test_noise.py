@@ -54,7 +54,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(nulls: int = 2, blocks: int = 10) -> Plan:
-    return plan(aa_arms("baseline", nulls, "direct"), POINTS, blocks, 1)
+    return plan(aa_arms("ingress-nginx", nulls, "direct"), POINTS, blocks, 1)
 
 
 def summary_of(of: Plan, **made: Any) -> Summary:
@@ -69,7 +69,7 @@ def one(found: tuple[Noise, ...], metric: str, point: str = "ceiling") -> Noise:
 def stored(blocks: int = 10, nulls: int = 2, **made: Any) -> RunStore:
     """A finished A/A run."""
     of = planned(nulls, blocks)
-    variants = {name: record("x").variants["baseline"] for name in ("baseline", "direct")}
+    variants = {name: record("x").variants["ingress-nginx"] for name in ("ingress-nginx", "direct")}
     command = ("lab", "aa", "--sweep=quick")
     run = RunStore.create(record("run-aa", of, variants=variants, command=command), {})
     samples, histograms = make_run(of, **made)
@@ -203,7 +203,7 @@ def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
 
     def heavier(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "baseline-null-1":
+        if slot.arm.name != "ingress-nginx-null-1":
             return sample
         usage = {role: Usage(cpu_s=1.3 * u.cpu_s, rss_bytes=1, processes=1) for role, u in sample.usage.items()}
         return sample.model_copy(update={"usage": usage})

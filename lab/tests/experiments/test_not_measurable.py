@@ -191,9 +191,9 @@ def test_a_run_recorded_before_there_were_such_rows_still_opens() -> None:
 
 
 def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the_run() -> None:
-    run = make_plan((("baseline", None),), blocks=6)
+    run = make_plan((("ingress-nginx", None),), blocks=6)
     samples, histograms = make_run(run)
-    variants = {name: replace_name(name) for name in ("baseline", "direct")}
+    variants = {name: replace_name(name) for name in ("ingress-nginx", "direct")}
     told = record("r", run, variants=variants, not_measurable=(MISSING,))
     summary = summarise_run(told, samples, lambda sample: histograms.get(sample.id))
     assert summary.complete
@@ -209,4 +209,4 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
 
 
 def replace_name(name: str) -> object:
-    return record("x").variants["baseline"].model_copy(update={"name": name})
+    return record("x").variants["ingress-nginx"].model_copy(update={"name": name})

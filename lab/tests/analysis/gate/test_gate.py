@@ -723,7 +723,8 @@ def test_the_command_says_it_and_exits_by_it(
 def test_wrong_usage_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    assert command(monkeypatch, {"run": made()}, "run", *arguments) == 2
+    run = made(planned=make_plan([("keepalive", "ingress-nginx")]))
+    assert command(monkeypatch, {"run": run}, "run", *arguments) == 2
     out, err = capfd.readouterr()
     assert said in err and not out
 
