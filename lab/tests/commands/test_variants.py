@@ -36,7 +36,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
             160,
             [
                 r"keepalive: .*",
-                r"  baseline +baseline",
+                r"  baseline +ingress-nginx",
                 r"knob keep-alive-requests-10000: .*",
                 r"  hypothesis +.*CPU seconds per request.*",
                 r"  sweep +quick",

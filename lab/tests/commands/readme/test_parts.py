@@ -70,9 +70,9 @@ def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
 def test_what_was_found_is_of_an_arm_that_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     (tmp_path / "slow-link").symlink_to(ROOT / "data" / "reference" / "slow-link")
-    told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "gzpi"\npoint = "rate-25"\n'
+    told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "ingress-nginx+use-gzpi"\npoint = "rate-25"\n'
     (tmp_path / "findings.toml").write_text(told)
-    with pytest.raises(UsageError, match="slow-link: no arm 'gzpi'\n.*did you mean 'gzip'"):
+    with pytest.raises(UsageError, match="slow-link: no arm 'ingress-nginx[+]use-gzpi'\n.*did you mean 'ingress-nginx[+]use-gzip'"):
         MAKERS["found"](ROOT / "README.md", [])
     (tmp_path / "findings.toml").write_text(told.replace("asks", "ask"))
     with pytest.raises(UsageError, match="data/reference/findings.toml: .*ask"):
