@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
+from math import inf
 
 import polars as pl
 
@@ -176,16 +178,21 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     shares: dict[Load, float] = {}
     runs: list[str] = []
     for run in _runs_of(variants, target):
-        if not any(
-            _leaves(slot, (slot.arm.variant, _nameless(point)), 1.0) for point in run.record.points for slot in slots
-        ):
+        loads = [(slot, (slot.arm.variant, _nameless(point)), point) for point in run.record.points for slot in slots]
+        if not any(_leaves(slot, load, 1.0) for slot, load, _ in loads):
             continue
+        alike = {(load[0], point.name) for slot, load, point in loads if _leaves(slot, load, inf)}
         with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
-            of_run = {load: share for load, share in leaving_loads(run.samples()).items() if load[0] in variants}
+            of_run = leaving_loads(run.samples(partial(_is_alone_of, alike)))
             if planned_anew(planned, of_run).count:
                 shares |= {load: min(share, shares.get(load, share)) for load, share in of_run.items()}
                 runs.append(run.record.id)
     return planned_anew(planned, shares, runs)
+
+
+def _is_alone_of(loads: Set[tuple[str, str]], sample: Sample) -> bool:
+    """Return whether a sample is of one of these variants and points, and of no pair."""
+    return sample.pair is None and (sample.variant, sample.point.name) in loads
 
 
 def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:

@@ -219,13 +219,16 @@ class RunStore:
         stored = (renamed_sample(sample, self._names) for sample in self._read(lambda form: form.samples()))
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
-    def samples(self) -> list[Sample]:
-        """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`."""
+    def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
+        """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`.
+
+        `wanted`: of which samples; none of a pair without its other side, by which it is judged too.
+        """
 
         def looks(samples: Sequence[str]) -> pl.DataFrame:
             return self._told(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
 
-        return judge_again(self.stored_samples(), looks, self._steadiness)
+        return judge_again([each for each in self.stored_samples() if wanted(each)], looks, self._steadiness)
 
     def write_sample(
         self,

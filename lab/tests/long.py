@@ -38,7 +38,7 @@ SOAKS = {
     ),
     "tests": Soak(
         "every other test marked long",
-        "about a quarter of an hour",
+        "about an hour",
         ("-m", "pytest", "-q", "-m", "long", "--durations=20", "--ignore=lab/tests/commands/test_kills.py"),
     ),
     "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),

@@ -16,9 +16,17 @@ from lab.stats import paired as stats
 from lab.stats import power, unpaired
 
 BLOCKS = (6, 7, 8, 10, 12, 15, 20, 30, 40)
+EVERYDAY = (6, 7, 12, 40)
 RUNS = 2000
 Floats = npt.NDArray[np.float64]
 Bounds = tuple[float | None, float | None]
+
+
+def of_blocks(numbers: Iterable[int]) -> pytest.MarkDecorator:
+    """A test at each of these numbers of blocks, of which those that are not for every day come with --long."""
+    return pytest.mark.parametrize(
+        "n", [pytest.param(n, marks=() if n in EVERYDAY else pytest.mark.long) for n in numbers]
+    )
 
 
 def covered(truth: float, bounds: Sequence[Bounds]) -> float:
@@ -31,7 +39,7 @@ def measured(rng: np.random.Generator, arms: int, n: int, noise: float = 0.05, r
     return np.exp(rng.normal(0, 0.3, (runs, n)) + rng.normal(0, noise, (arms, runs, n)))
 
 
-@pytest.mark.parametrize("n", BLOCKS)
+@of_blocks(BLOCKS)
 def test_paired_intervals_cover_93_to_97_times_in_100(n: int) -> None:
     truth = log1p(0.04)
     base, other = measured(np.random.default_rng(100 + n), 2, n)
@@ -40,7 +48,7 @@ def test_paired_intervals_cover_93_to_97_times_in_100(n: int) -> None:
     assert 0.93 <= covered(truth, [(e.hl_low, e.hl_high) for e in found]) <= 0.975, "96.9 % at six, in truth"
 
 
-@pytest.mark.parametrize("n", BLOCKS)
+@of_blocks(BLOCKS)
 def test_hodges_lehmanns_interval_has_a_coverage_of_95_to_97_whatever_the_noise(n: int) -> None:
     """What the chosen rank gives is counted, not simulated: P(T⁺ ≥ k) on both sides, over all signs of the ranks 1…n."""
     chance = np.ones(1)
@@ -52,13 +60,13 @@ def test_hodges_lehmanns_interval_has_a_coverage_of_95_to_97_whatever_the_noise(
     assert 0.03 < 2 * float(chance[:k].sum()) <= 0.05 < 2 * float(chance[: k + 1].sum())
 
 
-@pytest.mark.parametrize("n", BLOCKS)
+@of_blocks(BLOCKS)
 def test_the_interval_of_a_level_covers_93_to_97_times_in_100(n: int) -> None:
     (values,) = measured(np.random.default_rng(200 + n), 1, n)
     assert 0.93 <= covered(1.0, [(e.low, e.high) for e in map(stats.level, values)]) <= 0.97
 
 
-@pytest.mark.parametrize("n", range(6, 41))
+@of_blocks(range(6, 41))
 def test_the_interval_of_a_middle_covers_93_to_97_times_in_100(n: int) -> None:
     """At every number of blocks, for the lab's own noise, a skewed and a heavy-tailed one."""
     rng = np.random.default_rng(300 + n)
@@ -74,7 +82,7 @@ def test_the_interval_of_a_middle_of_counts_covers_94_times_in_100_or_more(n: in
     assert covered(median, [(e.low, e.high) for e in map(stats.middle, draws)]) >= 0.94
 
 
-@pytest.mark.parametrize("n", BLOCKS)
+@of_blocks(BLOCKS)
 def test_the_interval_of_a_difference_where_one_side_alone_waits_misses_only_larger_ones(n: int) -> None:
     """A kill, an outage, a reload: the baseline takes 10 s and an exponential wait, the variant 0.1 s in every block.
 
@@ -87,7 +95,7 @@ def test_the_interval_of_a_difference_where_one_side_alone_waits_misses_only_lar
     assert np.mean([high < truth for _, high in bounds]) <= 0.015, "these say too much"
 
 
-@pytest.mark.parametrize(("m", "n"), [*((n, n) for n in BLOCKS), (6, 40), (20, 10), (8, 6)])
+@pytest.mark.parametrize(("m", "n"), [*((n, n) for n in EVERYDAY), (6, 40), (20, 10), (8, 6)])
 def test_unpaired_intervals_cover_93_to_97_times_in_100(m: int, n: int) -> None:
     rng = np.random.default_rng(400 + m + n)
     (other,), (base,) = measured(rng, 1, m), measured(rng, 1, n)

@@ -41,7 +41,7 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def further(top: Path, *costs: float) -> None:
     """The same run on other boots, where the proxy's CPU time of variants is that many times as large."""
     (top / RUN).unlink()
-    shutil.copytree(ROOT / "data" / "reference" / RUN, top / RUN, ignore=shutil.ignore_patterns("hist.parquet"))
+    shutil.copytree(ROOT / "data" / "reference" / RUN, top / RUN)
     for number, cost in enumerate(costs, start=2):
         on_boot(RUN, top / RUN / f"boot-{number}", f"b{number}", cost=cost)
 

@@ -25,7 +25,7 @@ def on_boot(name: str, into: Path, boot: str, change: Change | None = None, cost
         cost: what the proxy's CPU seconds of every variant's sample are multiplied by.
 
     """
-    shutil.copytree(ROOT / "data" / "reference" / name, into, ignore=shutil.ignore_patterns("hist.parquet", "boot-*"))
+    shutil.copytree(ROOT / "data" / "reference" / name, into, ignore=shutil.ignore_patterns("boot-*"))
     record = json.loads((into / "run.json").read_bytes())
     record["id"] += f"-{boot}"
     record["facts"]["boot_id"] = boot

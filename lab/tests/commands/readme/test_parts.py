@@ -72,7 +72,9 @@ def test_what_was_found_is_of_an_arm_that_the_run_has(tmp_path: Path, monkeypatc
     (tmp_path / "slow-link").symlink_to(ROOT / "data" / "reference" / "slow-link")
     told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "ingress-nginx+use-gzpi"\npoint = "rate-25"\n'
     (tmp_path / "findings.toml").write_text(told)
-    with pytest.raises(UsageError, match="slow-link: no arm 'ingress-nginx[+]use-gzpi'\n.*did you mean 'ingress-nginx[+]use-gzip'"):
+    with pytest.raises(
+        UsageError, match="slow-link: no arm 'ingress-nginx[+]use-gzpi'\n.*did you mean 'ingress-nginx[+]use-gzip'"
+    ):
         MAKERS["found"](ROOT / "README.md", [])
     (tmp_path / "findings.toml").write_text(told.replace("asks", "ask"))
     with pytest.raises(UsageError, match="data/reference/findings.toml: .*ask"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
 from lab.model.variants.renders import Renders
 from lab.model.variants.variants import (
+    Overlay,
     chain,
     config_snippet,
     covering_names,
@@ -129,7 +130,7 @@ def proxy(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", covering_names())
-def test_every_overlay_loads_and_its_knobs_are_read_back(name: str) -> None:
+def test_every_overlay_loads_is_read_back_and_has_a_way_to_its_backend(name: str) -> None:
     variant = load_variant(name)
     assert variant.name == name and variant.manifests
     assert [knob.name for knob in variant.knobs] == [knob for each in chain(name) for knob in each.own_knobs]
@@ -137,38 +138,10 @@ def test_every_overlay_loads_and_its_knobs_are_read_back(name: str) -> None:
     assert len(set(subjects)) == len(subjects)
     for own in variant.own_knobs:
         assert set(load_knob(own).readback) <= set(variant.readback)
+    _has_a_way_into_each_proxy_and_a_backend(variant.manifests)
 
 
-def knobs_by_size() -> list[Any]:
-    """Every knob; a thousand routes on every root are not for every day."""
-    sizes = {
-        name: sum(path.stat().st_size for path in (MANIFESTS / "components" / name).iterdir()) for name in knob_names()
-    }
-    return [pytest.param(name, marks=pytest.mark.slow if sizes[name] > 100_000 else ()) for name in knob_names()]
-
-
-@pytest.mark.parametrize("name", knobs_by_size())
-def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
-    """The root of a variant that has it, else one of them; where it fits none, a variant has it beside the knob that it needs."""
-    load_knob(name)
-    overlays = list(map(load_overlay, variant_names()))
-    listed = {chain(each.name)[0].name for each in overlays if name in each.own_knobs}
-    roots = [each.name for each in overlays if each.baseline is None and not each.own_knobs]
-    faults: list[str] = []
-    for root in sorted(roots, key=lambda root: root not in listed):
-        try:
-            assert load_variant(f"{root}+{name}").own_knobs == (name,)
-            break
-        except UsageError as error:
-            faults.append(error.fault)
-    assert len(faults) < len(roots) or listed, faults
-    known = ("kustomize: ", "there is no", "changes nothing")  # the last: it is so there already
-    assert all(any(words in fault for words in known) for fault in faults), faults
-
-
-@pytest.mark.parametrize("name", covering_names())
-def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> None:
-    objects = load_variant(name).manifests
+def _has_a_way_into_each_proxy_and_a_backend(objects: Sequence[Any]) -> None:
     pods = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     deployed = [obj["metadata"]["labels"]["lab/role"] for obj in objects if obj["kind"] == "Deployment"]
     selected = [obj["spec"]["selector"] for obj in objects if obj["kind"] == "Service"]
@@ -189,6 +162,37 @@ def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> Non
     assert [
         obj["metadata"]["name"] for obj in named if "namespace" not in obj["metadata"]
     ] == []  # kubectl's default is another
+
+
+@cache
+def overlays() -> list[Overlay]:
+    return list(map(load_overlay, variant_names()))
+
+
+def knobs_by_size() -> list[Any]:
+    """Every knob; a thousand routes on every root are not for every day."""
+    sizes = {
+        name: sum(path.stat().st_size for path in (MANIFESTS / "components" / name).iterdir()) for name in knob_names()
+    }
+    return [pytest.param(name, marks=pytest.mark.slow if sizes[name] > 100_000 else ()) for name in knob_names()]
+
+
+@pytest.mark.parametrize("name", knobs_by_size())
+def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
+    """The root of a variant that has it, else one of them; where it fits none, a variant has it beside the knob that it needs."""
+    load_knob(name)
+    listed = {chain(each.name)[0].name for each in overlays() if name in each.own_knobs}
+    roots = [each.name for each in overlays() if each.baseline is None and not each.own_knobs]
+    faults: list[str] = []
+    for root in sorted(roots, key=lambda root: root not in listed):
+        try:
+            assert load_variant(f"{root}+{name}").own_knobs == (name,)
+            break
+        except UsageError as error:
+            faults.append(error.fault)
+    assert len(faults) < len(roots) or listed, faults
+    known = ("kustomize: ", "there is no", "changes nothing")  # the last: it is so there already
+    assert all(any(words in fault for words in known) for fault in faults), faults
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
-"""What the verbs print of the committed runs as JSON, held against the stored schemas, which refuse a key that they do not have."""
+"""What the verbs print of the committed runs as JSON, held against the stored schemas, which have no key more."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from lab.records.store import run_names
 
 REFERENCE = Path(__file__).parents[4] / "data" / "reference"
 STEADY, DISTURBED = "quick-keepalive", "kill-replicas-2"
+SOME = {STEADY, DISTURBED, "keepalive-pairs", "successors-kind", "okd-threads"}
+"""Of these with every lane; the others' outputs, minutes in all, with --long."""
 VERBS = {
     "result": "table {} --json",
     "comparison": "compare {} --json",
@@ -43,25 +44,8 @@ def told(command: str, run: str) -> Any:
 
 
 def holds(name: str, data: Any) -> None:
-    """The stored schema accepts it; with a key more in any of its closed objects it does not."""
-    stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
-    validator = jsonschema.Draft202012Validator(stored)
-    validator.validate(data)
-    for place in closed(data):
-        place["more"] = None
-        assert not validator.is_valid(data), f"{name}: a key more is accepted beside {sorted(place)[:6]}"
-        del place["more"]
-
-
-def closed(data: Any) -> Iterator[dict[str, Any]]:
-    """The output itself, and of each of its lists the first object, at any depth; no maps, whose keys are data."""
-    if isinstance(data, dict):
-        yield data
-        for value in data.values():
-            if isinstance(value, list):
-                yield from closed(value)
-    elif isinstance(data, list) and data and isinstance(data[0], dict):
-        yield from closed(data[0])
+    """The stored schema accepts it; that its objects are closed is in `commands/test_schema.py`."""
+    jsonschema.Draft202012Validator(json.loads((schema.FOLDER / f"{name}.json").read_text())).validate(data)
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -73,15 +57,12 @@ def test_an_output_of_a_disturbed_load_keeps_its_schema() -> None:
     found = told(VERBS["result"], DISTURBED)
     assert found["outcomes"]["rows"]
     holds("result", found)
-    for place in closed(found["outcomes"]):
-        place["more"] = None
-        with pytest.raises(jsonschema.ValidationError):
-            holds("result", found)
-        del place["more"]
 
 
 @pytest.mark.committed
-@pytest.mark.parametrize("run", run_names(REFERENCE))
+@pytest.mark.parametrize(
+    "run", [pytest.param(name, marks=[] if name in SOME else [pytest.mark.long]) for name in run_names(REFERENCE)]
+)
 def test_every_output_of_every_committed_run_keeps_its_schema(run: str) -> None:
     found = {name: told(command, run) for name, command in VERBS.items()}
     assert found["result"] is not None

@@ -208,7 +208,10 @@ def test_only_routes_with_the_routers_labels_are_served() -> None:
         ({"ROUTER_HARD_STOP_AFTER": "soon"}, "expected a time such as 30m, got 'soon'"),
         ({"ROUTER_DEFAULT_CLIENT_TIMEOUT": "soon"}, "expected a time such as 30s, got 'soon'"),
         ({"ROUTER_IP_V4_V6_MODE": "v6"}, "does not honour ROUTER_IP_V4_V6_MODE\n  .*(or --target kind)"),
-        ({"ROUTER_USE_PROXY_PROTOCOL": "true"}, "nobody in front of the router speaks.*\n.*okd-load-balancer[+]okd-use-proxy-protocol"),
+        (
+            {"ROUTER_USE_PROXY_PROTOCOL": "true"},
+            "nobody in front of the router speaks.*\n.*okd-load-balancer[+]okd-use-proxy-protocol",
+        ),
         ({"ROUTER_MUTUAL_TLS_AUTH": "maybe"}, "expected none, optional or required, got 'maybe'"),
         ({"ROUTER_MUTUAL_TLS_AUTH": "required"}, "required, and no ROUTER_MUTUAL_TLS_AUTH_CA"),
         ({"ROUTER_SYSLOG_ADDRESS": "/var/lib/rsyslog/rsyslog.sock"}, "expected HOST:PORT .*--target kind"),
