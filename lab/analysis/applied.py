@@ -15,6 +15,7 @@ import polars as pl
 from lab.base.errors import UsageError
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
+from lab.records.renamed import Names
 from lab.records.store import RunStore
 from lab.records.tables import FrameError
 
@@ -30,8 +31,8 @@ class AsApplied(RunStore):
     read is kept: those of a thousand routes take seconds, and nobody changes them meanwhile.
     """
 
-    def __init__(self, folder: Path, record: RunRecord) -> None:
-        super().__init__(folder, record)
+    def __init__(self, folder: Path, record: RunRecord, names: Names | None = None) -> None:
+        super().__init__(folder, record, names)
         self._applied: dict[str, list[dict[str, Any]]] = {}
         self._logs: dict[str, pl.DataFrame] = {}
 

@@ -30,6 +30,7 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import folders, packed, tables
 from lab.records.folders import Folders
 from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, USAGE, has, roundtrip_of
+from lab.records.renamed import renamed_sample
 from lab.records.request_log import as_differences
 from lab.records.store import RunStore, Series
 from lab.stats.histogram import Histogram
@@ -107,8 +108,9 @@ def _pack(run: RunStore) -> None:
         for name, content in _files(run, samples):
             write_synced(new / name, content)
         write_zip(new / packed.RAW, _outputs(run, noted))
-        write_synced(new / packed.SAMPLES, packed.lines_packed(sample.model_dump_json() for sample in noted))
-        _compare(run, RunStore(new, run.record), noted, digests)
+        stored = (renamed_sample(sample, run.names.inverse) for sample in noted)
+        write_synced(new / packed.SAMPLES, packed.lines_packed(sample.model_dump_json() for sample in stored))
+        _compare(run, RunStore(new, run.record, run.names), noted, digests)
         _put(new, run.folder)
     except OSError as error:
         fault = f"cannot be written: {error.strerror or error}"

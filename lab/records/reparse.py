@@ -42,7 +42,7 @@ class Reparsed(RunStore):
 
 
 def from_raw(store: RunStore) -> Reparsed:
-    return Reparsed(store.folder, store.record)
+    return Reparsed(store.folder, store.record, store.names)
 
 
 def reported(result: Result | None) -> dict[str, Any]:

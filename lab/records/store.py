@@ -102,13 +102,13 @@ def _output(sample: Sample, path: frames.Place, whole: bool = False) -> Output:
 class RunStore:
     """One run's folder, in either form. What it gives and takes has the present names of variants, what lies there those of its day."""
 
-    def __init__(self, folder: Path, record: RunRecord) -> None:
+    def __init__(self, folder: Path, record: RunRecord, names: Names | None = None) -> None:
         self.folder, self.record = folder, record
         self._folders = Folders(folder, record.id)
         self._packed: Packed | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
         self._steadiness: dict[str, Steadiness | None] = {}
-        self._names = Names()
+        self.names = names or Names()
 
     @property
     def _form(self) -> Form:
@@ -169,9 +169,7 @@ class RunStore:
         remedy = "restore it from a copy; the samples beside it are untouched"
         record = read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES))
         names = names_in(record)
-        store = cls(folder, renamed_run(record, names))
-        store._names = names
-        return store
+        return cls(folder, renamed_run(record, names), names)
 
     @property
     def packed(self) -> bool:
@@ -189,7 +187,7 @@ class RunStore:
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
         entry = {"at": now(), **changed}
         self.record = self.record.model_copy(update={"resumed": (*self.record.resumed, entry)})
-        self._write(RUN, renamed_run(self.record, self._names.inverse))
+        self._write(RUN, renamed_run(self.record, self.names.inverse))
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
@@ -206,7 +204,7 @@ class RunStore:
             "generators": {point.name: dict(generator), **record.generators},
         }
         self.record = record.model_copy(update=grown)
-        self._write(RUN, renamed_run(self.record, self._names.inverse))
+        self._write(RUN, renamed_run(self.record, self.names.inverse))
 
     def _write(self, name: str, record: BaseModel) -> None:
         with writing(self.folder):
@@ -216,7 +214,7 @@ class RunStore:
 
     def stored_samples(self) -> list[Sample]:
         """Return every sample's record as it was written, in plan order. UsageError names the first damaged one."""
-        stored = (renamed_sample(sample, self._names) for sample in self._read(lambda form: form.samples()))
+        stored = (renamed_sample(sample, self.names) for sample in self._read(lambda form: form.samples()))
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
@@ -244,7 +242,7 @@ class RunStore:
 
         `left`: files of the generator's own, name → content, kept as they are.
         """
-        stored = renamed_sample(sample, self._names.inverse)
+        stored = renamed_sample(sample, self.names.inverse)
         self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
@@ -258,7 +256,7 @@ class RunStore:
                     "detail": f"block interrupted and measured again (was {was}) {sample.detail}".strip(),
                 }
             )
-            self._folders.write_record(renamed_sample(marked, self._names.inverse))
+            self._folders.write_record(renamed_sample(marked, self.names.inverse))
 
     def raw(self, sample: Sample) -> tuple[str, str]:
         """(stdout, stderr) of the generator, verbatim."""
@@ -348,7 +346,7 @@ class RunStore:
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
         try:
-            text = self._read(lambda form: form.manifests(self._names.inverse.of(variant)))
+            text = self._read(lambda form: form.manifests(self.names.inverse.of(variant)))
             loaded = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return [found for found in loaded if isinstance(found, dict)]
         except (OSError, frames.FrameError, yaml.YAMLError) as error:
@@ -359,7 +357,7 @@ class RunStore:
 
     def manifests_path(self, variant: str) -> Path:
         """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
-        return self._form.manifests_path(self._names.inverse.of(variant))
+        return self._form.manifests_path(self.names.inverse.of(variant))
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
@@ -382,7 +380,7 @@ class RunStore:
 
         `arm`: or two with `-beside-` between them. `fresh`: how often the system had been brought up anew in its block.
         """
-        stored = {each.name: self._names.inverse.of(each.name) for each in self.record.arms}
+        stored = {each.name: self.names.inverse.of(each.name) for each in self.record.arms}
         stored |= {
             f"{one}-beside-{other}": f"{stored[one]}-beside-{stored[other]}" for one in stored for other in stored
         }

@@ -10,14 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from lab.base.files import read_record
-from lab.disturbances import DISTURBANCES
-from lab.model.disturbance import known
-from lab.model.run import RunRecord
 from lab.records import packed
 from lab.records.folders import Folders
 from lab.records.forms import KNEE, ROUNDTRIP, RUN
-from lab.records.renamed import names_in, renamed_sample
+from lab.records.renamed import renamed_sample
 from lab.records.store import RunStore
 from lab.records.tables import join_raw
 
@@ -25,7 +21,7 @@ from lab.records.tables import join_raw
 def unpacked(source: Path, into: Path) -> Path:
     """`into`, which is not there yet; a run that is a folder per sample is copied as it is."""
     run = RunStore.open(f"{source.absolute()}")
-    of_its_day = names_in(read_record(source / RUN, RunRecord, "git's", known(DISTURBANCES))).inverse
+    of_its_day = run.names.inverse
     if not run.packed:
         return Path(shutil.copytree(source, into))
     form = Folders(into, run.record.id)

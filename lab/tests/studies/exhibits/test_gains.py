@@ -120,13 +120,13 @@ def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     store = RunStore.open("data/reference/keepalive-pairs")
     samples = tuple(store.samples())
     run = Evidence("keepalive-pairs", store, samples, counted_alone(samples))
-    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("keepalive", "baseline")])
-    pair = run.as_pair("keepalive", "baseline", "ceiling", "cpu_per_request")
+    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("keepalive", "ingress-nginx")])
+    pair = run.as_pair("keepalive", "ingress-nginx", "ceiling", "cpu_per_request")
     assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
     low, high = pair.estimate.ratio_interval
     assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
     assert not told.blocks
-    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("baseline", "keepalive")])
+    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("ingress-nginx", "keepalive")])
     assert back.low is None and len(back.blocks) == 2
 
 

@@ -168,7 +168,7 @@ def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], p
     that block, and the timeline, which always reads the log, shows them.
     """
     run = copy(OUTAGE)
-    sample = sample_of(run, 3, "ingress-nginx", "outage")
+    sample = sample_of(run, 3, "baseline", "outage")  # its name when it was measured
 
     def failed(raw: bool) -> float:
         rows = printed(run, raw)["outcomes"]["rows"]
