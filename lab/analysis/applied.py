@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ class AsApplied(RunStore):
         self._applied: dict[str, list[dict[str, Any]]] = {}
         self._logs: dict[str, pl.DataFrame] = {}
 
-    def samples(self) -> list[Sample]:
-        found = super().samples()
+    def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
+        found = super().samples(wanted)
         for sample in (each for each in found if each.raw_sha256):
             try:
                 same = self.raw_held(sample)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.model.load import Result
@@ -21,8 +21,8 @@ class Reparsed(RunStore):
     Verdicts stay: they rest on what was seen while measuring, which the output cannot tell.
     """
 
-    def samples(self) -> list[Sample]:
-        return [self._again(sample) for sample in super().samples()]
+    def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
+        return [self._again(sample) for sample in super().samples(wanted)]
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
         return self._read_again.get(sample.id, {}).get(series)

@@ -26,8 +26,8 @@ class MadeStore(RunStore):
         super().__init__(Path("/nowhere") / record.id, record)
         self._samples, self._histograms = list(samples), histograms
 
-    def samples(self) -> list[Sample]:
-        return list(self._samples)
+    def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
+        return [sample for sample in self._samples if wanted(sample)]
 
     def take(self, samples: Iterable[Sample]) -> None:
         """Those in the place of what it had."""
