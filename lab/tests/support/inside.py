@@ -79,7 +79,7 @@ def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.Comp
             env=env,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=1200,
             check=False,
         )
 
