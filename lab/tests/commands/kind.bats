@@ -324,7 +324,7 @@ PYTHON
   LAB_KIND_NAME=$first-2 timeout 420 just up kind --workers 2
   KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$first-2.kubeconfig
   lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
-  measured "ingress-nginx ingress-nginx-again direct keepalive"
+  measured "direct ingress-nginx ingress-nginx-again keepalive"
   lab down remote --context "kind-$first-2"
   assert_success
   LAB_KIND_NAME=$first-2 run left_over
