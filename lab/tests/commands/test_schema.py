@@ -55,7 +55,7 @@ def _open_objects(part: Any, place: str) -> Iterator[str]:
 
 
 def test_an_object_has_no_key_that_its_schema_does_not_name() -> None:
-    """But a planned arm, which runs of earlier versions recorded with keys that are gone."""
+    """But a plan's own dataclasses, which pydantic lets have more."""
     found = {place for name, schema_of in schema.schemas().items() for place in _open_objects(schema_of, name)}
     assert found == {"plan/$defs/Arm", "run/$defs/Arm", "run/$defs/PlannedAnew"}
 

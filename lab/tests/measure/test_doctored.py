@@ -299,7 +299,7 @@ LINES: Mapping[str, Callable[[list[str], int], list[str]]] = {
 def test_a_line_more_or_less_changes_no_number_of_a_valid_sample(name: str, change: str) -> None:
     text = case(name)[1]
     lines = text.split("\n")
-    for at in range(0, len(lines), max(1, len(lines) // 8)):
+    for at in range(0, len(lines), max(1, len(lines) // 20)):
         made = "\n".join(LINES[change](lines, at))
         assert judged(name, made) or _numbers(name, made) == _numbers(name, text), f"line {at + 1}: {lines[at]}"
 

@@ -95,7 +95,7 @@ def test_the_interval_of_a_difference_where_one_side_alone_waits_misses_only_lar
     assert np.mean([high < truth for _, high in bounds]) <= 0.015, "these say too much"
 
 
-@pytest.mark.parametrize(("m", "n"), [*((n, n) for n in EVERYDAY), (6, 40), (20, 10), (8, 6)])
+@pytest.mark.parametrize(("m", "n"), [*((n, n) for n in BLOCKS), (6, 40), (20, 10), (8, 6)])
 def test_unpaired_intervals_cover_93_to_97_times_in_100(m: int, n: int) -> None:
     rng = np.random.default_rng(400 + m + n)
     (other,), (base,) = measured(rng, 1, m), measured(rng, 1, n)

@@ -146,20 +146,22 @@ def pages(browser: Browser) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.long
-def test_axe_finds_nothing_serious_in_the_whole_report(browser: Browser, whole_report: Path, of_a_run: Path) -> None:
-    """Minutes: of its tables with thousands of cells."""
-    looked_through(browser, whole_report, of_a_run, 1300, "light")
-
-
 # Contrast, of which alone the dark ones are asked, does not depend on the width.
-@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "light"), (1300, "dark")])
-def test_axe_finds_nothing_serious(browser: Browser, report: Path, of_a_run: Path, width: int, scheme: str) -> None:
-    looked_through(browser, report, of_a_run, width, scheme)
+LOOKS = [(1300, "light"), (390, "light"), (1300, "dark")]
 
 
-def looked_through(browser: Browser, report: Path, of_a_run: Path, width: int, scheme: str) -> None:
-    """Axe finds nothing serious, and nothing makes a page wider than the screen: what is wide scrolls by itself."""
+@pytest.mark.parametrize(
+    ("which", "width", "scheme"),
+    [
+        *(("report", *look) for look in LOOKS),
+        *(pytest.param("whole_report", *look, marks=pytest.mark.long) for look in LOOKS),
+    ],
+)
+def test_axe_finds_nothing_serious(
+    browser: Browser, of_a_run: Path, request: pytest.FixtureRequest, which: str, width: int, scheme: str
+) -> None:
+    """And nothing makes a page wider than the screen: what is wide scrolls by itself."""
+    report = request.getfixturevalue(which)
     found: dict[str, list[str]] = {}
     serious = SERIOUS.replace("OPTIONS", json.dumps(OF_SCHEMES[scheme]))
     browser.show(report, width, scheme)
@@ -176,8 +178,9 @@ def looked_through(browser: Browser, report: Path, of_a_run: Path, width: int, s
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
-def test_paper_has_every_figure(browser: Browser, report: Path) -> None:
-    browser.show(report, 1300, "dark")
+@pytest.mark.parametrize(("which", "least"), [("report", 10), pytest.param("whole_report", 50, marks=pytest.mark.long)])
+def test_paper_has_every_figure(browser: Browser, request: pytest.FixtureRequest, which: str, least: int) -> None:
+    browser.show(request.getfixturevalue(which), 1300, "dark")
     browser.run(
         'new Promise((done) => { const waiting = () => window.Plotly ? done() : setTimeout(waiting, 50); location.hash = "nds"; waiting(); })'
     )
@@ -185,4 +188,4 @@ def test_paper_has_every_figure(browser: Browser, report: Path) -> None:
     paper = base64.b64decode(browser.ask("Page.printToPDF")["data"])
     assert paper.startswith(b"%PDF-")
     figures = browser.run('document.querySelectorAll("figure.drawn").length')
-    assert browser.run("window.onPaper") == figures > 10
+    assert browser.run("window.onPaper") == figures > least
