@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from math import inf
 
 import polars as pl
 
@@ -162,7 +161,11 @@ def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str
     for before, after in pairwise(planned.slots):
         if before.bring_up != after.bring_up or before.point.disturbance is not None:
             continue
-        leaving = [side for side in before.sides if any(_leaves(side, *one) for one in shares.items())]
+        leaving = [
+            side
+            for side in before.sides
+            if any(share * _part_left(side, load) >= PORT_SHARE for load, share in shares.items())
+        ]
         count += bool(leaving)
         loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
     return PlannedAnew(count, tuple(loads), tuple(runs))
@@ -178,10 +181,14 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     shares: dict[Load, float] = {}
     runs: list[str] = []
     for run in _runs_of(variants, target):
-        loads = [(slot, (slot.arm.variant, _nameless(point)), point) for point in run.record.points for slot in slots]
-        if not any(_leaves(slot, load, 1.0) for slot, load, _ in loads):
+        parts = [
+            (slot.arm.variant, point.name, _part_left(slot, (slot.arm.variant, _nameless(point))))
+            for point in run.record.points
+            for slot in slots
+        ]
+        if not any(part >= PORT_SHARE for *_, part in parts):
             continue
-        alike = {(load[0], point.name) for slot, load, point in loads if _leaves(slot, load, inf)}
+        alike = {(variant, point) for variant, point, part in parts if part}
         with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
             of_run = leaving_loads(run.samples(partial(_is_alone_of, alike)))
             if planned_anew(planned, of_run).count:
@@ -212,20 +219,20 @@ def _nameless(point: Point) -> Point:
     return point.model_copy(update={"name": ""})
 
 
-def _leaves(slot: Slot, load: Load, share: float) -> bool:
-    """Return whether a slot's load leaves too much, as the known one leaves `share` at least: that load, or one of more connections.
+def _part_left(slot: Slot, load: Load) -> float:
+    """Return the part of what a known load leaves waiting that a slot's load leaves at least: it is that load, or one of more connections.
 
-    A shorter load leaves less in proportion at most, since connections are opened fastest while ports are free; of a pair each side
+    0 where it is another. A shorter load leaves less in proportion at most, since connections are opened fastest while ports are free; of a pair each side
     has half of the time, or what the other leaves it of the machine.
     """
     variant, other = load
     point = _nameless(slot.point)
     if slot.arm.variant != variant or point.connections < other.connections:
-        return False
+        return 0.0
     if point.model_copy(update={name: getattr(other, name) for name in _MORE}) != other:
-        return False
+        return 0.0
     lasts_s, other_s = (each.duration_s + each.warmup_s for each in (point, other))
-    return share * min(1.0, lasts_s / other_s) * (0.5 if slot.against else 1.0) >= PORT_SHARE
+    return min(1.0, lasts_s / other_s) * (0.5 if slot.against else 1.0)
 
 
 _MORE = ("connections", "threads", "duration_s", "warmup_s", "subject", "generations", "repeats", "attempts", "singly")
