@@ -24,10 +24,9 @@ from lab.base.quantities import quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import crash, deletion
-from lab.targets.cluster.api import Api, DeniedError, Object
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference, made, pod_spec, role
 from lab.targets.cluster.pods import conditions, container_status, ready, running
 

@@ -23,9 +23,8 @@ from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
 from lab.model.endpoint import ClockOffset
 from lab.model.variants import kustomize
 from lab.targets.cluster import objects, ownership, pods, remote_process, rollout
-from lab.targets.cluster.api import Api
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.shell import Shell
 
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"

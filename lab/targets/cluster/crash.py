@@ -14,7 +14,6 @@ from typing import Any
 from lab.base.errors import MeasuringError
 from lab.targets.cluster import pods
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.names import RUN_LABEL
 
 DEADLINE_S = 30.0
 POLL_S = 0.05

@@ -13,8 +13,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import Api, ConflictError, RefusedError
-from lab.targets.cluster.names import BROUGHT_UP, RUN_LABEL
+from lab.targets.cluster.api import BROUGHT_UP, RUN_LABEL, Api, ConflictError, RefusedError
 from lab.targets.cluster.objects import Reference
 
 POLL_S = 0.1

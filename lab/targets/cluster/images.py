@@ -25,7 +25,7 @@ import yaml
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.variants.kustomize import read_yaml
-from lab.targets.cluster import programs
+from lab.targets.cluster import docker
 
 SETTING = "LAB_IMAGES"
 ONLY_FOR = "lab/only-for"
@@ -139,10 +139,10 @@ def build_loadgen(reference: str, base: str) -> None:
         return
     place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
     argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
-    archive = programs.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
-    loaded = programs.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
+    archive = docker.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
+    loaded = docker.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
     name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
-    programs.output(["docker", "tag", name, reference], 60.0, place, remedy)
+    docker.output(["docker", "tag", name, reference], 60.0, place, remedy)
 
 
 def build_target(target: str, reference: str, base: str) -> None:
@@ -167,7 +167,7 @@ def _build(short: str, reference: str, base: str, context: Sequence[Path], asked
         file = ["--file", f"{name}/{dockerfile.name}"]
         argv = ["docker", "build", *file, *asked, "--build-arg", f"BASE={base}", "--tag", reference, name]
         remedy = f"it is built from {dockerfile.relative_to(ROOT)} {remedy_base}"
-        programs.output(argv, BUILD_S, f"image {short}", remedy)
+        docker.output(argv, BUILD_S, f"image {short}", remedy)
 
 
 def _nix() -> bool:

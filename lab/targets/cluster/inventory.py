@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from lab.base.errors import LostError, UsageError
 from lab.model.pairs import Side
 from lab.targets.cluster import deletion, objects, ownership
-from lab.targets.cluster.api import Api, DeniedError, RefusedError
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, DeniedError, RefusedError
 from lab.targets.cluster.deletion import THREADS
-from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
 from lab.targets.cluster.objects import WORKLOADS, Object, Reference, headless
 
+INVENTORY = "ingress-lab-inventory"
 CLUSTER_KINDS = (
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     ("gateway.networking.k8s.io/v1", "GatewayClass"),

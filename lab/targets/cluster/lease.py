@@ -15,9 +15,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from lab.base.errors import LabError, LostError, UsageError
-from lab.targets.cluster.api import Api, ConflictError, Object
-from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE, RUN_LABEL
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, ConflictError, Object
 
+LEASE = "ingress-lab"
 DURATION_S = 60
 RENEWED_S, RETRIED_S = 15.0, 1.0
 WATCHED_S = 20.0

@@ -20,9 +20,8 @@ from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.manifests import certificates
 from lab.systems.table import DEFINITIONS_OF, MADE
-from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, Object
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
 
 ON_CLUSTERS = "lab/on-clusters"
 """Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""
@@ -37,6 +36,8 @@ SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
+NO_BALANCER = "lab/none"
+"""loadBalancerClass of Services of type LoadBalancer: no cloud buys one, and their node ports are there all the same."""
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
 DOMAIN = "lab.test"

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 
 from lab.base.errors import LostError
 from lab.model.bottleneck import MAX_OTHERS_CORES
-from lab.targets.cluster.api import Api, DeniedError, RefusedError
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, RefusedError
 from lab.targets.common.sampler import KTHREADD, descends, host_proc, host_processes
 
 SYSTEM = re.compile(

@@ -11,8 +11,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.variants.kustomize import read_yaml
 from lab.systems.table import DEFINITIONS
 from lab.targets.cluster import deletion
-from lab.targets.cluster.api import Api, ConflictError, Object
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api, ConflictError, Object
 from lab.targets.cluster.objects import CLUSTERS, flat
 
 TERMINATING_S = 90.0

@@ -17,7 +17,7 @@ from typing import Any
 
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import failure_report, pods
+from lab.targets.cluster import pods
 from lab.targets.cluster.api import Object
 
 ROLES = ("proxy", "backend")
@@ -140,7 +140,7 @@ def _facts(pod: Object) -> Iterator[tuple[str, str, str]]:
     state, last = status.get("state") or {}, status.get("lastState") or {}
     yield "Created", "", _clock("", metadata.get("creationTimestamp"))
     for ended in filter(None, (last.get("terminated"), state.get("terminated"))):
-        yield "Exited", ended.get("containerID", ""), _clock(failure_report.exited(ended), ended.get("finishedAt"))
+        yield "Exited", ended.get("containerID", ""), _clock(pods.exited(ended), ended.get("finishedAt"))
     running, container_id = state.get("running"), pods.container_id(pod)
     if running is not None and container_id:
         restarts = status.get("restartCount", 0)

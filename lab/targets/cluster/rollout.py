@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
-from lab.targets.cluster import failure_report
-from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api, Object
 from lab.targets.cluster.objects import Reference, made
-from lab.targets.cluster.pods import conditions, ready
+from lab.targets.cluster.pods import LOG, conditions, exited, lines, ready, reasoned
 
 POLL_S = 0.2
 ROUTES_POLL_S = 0.5
@@ -93,8 +91,8 @@ def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     """ImageError for an image that cannot be had, StartError for a program that does not take what it is told, NodeRefusesError where
     that is the node itself.
     """
-    said = failure_report.lines(api, fault.about) if fault.about else []
-    log = [line for line in said if line.startswith(failure_report.LOG)]
+    said = lines(api, fault.about) if fault.about else []
+    log = [line for line in said if line.startswith(LOG)]
     place, words = f"{api.place}: {fault.place}", prefix + fault.words
     remedy = "\n  ".join(filter(None, (fault.remedy, *said))) or "nothing else is known of it"
     if fault.remedy == IMAGES:
@@ -102,7 +100,7 @@ def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     if not fault.refused:
         return MeasuringError(place, words, remedy)
     if any(line.endswith(NODE_REFUSES) for line in log):
-        return NodeRefusesError(place, "; ".join(line.removeprefix(failure_report.LOG) for line in log), remedy)
+        return NodeRefusesError(place, "; ".join(line.removeprefix(LOG) for line in log), remedy)
     return StartError(place, "; ".join([words, *log[-1:]]), remedy)
 
 
@@ -122,7 +120,7 @@ def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
     """In the words in which its Gateway's conditions, if any, tell why. `up`: its controller, and all else; then it refuses what it is told."""
     gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
     failing = [one for gateway in gateways for one in conditions(gateway).values() if one.get("status") == "False"]
-    said = "".join(f"; {_told(one.get('reason', ''), one.get('message'))}" for one in failing)
+    said = "".join(f"; {reasoned(one.get('reason', ''), one.get('message'))}" for one in failing)
     place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
     remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
     words = f"its controller {'has not made it' if up else 'is not up'}{said}"  # other words: its patience begins then
@@ -163,7 +161,7 @@ def _unadmitted(place: str, route: Object) -> Fault | None:
         return None
     if not said:
         return Fault(place, "not admitted yet: no router has said anything", "the router's log says what it does")
-    words = f"not admitted: {_told(said[0].get('reason', ''), said[0].get('message'))}"
+    words = f"not admitted: {reasoned(said[0].get('reason', ''), said[0].get('message'))}"
     return Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S)
 
 
@@ -198,10 +196,10 @@ def pod_fault(pod: Object) -> Fault | None:
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         remedy = FATAL.get(reason, "see its events")
-        return replace(known, words=_told(reason, status.get("message")), remedy=remedy, final=True)
+        return replace(known, words=reasoned(reason, status.get("message")), remedy=remedy, final=True)
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
-        words = f"not scheduled: {_told(scheduled.get('reason', ''), scheduled.get('message'))}"
+        words = f"not scheduled: {reasoned(scheduled.get('reason', ''), scheduled.get('message'))}"
         remedy = "a node with room, or smaller requests"
         return replace(known, words=words, remedy=remedy, final=True, patience_s=PATIENCE_S)
     faults = [
@@ -220,23 +218,18 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
     if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
         return None
     if last.get("terminated"):
-        before = f" (before: {failure_report.exited(last['terminated'] | {'message': ''})})"
+        before = f" (before: {exited(last['terminated'] | {'message': ''})})"
     words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
     crashed = False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
-        words, final = f"{_told(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
+        words, final = f"{reasoned(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        words, remedy = failure_report.exited(ended), ""
+        words, remedy = exited(ended), ""
     elif noun == "init container":
         words, remedy = f"running{before}", ""
     told = f"not ready: {noun} {container['name']}: {words}"
     image = container.get("image", "")
     return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=image)
-
-
-def _told(reason: str, message: str | None) -> str:
-    """`reason: message`, on one line."""
-    return f"{reason}: {' '.join(message.split())}" if message else reason

@@ -27,8 +27,8 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.systems import inside, renewing, table, workers
 from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
-from lab.targets.cluster.api import Api, right
+from lab.targets.cluster import deletion, reloads, sampling, tunnel
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
 from lab.targets.cluster.container_sampler import CONTROL, Place
@@ -36,9 +36,8 @@ from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.others import Others
-from lab.targets.cluster.pods import container_id, ready, running
+from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
@@ -378,7 +377,7 @@ class ClusterSystem:
 
     def log_tail(self) -> str:
         logs = {
-            pod["metadata"]["name"]: failure_report.or_why("its log cannot be had", self._log, pod)
+            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: self._log(one))
             for role in ROLES
             for pod in self._all(role)
         }
