@@ -37,11 +37,10 @@ WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
 """Of server-side apply, which answers 500 to it, and of what else decodes strictly."""
-_ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
 
 class ConflictError(LabError):
-    """409: somebody else was faster. `code` is what the server calls it: Conflict, AlreadyExists."""
+    """409: somebody else was faster."""
 
     exit_status = 1
 
@@ -110,13 +109,9 @@ class Api:
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 
     def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
-        """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
-        path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
-        if path is None:
-            raise RefusedError(
-                f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
-            )
-        found = self._ask("GET", said, path, {"labelSelector": labels} if labels else None).json()
+        """Every object there of a kind that the cluster knows, and the resourceVersion of the whole: where a `watch` goes on."""
+        path = self._path(api_version, kind, namespace) or ""
+        found = self._ask("GET", _said(kind, namespace), path, {"labelSelector": labels} if labels else None).json()
         return found["items"], str(found.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
@@ -243,8 +238,8 @@ class Api:
         said = _said(kind, namespace, obj.get("metadata", {}).get("name"))
         path = self._path(api_version, kind, namespace, name)
         if path is None:
-            remedy = _ROUTE if kind == "Route" else "install its CustomResourceDefinition"
-            raise RefusedError(f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", remedy)
+            fault, remedy = f"the cluster knows no {kind} of {api_version}", "install its CustomResourceDefinition"
+            raise RefusedError(f"{self.place}: {said}", fault, remedy)
         return self._ask(method, said, path, query, obj, content_type).json()
 
     def _ask(
