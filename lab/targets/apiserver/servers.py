@@ -23,7 +23,7 @@ from lab.base.errors import LabError, LostError
 from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
-from lab.targets.common.environment import composed
+from lab.targets.common.process import composed
 from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.namespaces import STATE
 
