@@ -79,7 +79,7 @@ def down(options: argparse.Namespace, talk: Console) -> None:
             lease.release()
     for line in removed:
         say(talk, f"  {line}")
-    say(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
+    say(talk, "nothing else of the lab's is there" if removed else "there was nothing of the lab's")
 
 
 def _api(context: str | None) -> Api:
