@@ -199,4 +199,3 @@ def test_a_server_that_is_not_there_is_lost_with_the_kernels_words(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # never for this machine itself
     with pytest.raises(LostError, match="does not answer: 127.0.0.1:1: Connection refused"):
         Api("test", kubeconfig(tmp_path, "http://127.0.0.1:1")).version()
-

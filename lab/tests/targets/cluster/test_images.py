@@ -226,4 +226,3 @@ def test_too_little_disk_is_said_before_anything_starts(monkeypatch: pytest.Monk
         docker.check_disk(engine)
     monkeypatch.setattr(docker, "free_bytes", lambda _engine: None)
     docker.check_disk(engine)
-

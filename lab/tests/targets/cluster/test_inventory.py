@@ -303,4 +303,3 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
     inventory.remove()
     assert "replace GatewayClass ingress-lab" in fake.asked
     assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
-

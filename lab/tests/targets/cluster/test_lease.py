@@ -176,4 +176,3 @@ def test_a_server_that_is_gone_loses_it_in_time_without_a_traceback(
     if isinstance(error, LostError):
         mine.release()  # says nothing
     assert capfd.readouterr().err == ""
-
