@@ -219,10 +219,6 @@ class Registry:
         found = self._api.get("v1", "ConfigMap", name, namespace)
         return (found or {}).get("data") or {}
 
-    def events(self) -> Sequence[Object]:
-        """The Events that there are, of whoever reported them."""
-        return [event for space in self._spaces for event in self._api.list("v1", "Event", space)]
-
     def close(self) -> None:
         """Take away what this system brought: after its processes have ended. Idempotent."""
         with self._lock:

@@ -97,7 +97,14 @@ class ClientPod:
     def installed(self, generator: Generator) -> Installed | None:
         """The generator as the pod's image has it, or None; asked once."""
         if generator.name not in self._installed:
-            self._installed[generator.name] = self._find(generator)
+            self._installed[generator.name] = None
+            for binary in (generator.binary, *generator.aliases):
+                asked = generator.version_flag
+                script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
+                path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
+                if path and (version := generator.version(said)) is not None:
+                    self._installed[generator.name] = Installed(generator.name, path, version)
+                    break
         return self._installed[generator.name]
 
     def held(
@@ -140,15 +147,6 @@ class ClientPod:
     def close(self) -> None:
         """Leave the pod; it stays."""
         self.shell.close()
-
-    def _find(self, generator: Generator) -> Installed | None:
-        for binary in (generator.binary, *generator.aliases):
-            asked = generator.version_flag
-            script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
-            path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
-            if path and (version := generator.version(said)) is not None:
-                return Installed(generator.name, path, version)
-        return None
 
     def _write_hosts(self) -> None:
         """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""

@@ -76,10 +76,12 @@ class ContainerSampler:
         if self.lost is not None or self.ended:
             return
         generator = self.place.role == "generator"
+        last = self.snapshots[-1].processes.values() if self.snapshots else ()
+        few = sum(times.threads for times in last if times.threads > 1) <= FEW_THREADS
         script = question(
             when,
             self.container,
-            threads=generator or when != "meanwhile" or self._threads() <= FEW_THREADS,
+            threads=generator or when != "meanwhile" or few,
             cpus=self.tells_cpus,
             network=self.tells_network,
             clock=generator,
@@ -104,9 +106,6 @@ class ContainerSampler:
         """Another container runs in its place: what was seen since it was last sure to be this one may be the other."""
         del self.snapshots[self._sure :]
         self.lost = self.lost or error
-
-    def _threads(self) -> int:
-        return sum(times.threads for times in self.snapshots[-1].processes.values() if times.threads > 1)
 
     def used_s(self) -> float:
         """CPU seconds of the container between the ends; of one that was lost, of the processes that were seen."""

@@ -102,17 +102,15 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
             )
             ending = [ref for ref, done in zip(ranked, gone, strict=True) if not done]
             for ref in ending:
-                if ref.kind in HELD:
-                    _let_go(api, ref)
+                if (
+                    ref.kind in HELD
+                    and (found := api.get(ref.api_version, ref.kind, ref.name)) is not None
+                    and found["metadata"].pop("finalizers", None)
+                ):
+                    # Somebody else writes to it, or it has just gone: the wait for its end tells.
+                    with suppress(ConflictError, RefusedError):
+                        api.replace(found)
             _await_end(api, ending)
-
-
-def _let_go(api: Api, ref: Reference) -> None:
-    found = api.get(ref.api_version, ref.kind, ref.name)
-    if found is not None and found["metadata"].pop("finalizers", None):
-        # Somebody else writes to it, or it has just gone: the wait for its end tells.
-        with suppress(ConflictError, RefusedError):
-            api.replace(found)
 
 
 def _await_end(api: Api, refs: Iterable[Reference]) -> None:

@@ -74,7 +74,21 @@ def written() -> Images:
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
-    return Images(pinned(), _chosen(os.environ.get(SETTING), pinned()))
+    setting = os.environ.get(SETTING)
+    if not setting:
+        return Images(pinned(), {})
+    place, example = f"{SETTING}={setting}", f"`nginx: {pinned()['nginx']}`"
+    try:
+        content: Any = read_yaml(Path(setting).expanduser(), place)
+    except UsageError as error:
+        raise UsageError(place, error.fault, f"it takes lines like {example}") from None
+    if not isinstance(content, dict):
+        raise UsageError(place, "expected `short name: reference` lines", f"for example {example}")
+    for short, reference in content.items():
+        refuse_unknown(short, pinned(), place, f"unknown image '{short}'")
+        if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
+            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned()[short]}`")
+    return Images(pinned(), dict(content))
 
 
 @cache
@@ -102,23 +116,6 @@ def of_variants() -> dict[str, str | None]:
 
 def _documents() -> list[dict[str, Any]]:
     return list(yaml.load_all(PINNED.read_text(), Loader=yaml.CSafeLoader))
-
-
-def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
-    if not setting:
-        return {}
-    place = f"{SETTING}={setting}"
-    try:
-        content: Any = read_yaml(Path(setting).expanduser(), place)
-    except UsageError as error:
-        raise UsageError(place, error.fault, f"it takes lines like `nginx: {pinned['nginx']}`") from None
-    if not isinstance(content, dict):
-        raise UsageError(place, "expected `short name: reference` lines", f"for example `nginx: {pinned['nginx']}`")
-    for short, reference in content.items():
-        refuse_unknown(short, pinned, place, f"unknown image '{short}'")
-        if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
-            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned[short]}`")
-    return dict(content)
 
 
 @cache

@@ -58,7 +58,13 @@ class Inventory:
         places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
         namespaces = {_namespace(place) for place in places}
         for ref in (*wanted, *namespaces):
-            self._refuse(ref)
+            if ref.namespace:
+                continue
+            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
+                fault = "has no namespace, and is no kind that the lab would find again to remove it"
+                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
+            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
+                ownership.refuse_foreign(self._api, found)
         ownership.claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.end_workloads()
         listed = self._read()
@@ -129,14 +135,6 @@ class Inventory:
         if not as_asked:
             deletion.delete(self._api, [ref])
             self._api.apply(obj)
-
-    def _refuse(self, ref: Reference) -> None:
-        if not ref.namespace:
-            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
-                fault = "has no namespace, and is no kind that the lab would find again to remove it"
-                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
-            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
-                ownership.refuse_foreign(self._api, found)
 
     def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
         """Less those that somebody else has made in the lab's absence: they, or their namespaces, lack the label."""

@@ -120,7 +120,25 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
     proxies and backends away from the generator. UsageError for a certificate that cannot be made.
     """
-    prepared = [_prepared(copy.deepcopy(dict(obj)), images, run, stamp) for obj in flat(manifests)]
+    prepared = [copy.deepcopy(dict(obj)) for obj in flat(manifests)]
+    for obj in prepared:
+        _label(obj, run)
+        template = pod_template(obj)
+        if template is not None:
+            if obj["kind"] != "Pod":
+                _label(template, run)
+            if obj["kind"] not in WORKLOADS:
+                _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
+            metadata, spec = template["metadata"], template["spec"]
+            metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
+            for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+                container["image"] = images.resolve(container["image"])
+            if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
+                _place(spec, metadata["labels"][ROLE_LABEL])
+        elif obj["kind"] == "Secret":
+            certify(obj)
+        elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
+            obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
     return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
 
 
@@ -177,28 +195,6 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """Empty for a kind that makes no pods."""
     template = pod_template(obj)
     return (template or {}).get("metadata", {}).get("labels") or {}
-
-
-def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
-    _label(obj, run)
-    template = pod_template(obj)
-    if template is not None:
-        if obj["kind"] != "Pod":
-            _label(template, run)
-        if obj["kind"] not in WORKLOADS:
-            _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
-        metadata = template["metadata"]
-        metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
-        spec = template["spec"]
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            container["image"] = images.resolve(container["image"])
-        if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
-            _place(spec, metadata["labels"][ROLE_LABEL])
-    elif obj["kind"] == "Secret":
-        certify(obj)
-    elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
-        obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
-    return obj
 
 
 def _label(holder: Object, run: str) -> None:

@@ -15,9 +15,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
 from lab.targets.cluster.api import Api, DeniedError
@@ -125,20 +123,12 @@ class Probing:
         pod, probe, good = series[0], series[2].lower(), now.good - before.good
         for _ in range(good):
             self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {(now.good_s - before.good_s) / good:.4f} ok")
+        words = self._told.complaint(pod, probe)
+        failed = f"- failed{': ' + words if words else ''}"
+        if GIVEN_UP.search(words):  # after the timeout that its pod has; Kubernetes' default is 1 s
+            known = self._told.pods.get(pod)
+            own = [item for item in (known["spec"]["containers"] if known else ()) if item["name"] == series[1]]
+            timeout_s = float((own[0].get(f"{probe}Probe") or {}).get("timeoutSeconds", 1)) if own else 1.0
+            failed = f"{timeout_s:.4f} no answer within {timeout_s:g} s"
         for _ in range(now.bad - before.bad):
-            self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {self._failure(series)}")
-
-    def _failure(self, series: Series) -> str:
-        pod, container, probe = series
-        words = self._told.complaint(pod, probe.lower())
-        if GIVEN_UP.search(words):
-            timeout_s = _timeout_s(self._told.pods.get(pod), container, probe)
-            return f"{timeout_s:.4f} no answer within {timeout_s:g} s"
-        return f"- failed{': ' + words if words else ''}"
-
-
-def _timeout_s(pod: Mapping[str, Any] | None, container: str, probe: str) -> float:
-    """As the pod has it; Kubernetes' default is 1 s."""
-    containers = pod["spec"]["containers"] if pod else ()
-    found = [item.get(f"{probe.lower()}Probe") or {} for item in containers if item["name"] == container]
-    return float(found[0].get("timeoutSeconds", 1)) if found else 1.0
+            self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {failed}")
