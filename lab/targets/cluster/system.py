@@ -74,17 +74,6 @@ done 2>/dev/null
 """
 _COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
 """What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
-_SIGNAL = r"""
-for p in /proc/[0-9]*; do
-  IFS= read -r line <$p/stat || continue
-  rest=${line##*) }
-  parent=${rest#* }
-  case ${p#/proc/} in 1 | "$SHELL_PID") continue ;; esac
-  [ "${parent%% *}" = "$SHELL_PID" ] && continue
-  kill -"$SIGNAL" "${p#/proc/}" && echo "${p#/proc/}"
-done
-true
-"""
 
 
 def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
@@ -504,9 +493,11 @@ class ClusterSystem:
             self._recorder.say(kind, name, detail)
 
     def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
+        """To all of its processes but the first."""
         shell = self._shell(pod)
-        done = shell.script(f"SHELL_PID={shell.pid}\nSIGNAL={signal}\n{_SIGNAL}")
-        if done.returncode or not done.stdout.strip():
+        pids = " ".join(str(pid) for pid in processes_of(shell) if pid != 1)
+        done = shell.script(f"for pid in {pids}; do kill -{signal} $pid && echo $pid; done")
+        if not done.stdout.strip():
             fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 

@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import LostError
 from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.others import Figure, HostWatch, Kubelets, figures
+from lab.targets.cluster.others import Figure, Kubelets, figures, host_watch
 from lab.targets.common.sampler import TICK_S
 
 METRICS = """\
@@ -154,10 +154,10 @@ def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.
         process(tmp_path, 700, 1, "firefox", ticks, "/user.slice")
 
     work(0)
-    watch = HostWatch([NODE])
+    watch = host_watch([NODE])
     end = watch(["kind-control-plane"])
     work(50)
     assert end().cores == pytest.approx(50 * TICK_S / 2)
-    assert HostWatch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
+    assert host_watch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
     monkeypatch.undo()
-    assert HostWatch([""])(["n"])().cores is not None, "the real /proc, where every process counts as a node's"
+    assert host_watch([""])(["n"])().cores is not None, "the real /proc, where every process counts as a node's"

@@ -261,7 +261,7 @@ def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.M
 class Frozen:
     """A shell into a container that `answers` so; its pod, as the API server has it."""
 
-    answers: LabError | str = "7\n"
+    answers: LabError | str = "7 1 nginx\n"
     place: str = "pod ingress-lab/proxy-1"
     pid: int = 9
     asked: list[str] = field(default_factory=list[str])
@@ -288,9 +288,9 @@ def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: 
         return
     with pytest.raises(LostError):
         made.freeze("proxy", False)
-    shell.answers = "7\n"
+    shell.answers = "7 1 nginx\n"
     made.freeze("proxy", False)
-    assert "SIGNAL=CONT" in shell.asked[-1]
+    assert shell.asked[-1] == "for pid in 7; do kill -CONT $pid && echo $pid; done"
     shell.answers = DeniedError("pod proxy-1", "you may not exec")  # it says nothing about the variant
     with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
         made.freeze("proxy", True)
