@@ -22,7 +22,7 @@ from lab.base.errors import LabError, LostError, MeasuringError
 from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
 from lab.model.endpoint import ClockOffset
 from lab.model.variants import kustomize
-from lab.targets.cluster import objects, ownership, pods, remote_process, rollout
+from lab.targets.cluster import inventory, objects, pods, remote_process, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.shell import Shell
@@ -61,7 +61,7 @@ class ClientPod:
         namespace, pod = objects.prepare(rendered, images, run, run)
         spec = hashlib.sha256(json.dumps(pod["spec"], sort_keys=True).encode()).hexdigest()[:12]
         pod["metadata"]["annotations"][SPEC] = spec
-        ownership.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
+        inventory.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
         api.apply(namespace)
         found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         fits = found is not None and pods.ready(found) and found["metadata"].get("annotations", {}).get(SPEC) == spec

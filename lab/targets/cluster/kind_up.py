@@ -11,7 +11,7 @@ from rich.console import Console
 from lab.base.errors import LabError, LostError, UsageError
 from lab.systems.table import DEFINITIONS_OF
 from lab.targets import prerequisites
-from lab.targets.cluster import docker, images, kind, ownership, pods, rollout
+from lab.targets.cluster import docker, images, inventory, kind, pods, rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
@@ -45,7 +45,7 @@ def up(workers: int, talk: Console) -> None:
         raise
     _images(chosen, talk)
     with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
-        remarks.append(", ".join(ownership.ensure_kinds(api, kind.name())) or "there")
+        remarks.append(", ".join(inventory.ensure_kinds(api, kind.name())) or "there")
     said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kind.kubeconfig()}"
     say(talk, said)
 

@@ -17,8 +17,7 @@ from lab.base.errors import LabError
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.pod_events import PodEvents
-from lab.targets.cluster.probing import Probing
+from lab.targets.cluster.pod_events import PodEvents, Probing
 from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched
 

@@ -31,14 +31,13 @@ from lab.targets.cluster import (
     facts,
     images,
     objects,
-    ownership,
     reloads,
     rollout,
 )
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.inventory import Inventory, claim_namespace
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
@@ -104,7 +103,7 @@ class ClusterTarget:
         docker.bring("kubectl")
         chosen = images.load()
         api = self._connect()
-        ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
+        claim_namespace(api, CLIENT_NAMESPACE, self._run)
         inventories: dict[Side, Inventory] = {side: Inventory(api, self._run, side) for side in self.sides}
         lease = Lease(api, holder(self._run))
         lease.acquire()

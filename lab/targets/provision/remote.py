@@ -32,14 +32,14 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         api = _api(options.context)
         remarks.append(f"Kubernetes {api.version()}")
     from lab.systems.table import DEFINITIONS_OF
-    from lab.targets.cluster import images, ownership
+    from lab.targets.cluster import images, inventory
     from lab.targets.cluster.api import CLIENT_NAMESPACE, DeniedError
     from lab.targets.cluster.client import ClientPod
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
     run, chosen = run_id(), images.load()
-    ownership.claim_namespace(api, CLIENT_NAMESPACE, run)
+    inventory.claim_namespace(api, CLIENT_NAMESPACE, run)
     lease = Lease(api, holder(run))
     lease.acquire()
     try:
@@ -49,7 +49,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             client.close()
         try:
             with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
-                remarks.append(", ".join(ownership.ensure_kinds(api, run)) or "there already")
+                remarks.append(", ".join(inventory.ensure_kinds(api, run)) or "there already")
         except DeniedError as error:
             who = f"the variants of {DEFINITIONS_OF}"
             say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: {error.fault}; only {who} need them")
@@ -60,7 +60,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
 
 def down(options: argparse.Namespace, talk: Console) -> None:
     """Everything that carries the lab's label; refused while a lab measures there."""
-    from lab.targets.cluster import inventory, ownership
+    from lab.targets.cluster import inventory
     from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.steps import say, step
@@ -68,7 +68,7 @@ def down(options: argparse.Namespace, talk: Console) -> None:
     api = _api(options.context)
     there = api.get("v1", "Namespace", CLIENT_NAMESPACE)
     lease = None
-    if there is not None and ownership.is_ours(there) and "deletionTimestamp" not in there["metadata"]:
+    if there is not None and inventory.is_ours(there) and "deletionTimestamp" not in there["metadata"]:
         lease = Lease(api, holder(run_id()))
         lease.acquire()
     try:

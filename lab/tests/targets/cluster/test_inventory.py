@@ -8,9 +8,9 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import deletion, objects, ownership
+from lab.targets.cluster import deletion, objects
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, DeniedError, RefusedError
-from lab.targets.cluster.inventory import INVENTORY, Inventory, remove_all
+from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
 from lab.targets.cluster.objects import WORKLOADS, Reference
 from lab.tests.support.cluster_fakes import FakeApi, Key
 
@@ -238,8 +238,8 @@ def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None
     fake.put(thing("ClusterRole", "foreign"))
     fake.put(thing("Namespace", "foreign"))
     fake.put(thing("Deployment", "foreign", "foreign", labels=LABEL))
-    assert "Gateway" in ownership.ensure_kinds(cast("Api", fake), "run-1")
-    assert ownership.ensure_kinds(cast("Api", fake), "run-2") == []
+    assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
+    assert ensure_kinds(cast("Api", fake), "run-2") == []
     everywhere = fake.list
 
     def limited(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from lab.base.errors import MeasuringError
 from lab.systems.table import event_of
 from lab.targets.cluster import watches
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.pod_events import PodEvents
-from lab.targets.cluster.probing import Count, Probing, counts
+from lab.targets.cluster.pod_events import Count, PodEvents, Probing, counts
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched

@@ -21,8 +21,15 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.container_sampler import CONTROL, POD_STRIDE, ContainerSampler, Place, samplers
-from lab.targets.cluster.node_usage import MACHINE_STRIDE, busiest_thread
+from lab.targets.cluster.container_sampler import (
+    CONTROL,
+    MACHINE_STRIDE,
+    POD_STRIDE,
+    ContainerSampler,
+    Place,
+    busiest_thread,
+    samplers,
+)
 from lab.targets.cluster.others import Elsewhere, Others, together
 from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.snapshot import When, about, question, snapshot
