@@ -271,33 +271,6 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
         watch.stop()
 
 
-def test_a_watch_that_broke_after_a_while_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was blind since it broke, not since it began."""
-    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.3)
-    first = Waiting(0.4)
-    server = Server([pod(version=3)], first, Lines(changed("MODIFIED", pod(version=5))))
-    told: list[tuple[str, str]] = []
-    watch = watched(server, told)
-    first.over.wait(60)
-    server.now = [pod(version=5)]
-    watch.stop()
-    assert told == [("LISTED", "3"), ("MODIFIED", "5")]
-
-
-class Waiting(Lines):
-    """Says nothing for so long, and breaks."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds, self.over = seconds, threading.Event()
-
-    def lines(self) -> Iterator[bytes]:
-        time.sleep(self._seconds)
-        self.over.set()
-        yield from ()
-        raise OSError("Connection reset by peer")
-
-
 def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None:
     """What is opened just then is closed by whoever opened it."""
     connecting, go_on, late = threading.Event(), threading.Event(), Lines()

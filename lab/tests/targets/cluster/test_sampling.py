@@ -233,15 +233,6 @@ def test_rows_are_those_of_the_local_target() -> None:
     assert rows.filter(pl.col("tid") == 8)["title"].to_list() == ["pool"] * 4
 
 
-def test_many_processes_are_looked_at_less_often() -> None:
-    """Every other second; a few every second. Many threads at both ends only."""
-    crowd = FakeShell([Said(v1(0), [stat(n) for n in range(1, 20)])])
-    few = FakeShell([Said(v1(0), [stat(1, threads=9)])])
-    looked(("proxy", crowd), ("backend", few), meanwhile=4)
-    assert (crowd.looks, few.looks) == (4, 6)
-    assert ["@threads" in script for script in few.scripts] == [True, False, False, False, False, True]
-
-
 def test_cpus_of_several_machines_do_not_collide() -> None:
     """The proxy's machine keeps its numbers; two nodes with one kernel are one machine; the worst steal counts."""
     stolen = "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0", "cpu0 50 0 0 48 0 0 0 2\ncpu1 0 0 0 100 0 0 0 0"
@@ -570,22 +561,3 @@ def test_a_runner_that_dies_in_the_middle_is_said_and_ends_no_run() -> None:
     with ClusterWatch(client, dict[str, int], nobody, 60.0) as watch, watch.beginning_anew([place("generator", dying, 5)]):
         pass
     assert watch.observation().counters["generator/lost_pods"] == 1
-
-
-@pytest.mark.parametrize("busy", [0, 1])
-def test_one_saturated_runner_of_two_makes_the_sample_invalid(busy: int) -> None:
-    """However much the other has to spare: half of the latencies are its own."""
-
-    def runner(ticks: int) -> FakeShell:
-        ends = [Said(v1(0), [stat(1, "k6", ticks=at)], cpus=cpus(*[(at, 100 - at)] * 4)) for at in (0, ticks)]
-        return FakeShell(ends, boot_id=f"machine-{ticks}")
-
-    shells = [runner(20), runner(20)]
-    shells[busy] = runner(90)
-    there = places([("generator", FakeShell([Said(v1(0))]))])
-    runners = [place("generator", shell, 5 + number) for number, shell in enumerate(shells)]
-    with ClusterWatch(there, dict[str, int], nobody, interval_s=60.0) as watch, watch.beginning_anew(runners):
-        pass
-    assert watch.observation().busiest_thread == pytest.approx(0.9)
-    sample = verdict(Cluster(0.3, 0.3, watch.observation().busiest_thread or 0.0), 1000.0)
-    assert sample.reason is Reason.GENERATOR_SATURATED
