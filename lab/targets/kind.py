@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.base.errors import UsageError
 from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.others import HostWatch
+from lab.targets.cluster.others import Others, host_watch
 from lab.targets.cluster.target import ClusterTarget
 
 
@@ -17,8 +17,8 @@ def _connect() -> Api:
     return kind.connect()
 
 
-def _machine() -> HostWatch:
-    return HostWatch(kind.container_ids())
+def _machine() -> Others:
+    return host_watch(kind.container_ids())
 
 
 TARGET = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)

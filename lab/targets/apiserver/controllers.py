@@ -19,6 +19,7 @@ from lab.systems import renewing
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Controller
 from lab.systems.table import find_controller
+from lab.targets.cluster.reloads import last_load_s
 from lab.targets.local.kubelet.containers import Process
 
 LOOK_S = 0.02
@@ -43,13 +44,16 @@ class Controllers:
             if self._changing:
                 followed.start()
 
+    @property
+    def _there(self) -> list[Followed]:
+        return [followed for followed in self._followed if not followed.left]
+
     def renew(self) -> None:
         """MeasuringError where no reload makes new workers."""
-        for followed in self._followed:
-            if not followed.left:
-                if followed.controller.renew is None:
-                    raise MeasuringError(followed.controller.image, *renewing.NONE)
-                followed.controller.renew(followed.process)
+        for followed in self._there:
+            if followed.controller.renew is None:
+                raise MeasuringError(followed.controller.image, *renewing.NONE)
+            followed.controller.renew(followed.process)
 
     def leave(self, pod: Pod) -> None:
         for followed in self._followed:
@@ -63,15 +67,13 @@ class Controllers:
 
     def processes(self) -> list[int]:
         """Those in the proxies' containers that are not the proxies themselves."""
-        there = [followed for followed in self._followed if not followed.left]
-        return [pid for followed in there for pid in followed.process.processes_but(followed.controller.proxy)]
+        return [pid for followed in self._there for pid in followed.process.processes_but(followed.controller.proxy)]
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
-        there = [followed for followed in self._followed if not followed.left]
         found = {
-            "proxy/config_bytes": [float(size) for followed in there if (size := followed.config_bytes())],
-            "proxy/load_s": [took for followed in there if (took := followed.load_s()) is not None],
+            "proxy/config_bytes": [float(size) for followed in self._there if (size := followed.config_bytes())],
+            "proxy/load_s": [took for followed in self._there if (took := followed.load_s()) is not None],
         }
         return {name: max(values) for name, values in found.items() if values}
 
@@ -126,16 +128,7 @@ class Followed:
         return file.stat().st_size if file is not None and file.exists() else 0
 
     def load_s(self) -> float | None:
-        """From the last "reload required" to the "reloaded" after it."""
-        began: float | None = None
-        took: float | None = None
-        for line in self.lines():
-            kind, at_s = self.controller.event_of(line), stamp(line)
-            if kind == "Reload":
-                began = at_s
-            elif kind == "Reloaded" and began is not None and at_s is not None:
-                took, began = at_s - began, None
-        return took
+        return last_load_s((self.controller.event_of(line), stamp(line)) for line in self.lines())
 
     def _run(self) -> None:
         """The thread: every line once, its first configuration's load left out."""

@@ -54,15 +54,6 @@ def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({obj["metadata"]["namespace"] for obj in manifests if "namespace" in obj["metadata"]})
 
 
-def namespace(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def node() -> Object:
-    """The one that all pods are on."""
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-
-
 def pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
     """A Deployment's pod, on the node."""
     made_by = next(obj for obj in manifests if obj["kind"] == "Deployment" and obj["metadata"]["name"] == deployment)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,8 +104,10 @@ class Registry:
     def begin(self) -> None:
         """Give the API server everything but pods. Raises LabError."""
         made = {obj["metadata"]["name"] for obj in self._manifests if obj["kind"] == "Namespace"}
-        missing = [objects.namespace(name) for name in self._spaces if name not in made]
-        for obj in [*missing, objects.node(), *objects.definitions(self._manifests)]:
+        spaces = [space for space in self._spaces if space not in made]
+        shared = [*(("Namespace", space) for space in spaces), ("Node", objects.NODE)]
+        bare = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind, name in shared]
+        for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
         for obj in objects.applied(self._manifests):
             self._known(obj)
@@ -216,10 +219,6 @@ class Registry:
         found = self._api.get("v1", "ConfigMap", name, namespace)
         return (found or {}).get("data") or {}
 
-    def events(self) -> Sequence[Object]:
-        """The Events that there are, of whoever reported them."""
-        return [event for space in self._spaces for event in self._api.list("v1", "Event", space)]
-
     def close(self) -> None:
         """Take away what this system brought: after its processes have ended. Idempotent."""
         with self._lock:
@@ -256,25 +255,13 @@ class Registry:
                 self._told[reference] = obj
 
     def _space(self, service: str) -> str:
-        found: Iterable[Object] = (
-            obj for obj in self._manifests if obj["kind"] == "Service" and obj["metadata"]["name"] == service
-        )
-        return str(next(iter(found))["metadata"].get("namespace", "default"))
+        made = (obj["metadata"] for obj in self._manifests if obj["kind"] == "Service")
+        return str(next(one for one in made if one["name"] == service).get("namespace", "default"))
 
-    def _noting(self) -> _Noting:
-        return _Noting(self._faults)
-
-
-class _Noting:
-    """What fails is kept for `check`."""
-
-    def __init__(self, faults: list[LabError]) -> None:
-        self._faults = faults
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if isinstance(error, LabError):
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What fails is kept for `check`."""
+        try:
+            yield
+        except LabError as error:
             self._faults.append(error)
-            return True
-        return False

@@ -12,19 +12,18 @@ import importlib
 import json
 import secrets
 import socket
-import ssl
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+
+import urllib3
 
 from lab.base.errors import LabError, LostError
 from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
-from lab.targets.common.environment import composed
+from lab.targets.common.process import composed
 from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.namespaces import STATE
 
@@ -97,14 +96,8 @@ class Servers:
             self._started("etcd", *_ETCD)
             self._until("etcd", _answers)
             self._started("kube-apiserver", *_KUBE_APISERVER)
-            asked = urllib.request.Request(
-                f"https://127.0.0.1:{PORT}/readyz", headers={"Authorization": f"Bearer {token}"}
-            )
-            trusted = ssl.create_default_context(cadata=self.authority)
-            opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
-            )
-            self._until("kube-apiserver", lambda: _ready(opener, asked))
+            pool = urllib3.PoolManager(ca_cert_data=self.authority, headers={"Authorization": f"Bearer {token}"})
+            self._until("kube-apiserver", lambda: _ready(pool))
             reading.join()
             self._api = Api(CONTEXT, FOLDER / "kubeconfig")
         except LabError as error:
@@ -214,11 +207,10 @@ def _answers() -> bool:
     return True
 
 
-def _ready(opener: urllib.request.OpenerDirector, asked: urllib.request.Request) -> bool:
+def _ready(pool: urllib3.PoolManager) -> bool:
     try:
-        with opener.open(asked, timeout=2.0) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
+        return pool.request("GET", f"https://127.0.0.1:{PORT}/readyz", timeout=2.0, retries=False).status == 200
+    except urllib3.exceptions.HTTPError:
         return False
 
 

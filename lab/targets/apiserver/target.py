@@ -21,8 +21,8 @@ from lab.systems import programs, table
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import MACHINE, Context, Controller, Realisation
-from lab.targets.apiserver import objects, providing
-from lab.targets.apiserver.programs import SERVERS, server, version
+from lab.targets.apiserver import objects
+from lab.targets.apiserver.programs import SERVERS, provide, server, version
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side
@@ -47,7 +47,7 @@ class ApiserverTarget(LocalTarget):
 
     def enter(self, argv: Sequence[str]) -> int | None:
         if INSIDE not in os.environ:
-            providing.provide()
+            provide()
         return super().enter(argv)
 
     def check(self) -> None:

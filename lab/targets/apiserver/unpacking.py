@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import urllib.error
@@ -27,7 +26,7 @@ from typing import IO, Any
 import zstandard
 
 from lab.base.errors import UsageError
-from lab.targets.cluster.docker import full
+from lab.targets.cluster import docker
 
 ASK_S, READ_S = 5.0, 60.0
 KINDS = ", ".join(
@@ -50,14 +49,14 @@ def unpacked(reference: str, kept: Path) -> Path:
             raise UsageError(f"image {reference}", "there is no such folder or archive", "correct LAB_IMAGES")
         state = path.stat()
         return _once(kept, f"{path} {state.st_mtime_ns} {state.st_size}", lambda into: _archive(path, into))
-    if (held := _held(reference)) is not None:
+    if shutil.which("docker") is not None and (held := docker.held(reference)) is not None:
         return _once(kept, held, lambda into: _saved(reference, into))
-    return _once(kept, full(reference), lambda into: _pulled(full(reference), into))
+    return _once(kept, docker.full(reference), lambda into: _pulled(docker.full(reference), into))
 
 
 def there(reference: str, kept: Path) -> bool:
     """Whether a registry's image has been unpacked before."""
-    return _folder(kept, full(reference)).is_dir()
+    return _folder(kept, docker.full(reference)).is_dir()
 
 
 def _folder(kept: Path, key: str) -> Path:
@@ -81,19 +80,11 @@ def _once(kept: Path, key: str, make: Any) -> Path:
     return folder
 
 
-def _held(reference: str) -> str | None:
-    """The id of an image that the Docker engine here has, if there is one."""
-    if shutil.which("docker") is None:
-        return None
-    argv = ["docker", "image", "inspect", "--format", "{{.Id}}", reference]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
-    return done.stdout.strip() or None
-
-
 def _saved(reference: str, into: Path) -> None:
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
-        subprocess.run(["docker", "image", "save", "--output", file, reference], check=True, timeout=600)
+        argv = ["docker", "image", "save", "--output", str(file), reference]
+        docker.output(argv, 600.0, f"image {reference}", "LAB_IMAGES names another")
         _archive(file, into)
 
 

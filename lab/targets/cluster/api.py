@@ -7,20 +7,27 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.targets.cluster.connection import READ_S, Connection, Stream
-from lab.targets.cluster.names import MANAGER
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse as Answer
 
 Object = dict[str, Any]
+RUN_LABEL = "lab/run"
+"""On everything that the lab makes, namespaces first: what lacks it is somebody else's."""
+BROUGHT_UP = "lab/brought-up"
+"""Annotation of pod templates: another value, another pod."""
+MANAGER = "ingress-lab"
+"""Owner of the fields that the lab applies."""
+CLIENT_NAMESPACE = "ingress-lab-client"
+"""Of the generator's pod, the lease and the inventory. The variants' namespace is the manifests' own."""
+CLIENT_POD = "generator"
 COLLECTION_S = 60.0
 """For one request that deletes many: 1000 Routes took 5 s on an idle disk."""
 WATCHING_S = 3600
@@ -30,11 +37,10 @@ WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
 """Of server-side apply, which answers 500 to it, and of what else decodes strictly."""
-_ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
 
 class ConflictError(LabError):
-    """409: somebody else was faster. `code` is what the server calls it: Conflict, AlreadyExists."""
+    """409: somebody else was faster."""
 
     exit_status = 1
 
@@ -103,13 +109,9 @@ class Api:
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 
     def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
-        """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
-        path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
-        if path is None:
-            raise RefusedError(
-                f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
-            )
-        found = self._ask("GET", said, path, {"labelSelector": labels} if labels else None).json()
+        """Every object there of a kind that the cluster knows, and the resourceVersion of the whole: where a `watch` goes on."""
+        path = self._path(api_version, kind, namespace) or ""
+        found = self._ask("GET", _said(kind, namespace), path, {"labelSelector": labels} if labels else None).json()
         return found["items"], str(found.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
@@ -224,21 +226,6 @@ class Api:
         except ValueError:
             return answer.data.decode(errors="replace")
 
-    def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
-        """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
-        asked = list(dict.fromkeys(wanted))
-        with ThreadPoolExecutor(8) as pool:
-            allowed = list(pool.map(self._may, asked))
-        return [_right(*right) for right, may in zip(asked, allowed, strict=True) if not may]
-
-    def _may(self, right: tuple[str, str, str, str | None]) -> bool:
-        verb, group, resource, namespace = right
-        resource, _, subresource = resource.partition("/")
-        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
-        return bool(self.create(review)["status"]["allowed"])
-
     def _write(
         self,
         method: str,
@@ -251,8 +238,8 @@ class Api:
         said = _said(kind, namespace, obj.get("metadata", {}).get("name"))
         path = self._path(api_version, kind, namespace, name)
         if path is None:
-            remedy = _ROUTE if kind == "Route" else "install its CustomResourceDefinition"
-            raise RefusedError(f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", remedy)
+            fault, remedy = f"the cluster knows no {kind} of {api_version}", "install its CustomResourceDefinition"
+            raise RefusedError(f"{self.place}: {said}", fault, remedy)
         return self._ask(method, said, path, query, obj, content_type).json()
 
     def _ask(
@@ -317,11 +304,6 @@ def _root(api_version: str) -> str:
 def _said(kind: str, namespace: str | None = None, name: str | None = None) -> str:
     """`Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
-
-
-def _right(verb: str, group: str, resource: str, namespace: str | None) -> str:
-    """`create deployments.apps in namespace ingress-lab`."""
-    return f"{verb} {resource}{'.' + group if group else ''}" + (f" in namespace {namespace}" if namespace else "")
 
 
 def _options(grace_s: int | None, orphan: bool) -> Object:

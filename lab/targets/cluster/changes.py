@@ -12,6 +12,7 @@ starved may not be able to tell that it took, and that is what is measured.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,24 +24,32 @@ from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.base.quantities import quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import crash, deletion
-from lab.targets.cluster.api import Api, DeniedError, Object
+from lab.targets.cluster import deletion
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference, made, pod_spec, role
-from lab.targets.cluster.pods import conditions, container_status, ready, running
+from lab.targets.cluster.pods import conditions, container_id, container_status, ready, reasoned, running
 
 RESIZED_S = 10.0
 KILLED_S = 1.0
 """For a container to end once its processes were killed."""
+CRASHED_S = 30.0
 POLL_S = 0.05
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 ENDED: Sequence[Role] = ("proxy", "backend")
 Say = Callable[[str, str, str], None]
 """(kind, object, detail): an event that no watch would tell."""
-Wrote = Callable[[Object], None]
-"""The API server has taken this object, just now: a watch is to tell of it."""
+CRASHER = "lab-crash"
+CONTAINER_ID = re.compile("[0-9a-f]{64}")
+"""What is looked for in the node's cgroups: anything shorter would be found in those of others."""
+_KILL = """\
+for one in /proc/[0-9]*; do
+  grep -qs "$1" "$one/cgroup" && grep -qs '^NSpid:.*[[:space:]]1$' "$one/status" && exec kill -KILL "${one#/proc/}"
+done
+echo "no process of container $1 is its first"
+exit 1
+"""
 
 
 class Changes:
@@ -55,11 +64,9 @@ class Changes:
         namespace: str,
         run: str,
         say: Say,
-        wrote: Wrote = lambda obj: None,
     ) -> None:
-        self._api, self._images, self._inventory = api, images, inventory
+        self._api, self._image, self._inventory = api, images.named("loadgen"), inventory
         self._manifests, self._namespace, self._run, self._say = manifests, namespace, run, say
-        self._wrote = wrote
         self._listed: set[Reference] = set()
 
     def first(self, role: Role) -> Object:
@@ -82,7 +89,7 @@ class Changes:
                     self._say("EvictionRefused", name, refused)
                     return False
             case "crash":
-                crash.crash(self._api, self._images.named("loadgen"), pod, self._run)
+                crash(self._api, self._image, pod, self._run)
         return True
 
     def scale(self, role: Role, replicas: int) -> None:
@@ -131,17 +138,23 @@ class Changes:
                 kill(pod)
             with _unfailing():
                 if (still := self._still_running(pod)) is not None:
-                    crash.crash(self._api, self._images.named("loadgen"), still, self._run)
+                    crash(self._api, self._image, still, self._run)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        wanted = {Reference.of(obj): obj for obj in map(self._labelled, objects)}
+        """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
+        labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
+        shared = {**dict(set[tuple[str, str]].intersection(*labels)), RUN_LABEL: self._run}
+        wanted: dict[Reference, Object] = {}
+        for obj in objects:
+            own = obj["metadata"].get("labels") or {}
+            metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, **own}}
+            wanted[Reference.of({**obj, "metadata": metadata})] = {**obj, "metadata": metadata}
         if new := wanted.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
         with ThreadPoolExecutor(deletion.THREADS) as pool:
             for rank in sorted({ref.rank for ref in wanted}):
-                ranked = [obj for ref, obj in wanted.items() if ref.rank == rank]
-                list(pool.map(lambda obj: self._wrote(self._api.apply(obj)), ranked))
+                list(pool.map(self._api.apply, [obj for ref, obj in wanted.items() if ref.rank == rank]))
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -158,14 +171,6 @@ class Changes:
             if time.monotonic() > deadline:
                 return now
             time.sleep(POLL_S)
-
-    def _labelled(self, obj: Mapping[str, Any]) -> Object:
-        """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
-        labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
-        shared = dict(set[tuple[str, str]].intersection(*labels))
-        own = obj["metadata"].get("labels") or {}
-        metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, RUN_LABEL: self._run, **own}}
-        return {**obj, "metadata": metadata}
 
     def _deployment(self, wanted: Role) -> tuple[Mapping[str, Any], Reference]:
         """(the object that makes its pods, the Deployment that does): one and the same, or what a controller makes the Deployment of."""
@@ -204,7 +209,7 @@ class Changes:
                 return
             waits = [conditions(pod).get(kind, {}) for kind in ("PodResizePending", "PodResizeInProgress")]
             if time.monotonic() > deadline or any(one.get("reason") == "Infeasible" for one in waits):
-                words = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in waits]
+                words = [reasoned(one.get("reason"), one.get("message")) for one in waits]
                 raise MeasuringError(
                     f"pod {self._namespace}/{name}",
                     f"its CPU limit is not {cpu}: {'; '.join(filter(None, words)) or 'its kubelet says nothing'}",
@@ -223,3 +228,50 @@ def _unfailing(undoing: bool = True) -> Iterator[None]:
     except LabError:
         if not undoing:
             raise
+
+
+def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
+    """SIGKILL to the first process of the pod's first container, from its node: nothing inside a container can do that to its own PID 1.
+
+    A pod that sees its node's processes (hostPID, so its namespace must allow privileged pods) finds the one that is number 1
+    in the container, kills it, and is gone again: half a second to two after it was asked for, on a node that has its image.
+    MeasuringError in whose words that failed.
+    """
+    namespace, container = pod["metadata"]["namespace"], pod["spec"]["containers"][0]["name"]
+    place, known = f"pod {namespace}/{pod['metadata']['name']}", container_id(pod)
+    number = known.rpartition("/")[2]
+    if not CONTAINER_ID.fullmatch(number):
+        fault = f"container {container} cannot be killed: {f'its ID is {known}' if known else 'none runs'}"
+        raise MeasuringError(place, fault, "crash it while it runs; `kubectl describe` tells its state")
+    crasher = {
+        "name": CRASHER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", _KILL, "sh", number],
+        "securityContext": {"runAsUser": 0},
+    }
+    spec = {
+        "nodeName": pod["spec"]["nodeName"],
+        "hostPID": True,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [crasher],
+    }
+    metadata = {"name": CRASHER, "namespace": namespace, "labels": {RUN_LABEL: run}}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    try:
+        deadline = time.monotonic() + CRASHED_S
+        while (phase := _phase(api, namespace)) != "Succeeded":
+            if phase == "Failed" or time.monotonic() > deadline:
+                said = api.log(namespace, CRASHER, CRASHER, 3).strip()
+                fault = f"its container was not killed: {said or f'pod {CRASHER} is {phase}'}"
+                raise MeasuringError(place, fault, "the namespace must allow pods with hostPID on that node")
+            time.sleep(POLL_S)
+    finally:
+        api.delete("v1", "Pod", CRASHER, namespace, 0)
+
+
+def _phase(api: Api, namespace: str) -> str:
+    found = api.get("v1", "Pod", CRASHER, namespace)
+    return str((found or {}).get("status", {}).get("phase", "gone"))

@@ -22,10 +22,9 @@ from lab.base.errors import LabError, LostError, MeasuringError
 from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
 from lab.model.endpoint import ClockOffset
 from lab.model.variants import kustomize
-from lab.targets.cluster import objects, ownership, pods, remote_process, rollout
-from lab.targets.cluster.api import Api
+from lab.targets.cluster import inventory, objects, pods, remote_process, rollout
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.shell import Shell
 
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
@@ -62,28 +61,31 @@ class ClientPod:
         namespace, pod = objects.prepare(rendered, images, run, run)
         spec = hashlib.sha256(json.dumps(pod["spec"], sort_keys=True).encode()).hexdigest()[:12]
         pod["metadata"]["annotations"][SPEC] = spec
-        ownership.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
+        inventory.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
         api.apply(namespace)
         found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
-        if found is not None and not _fits(found, spec):
+        fits = found is not None and pods.ready(found) and found["metadata"].get("annotations", {}).get(SPEC) == spec
+        if found is not None and not fits:
             _delete(api, found, deadline)
         api.apply(pod)
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
         client.shell.script(f"{remote_process.LEFTOVERS}\nrm -rf /scratch/tmp.*")
-        client._write_hosts({})
+        client._write_hosts()
         return client
 
     @property
     def open_files(self) -> int | None:
         """How many open files a container may have here; None = no limit."""
-        said = self.shell.script("ulimit -Hn").stdout.strip()
-        return int(said) if said.isdigit() else None
+        return self._number("ulimit -Hn")
 
     @cached_property
     def cpus(self) -> int | None:
         """How many CPUs a generator may run on here; None = it does not say."""
-        said = self.shell.script("nproc").stdout.strip()
+        return self._number("nproc")
+
+    def _number(self, script: str) -> int | None:
+        said = self.shell.script(script).stdout.strip()
         return int(said) if said.isdigit() else None
 
     def check(self) -> None:
@@ -95,7 +97,14 @@ class ClientPod:
     def installed(self, generator: Generator) -> Installed | None:
         """The generator as the pod's image has it, or None; asked once."""
         if generator.name not in self._installed:
-            self._installed[generator.name] = self._find(generator)
+            self._installed[generator.name] = None
+            for binary in (generator.binary, *generator.aliases):
+                asked = generator.version_flag
+                script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
+                path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
+                if path and (version := generator.version(said)) is not None:
+                    self._installed[generator.name] = Installed(generator.name, path, version)
+                    break
         return self._installed[generator.name]
 
     def held(
@@ -123,7 +132,7 @@ class ClientPod:
         self._resolved.append(addresses)
         try:
             try:
-                self._write_resolved()
+                self._write_hosts()
                 yield
             finally:
                 self._resolved.remove(addresses)
@@ -131,41 +140,23 @@ class ClientPod:
             raise  # it is gone, or another lab's now
         except BaseException:
             with suppress(LabError):  # the first fault is the one to tell
-                self._write_resolved()
+                self._write_hosts()
             raise
-        self._write_resolved()
+        self._write_hosts()
 
     def close(self) -> None:
         """Leave the pod; it stays."""
         self.shell.close()
 
-    def _find(self, generator: Generator) -> Installed | None:
-        for binary in (generator.binary, *generator.aliases):
-            asked = generator.version_flag
-            script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
-            path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
-            if path and (version := generator.version(said)) is not None:
-                return Installed(generator.name, path, version)
-        return None
-
-    def _write_resolved(self) -> None:
-        self._write_hosts({host: address for one in self._resolved for host, address in one.items()})
-
-    def _write_hosts(self, addresses: Mapping[str, str]) -> None:
+    def _write_hosts(self) -> None:
         """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""
         kept = [line for line in self.shell.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
-        text = "".join(
-            f"{line}\n" for line in [*kept, *(f"{address} {host}{OURS}" for host, address in addresses.items())]
-        )
+        ours = {host: address for one in self._resolved for host, address in one.items()}
+        text = "".join(f"{line}\n" for line in [*kept, *(f"{ours[host]} {host}{OURS}" for host in ours)])
         done = self.shell.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
         if done.returncode:
             fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"
             raise MeasuringError(self.shell.place, fault, "it must run as root (manifests/clusters/client)")
-
-
-def _fits(pod: Mapping[str, Any], spec: str) -> bool:
-    """Ready, not on its way out, and made from this spec."""
-    return pods.ready(pod) and pod["metadata"].get("annotations", {}).get(SPEC) == spec
 
 
 def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:

@@ -11,13 +11,11 @@ import json
 import logging
 import os
 import ssl
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +31,6 @@ BLIP_S = 5.0
 """For so long a request that met no answer, or `not now`, is sent again."""
 CONNECTIONS = 32
 """Kept open: three watches and a log per proxy hold one each, and what is asked beside them comes in threads."""
-CREDENTIALS_S = 60.0
-"""For a plugin (aws, doctl) that fetches a token over the network."""
 NOT_NOW = {429, 502, 503, 504}
 UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
 
@@ -103,11 +99,10 @@ class Connection:
         problems = MemoryHandler(capacity=1)
         problems.setLevel(logging.ERROR)
         logging.getLogger().addHandler(problems)
-        load = partial(config.load_kube_config, self._files, self.context, self._configuration, persist_config=False)
         try:
             if self.context not in (known := _contexts(self._files)):
                 raise UsageError(self.place, f"is not in {self._files}", did_you_mean(self.context, known))
-            _within(CREDENTIALS_S, self.place, load)
+            config.load_kube_config(self._files, self.context, self._configuration, persist_config=False)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the library makes of a file that somebody else wrote
@@ -202,23 +197,6 @@ class Connection:
             raise ssl.SSLError(_words(error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise OSError(_words(error)) from None
-
-
-def _within(limit_s: float, place: str, work: Callable[[], object]) -> None:
-    """`work()`, in a thread that is left behind when it takes longer: UsageError."""
-    done: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # raised below
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    wait([done], limit_s)
-    if not done.done():
-        raise UsageError(place, f"its credential plugin gave nothing in {limit_s:.0f} s", "run the plugin by hand")
-    done.result()
 
 
 def _proxy(url: str) -> str | None:

@@ -13,8 +13,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import Api, ConflictError, RefusedError
-from lab.targets.cluster.names import BROUGHT_UP, RUN_LABEL
+from lab.targets.cluster.api import BROUGHT_UP, RUN_LABEL, Api, ConflictError, RefusedError
 from lab.targets.cluster.objects import Reference
 
 POLL_S = 0.1
@@ -103,17 +102,15 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
             )
             ending = [ref for ref, done in zip(ranked, gone, strict=True) if not done]
             for ref in ending:
-                if ref.kind in HELD:
-                    _let_go(api, ref)
+                if (
+                    ref.kind in HELD
+                    and (found := api.get(ref.api_version, ref.kind, ref.name)) is not None
+                    and found["metadata"].pop("finalizers", None)
+                ):
+                    # Somebody else writes to it, or it has just gone: the wait for its end tells.
+                    with suppress(ConflictError, RefusedError):
+                        api.replace(found)
             _await_end(api, ending)
-
-
-def _let_go(api: Api, ref: Reference) -> None:
-    found = api.get(ref.api_version, ref.kind, ref.name)
-    if found is not None and found["metadata"].pop("finalizers", None):
-        # Somebody else writes to it, or it has just gone: the wait for its end tells.
-        with suppress(ConflictError, RefusedError):
-            api.replace(found)
 
 
 def _await_end(api: Api, refs: Iterable[Reference]) -> None:

@@ -1,4 +1,5 @@
-"""The Docker engine here, and images: which it holds, and which are on the nodes of a kind cluster that it runs.
+"""The Docker engine here, and images: which it holds, and which are on the nodes of a kind cluster that it runs. With it what all of other
+people's programs (docker, kind, kubectl …) share: they are brought, run with a deadline, and fail as place, fault, remedy.
 
 A tag that the local engine holds is loaded from it. What is pinned by digest is pulled on the nodes: an image loaded
 under a tag has no digest, so a manifest that names one would not find it.
@@ -7,15 +8,14 @@ under a tag has no digest, so a manifest that names one would not find it.
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from lab.base.errors import UsageError
-from lab.targets.cluster import programs
 
 INFO_S = 10.0
 PULL_S = 600.0
@@ -25,8 +25,59 @@ DISK_BYTES = 6 * 2**30
 """A node image is 1 GB packed and 3 unpacked; the rest is what pods' images and logs take."""
 REMEDY = "install Docker and start it (systemctl start docker), or point DOCKER_HOST at an engine"
 DENIED = "add yourself to its group (sudo usermod -aG docker $USER, then log in again), or run the lab as root"
+BRING = Path(__file__).parents[3] / "scripts" / "bring"
+CACHE = (Path(__file__).parents[3] / ".cache").resolve()
 
 Origin = Literal["there", "loaded", "pulled"]
+
+
+def bring(tool: str) -> None:
+    """It is on PATH afterwards: UsageError where it is not and cannot be brought. What is brought is told on stderr, with its time."""
+    found = shutil.which(tool)
+    if found is not None and not Path(found).parent.resolve().is_relative_to(CACHE):
+        return  # nix's, or the user's own
+    brought = subprocess.run([BRING, tool], check=False).returncode == 0
+    if shutil.which(tool) is None:
+        lost = "was brought and is not on PATH: the lab was not started by scripts/shell"
+        remedy = f"`scripts/shell scripts/bring {tool}` says why; nix has it, and one of your own on PATH will do"
+        raise UsageError(tool, lost if brought else "is not on PATH", remedy)
+
+
+def run(
+    argv: Sequence[str], timeout_s: float, stdin: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What it said and its exit status, whatever that is. UsageError when it cannot be run or does not end in time."""
+    try:
+        return subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            env=env,
+            check=False,
+        )
+    except OSError as error:
+        fault = "not on PATH" if isinstance(error, FileNotFoundError) else f"cannot be run: {error.strerror}"
+        raise UsageError(argv[0], fault, "`just doctor` says how to get it") from None
+    except subprocess.TimeoutExpired:
+        fault = f"no answer in {timeout_s:.0f} s (`{' '.join(argv[:3])} …`)"
+        raise UsageError(argv[0], fault, "try it by hand") from None
+
+
+def output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
+    """Its stdout. UsageError at `place` with its own last words when it fails."""
+    done = run(argv, timeout_s)
+    if done.returncode:
+        raise UsageError(place, last_words(done), remedy)
+    return done.stdout
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line that says something, where programs put what went wrong."""
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit status {done.returncode}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +90,7 @@ class Engine:
 def engine() -> Engine:
     """UsageError with the remedy when none answers, or not to this user."""
     try:
-        done = programs.run(["docker", "info", "--format", "{{json .}}"], INFO_S)
+        done = run(["docker", "info", "--format", "{{json .}}"], INFO_S)
     except UsageError as error:
         raise UsageError("Docker", f"{error.place}: {error.fault}", REMEDY) from None
     try:
@@ -47,7 +98,7 @@ def engine() -> Engine:
     except ValueError:
         info = {}
     if not info.get("ServerVersion"):
-        fault = next(iter(info.get("ServerErrors") or []), programs.last_words(done))
+        fault = next(iter(info.get("ServerErrors") or []), last_words(done))
         raise UsageError("Docker", fault, DENIED if "permission denied" in fault.lower() else REMEDY)
     return Engine(info["ServerVersion"], Path(info["DockerRootDir"]))
 
@@ -74,7 +125,7 @@ def check_disk(engine: Engine) -> None:
 
 def held(reference: str) -> str | None:
     """The ID of an image that the engine holds under this name; None = it does not."""
-    done = programs.run(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
+    done = run(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -87,13 +138,13 @@ def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Or
     place = f"image {short}"
     if here:
         argv = ["kind", "load", "docker-image", reference, "--name", cluster, "--nodes", ",".join(lacking)]
-        programs.output(argv, LOAD_S, place, f"`docker image inspect {reference}` here; then `just up kind` again")
+        output(argv, LOAD_S, place, f"`docker image inspect {reference}` here; then `just up kind` again")
         return "loaded"
     remedy = f"LAB_IMAGES=<file> with a line `{short}: …` names another, of a registry or held by Docker here; then `just up kind` again"
     for node in lacking:
-        done = programs.run(["docker", "exec", node, "crictl", "pull", reference], PULL_S)
+        done = run(["docker", "exec", node, "crictl", "pull", reference], PULL_S)
         if done.returncode:
-            raise UsageError(place, f"{reference}: {_why(programs.last_words(done))}", remedy)
+            raise UsageError(place, f"{reference}: {last_words(done)}", remedy)
     return "pulled"
 
 
@@ -115,21 +166,10 @@ def full(reference: str) -> str:
     return name if ":" in last else f"{name}:latest"
 
 
-def _why(said: str) -> str:
-    """The message of a line that crictl logs, without the reference over and over again."""
-    found = re.search(r'msg="((?:[^"\\]|\\.)*)"', said)
-    message = (found[1] if found else said).replace('\\"', '"')
-    return re.sub(
-        r'^pulling image: failed to pull and unpack image "[^"]*": (failed to resolve reference "[^"]*": )?',
-        "",
-        message,
-    )
-
-
 def _has(node: str, reference: str, image_id: str | None) -> bool:
     """Under this name, and with the contents that Docker has here, if it has any."""
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
-    said = programs.output(argv, LIST_S, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
+    said = output(argv, LIST_S, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
     wanted = full(reference)
     return any(
         wanted in {*image.get("repoTags", ()), *image.get("repoDigests", ())} and image_id in (None, image["id"])

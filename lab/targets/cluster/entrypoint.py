@@ -45,29 +45,26 @@ def entrypoint(
 
     UsageError when no Service selects the role's pods; MeasuringError when the cluster does not show what it should.
     """
-    workload, labels = _meant(objects, role, by)
-    service, wanted = _served(objects, workload, role, port)
-    namespace, spec = workload["metadata"]["namespace"], pod_spec(workload)
+    workload, service, wanted = _served(objects, role, port, by)
+    spec = pod_spec(workload)
     if spec.get("hostNetwork") and not lasting:
-        node = _pod(api, namespace, labels)["status"]["hostIP"]
+        node = _first(api, workload, role, by)["status"]["hostIP"]
         return Entrypoint(node, _container_port(workload, wanted), f"to node {node}, whose own ports the pod's are")
-    live = api.get("v1", "Service", service["metadata"]["name"], namespace)
+    live = api.get("v1", "Service", service["metadata"]["name"], workload["metadata"]["namespace"])
     if live is None:
         raise MeasuringError(_place(service), "is not there", "somebody removed it; start again")
     if live["spec"].get("type") in ("LoadBalancer", "NodePort") and not lasting:
-        return _through_a_node(live, wanted, _pod(api, namespace, labels)["status"]["hostIP"])
+        return _through_a_node(live, wanted, _first(api, workload, role, by)["status"]["hostIP"])
     address = live["spec"].get("clusterIP")
     if address in (None, "", "None"):
         if lasting:
             fault = "is headless: it has no address that stays when its pods change"
             raise UsageError(_place(service), fault, "a Service with a cluster IP")
-        pod_ip = _pod(api, namespace, labels)["status"]["podIP"]
+        pod_ip = _first(api, workload, role, by)["status"]["podIP"]
         return Entrypoint(pod_ip, _container_port(workload, wanted), "to the pod itself (a headless Service)")
     words = "through the Service's cluster IP (kube-proxy's NAT on the client's node)"
     if lasting and (spec.get("hostNetwork") or any(item.get("hostPort") for item in _ports(spec))):
         words += ", not by the host port that its pods have"
-        if (nodes := sum(_may_run(node, spec) for node in api.list("v1", "Node"))) > 1:
-            words += f": a replacement may start at once on another of the {nodes} nodes that can take one"
     return Entrypoint(address, wanted["port"], words)
 
 
@@ -75,45 +72,33 @@ def each_pod(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", by: str | None = None
 ) -> list[tuple[str, int]]:
     """(address, port) of every ready pod that `entrypoint` may lead to, for a client that passes by the Service. UsageError as there."""
-    workload, labels = _meant(objects, role, by)
-    _, wanted = _served(objects, workload, role, port)
-    pods = api.list("v1", "Pod", workload["metadata"]["namespace"], _chosen(labels))
-    return [(pod["status"]["podIP"], _container_port(workload, wanted)) for pod in pods if ready(pod)]
+    workload, _, wanted = _served(objects, role, port, by)
+    number = _container_port(workload, wanted)
+    return [(pod["status"]["podIP"], number) for pod in _ready(api, workload, role, by)]
 
 
-def _meant(objects: Sequence[Object], role: Role, by: str | None) -> tuple[Object, dict[str, str]]:
-    """The workload, and the labels of the pods that stand for it."""
-    workload = _workload(objects, role, by)
-    return workload, {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
-
-
-def _served(objects: Sequence[Object], workload: Object, role: Role, port: str) -> tuple[Object, Object]:
-    """The workload's Service, and the port of that name or its first."""
-    service = _service(objects, workload)
-    if service is None:
+def _served(objects: Sequence[Object], role: Role, port: str, by: str | None) -> tuple[Object, Object, Object]:
+    """The one object whose pods have the role (of several that of the name `by`), their Service, one that clients outside can reach before
+    one that they cannot, and its port of that name or its first.
+    """
+    found = [obj for obj in objects if role_of(obj) == role and by in (None, obj["metadata"]["name"])]
+    if not found:
+        raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
+    labels, namespace = pod_labels(found[0]), found[0]["metadata"]["namespace"]
+    selecting = [
+        obj
+        for obj in objects
+        if obj["kind"] == "Service"
+        and obj["metadata"].get("namespace") == namespace
+        and obj["spec"].get("selector")
+        and obj["spec"]["selector"].items() <= labels.items()
+    ]
+    if not selecting:
         fault = f"no Service selects the pods of the role {role}"
-        raise UsageError(_place(workload), fault, "add one, as in manifests/base")
+        raise UsageError(_place(found[0]), fault, "add one, as in manifests/base")
+    service = min(selecting, key=lambda obj: obj["spec"].get("type", "ClusterIP") == "ClusterIP")
     ports = service["spec"]["ports"]
-    return service, next((item for item in ports if item.get("name") == port), ports[0])
-
-
-def _may_run(node: Object, spec: Object) -> bool:
-    """By its labels and taints, as the scheduler sees them; how full it is, nobody knows beforehand."""
-    labels = node["metadata"].get("labels") or {}
-    keeping_off = [one for one in node["spec"].get("taints") or () if one["effect"] != "PreferNoSchedule"]
-    return (
-        not node["spec"].get("unschedulable")
-        and (spec.get("nodeSelector") or {}).items() <= labels.items()
-        and all(any(_tolerates(one, taint) for one in spec.get("tolerations") or ()) for taint in keeping_off)
-    )
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    """As core/v1 has it: no key is every key, no effect every effect."""
-    same = toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-    return (
-        same and toleration.get("key") in (None, taint["key"]) and toleration.get("effect") in (None, taint["effect"])
-    )
+    return found[0], service, next((item for item in ports if item.get("name") == port), ports[0])
 
 
 def _through_a_node(service: Object, wanted: Object, node: str) -> Entrypoint:
@@ -126,28 +111,6 @@ def _through_a_node(service: Object, wanted: Object, node: str) -> Entrypoint:
     balancer = ", no balancer in front" if spec["type"] == "LoadBalancer" else ""
     words = f"through node {node} port {number} (NAT of a Service of type {spec['type']}{balancer}, {source})"
     return Entrypoint(node, int(number), words)
-
-
-def _workload(objects: Sequence[Object], role: Role, by: str | None) -> Object:
-    """The one object whose pods have the role; the one of that name, where there are several."""
-    found = [obj for obj in objects if role_of(obj) == role and by in (None, obj["metadata"]["name"])]
-    if not found:
-        raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
-    return found[0]
-
-
-def _service(objects: Sequence[Object], workload: Object) -> Object | None:
-    """The Service of these pods: one that clients outside can reach before one that they cannot."""
-    labels, namespace = pod_labels(workload), workload["metadata"]["namespace"]
-    selecting = [
-        obj
-        for obj in objects
-        if obj["kind"] == "Service"
-        and obj["metadata"].get("namespace") == namespace
-        and obj["spec"].get("selector")
-        and obj["spec"]["selector"].items() <= labels.items()
-    ]
-    return min(selecting, key=lambda obj: obj["spec"].get("type", "ClusterIP") == "ClusterIP", default=None)
 
 
 def _ports(spec: Object) -> list[Object]:
@@ -168,17 +131,20 @@ def _container_port(workload: Object, wanted: Object) -> int:
     return number
 
 
-def _pod(api: Api, namespace: str, labels: Mapping[str, str]) -> Object:
-    """A running, ready pod with these labels, its role among them: always the same one of several."""
-    pods = [pod for pod in api.list("v1", "Pod", namespace, _chosen(labels)) if ready(pod)]
+def _ready(api: Api, workload: Object, role: Role, by: str | None) -> list[Object]:
+    """The ready pods that stand for a workload: those of the role, or, where it is one of several, of its own labels."""
+    labels = {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    return [pod for pod in api.list("v1", "Pod", workload["metadata"]["namespace"], selector) if ready(pod)]
+
+
+def _first(api: Api, workload: Object, role: Role, by: str | None) -> Object:
+    """Always the same one of several. MeasuringError without any."""
+    pods = _ready(api, workload, role, by)
     if not pods:
-        fault = f"no pod is ready in {namespace}"
-        raise MeasuringError(f"role {labels[ROLE_LABEL]}", fault, "`kubectl describe pod` there says why")
+        fault = f"no pod is ready in {workload['metadata']['namespace']}"
+        raise MeasuringError(f"role {role}", fault, "`kubectl describe pod` there says why")
     return min(pods, key=lambda pod: pod["metadata"]["name"])
-
-
-def _chosen(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _place(obj: Object) -> str:

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lab.base.quantities import quantity
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import pods as pod_status
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.images import Images
+from lab.targets.cluster.pods import ready
 
 UNKNOWN, NOT_VISIBLE = "unknown", "not visible"
 PINNING = "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them"
@@ -87,26 +87,27 @@ class PodRecord(BaseModel):
 
 def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A `PodRecord` per pod, as plain data."""
-    return [_pod(pod).model_dump() for pod in pods]
-
-
-def _pod(pod: Mapping[str, Any]) -> PodRecord:
-    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    states = {item["name"]: item for item in status.get("containerStatuses", [])}
-    return PodRecord(
-        role=metadata.get("labels", {}).get(ROLE_LABEL),
-        name=metadata["name"],
-        node=spec.get("nodeName"),
-        ready=pod_status.ready(pod),
-        restarts=sum(item.get("restartCount", 0) for item in states.values()),
-        qos=status.get("qosClass"),
-        images={
+    found: list[dict[str, Any]] = []
+    for pod in pods:
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+        states = {item["name"]: item for item in status.get("containerStatuses", [])}
+        images = {
             container["name"]: ImageRecord(
                 image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
             )
             for container in spec["containers"]
-        },
-    )
+        }
+        record = PodRecord(
+            role=metadata.get("labels", {}).get(ROLE_LABEL),
+            name=metadata["name"],
+            node=spec.get("nodeName"),
+            ready=ready(pod),
+            restarts=sum(item.get("restartCount", 0) for item in states.values()),
+            qos=status.get("qosClass"),
+            images=images,
+        )
+        found.append(record.model_dump())
+    return found
 
 
 def _node(node: Mapping[str, Any]) -> str:

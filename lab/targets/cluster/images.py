@@ -25,7 +25,7 @@ import yaml
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.variants.kustomize import read_yaml
-from lab.targets.cluster import programs
+from lab.targets.cluster import docker
 
 SETTING = "LAB_IMAGES"
 ONLY_FOR = "lab/only-for"
@@ -74,7 +74,21 @@ def written() -> Images:
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
-    return Images(pinned(), _chosen(os.environ.get(SETTING), pinned()))
+    setting = os.environ.get(SETTING)
+    if not setting:
+        return Images(pinned(), {})
+    place, example = f"{SETTING}={setting}", f"`nginx: {pinned()['nginx']}`"
+    try:
+        content: Any = read_yaml(Path(setting).expanduser(), place)
+    except UsageError as error:
+        raise UsageError(place, error.fault, f"it takes lines like {example}") from None
+    if not isinstance(content, dict):
+        raise UsageError(place, "expected `short name: reference` lines", f"for example {example}")
+    for short, reference in content.items():
+        refuse_unknown(short, pinned(), place, f"unknown image '{short}'")
+        if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
+            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned()[short]}`")
+    return Images(pinned(), dict(content))
 
 
 @cache
@@ -104,23 +118,6 @@ def _documents() -> list[dict[str, Any]]:
     return list(yaml.load_all(PINNED.read_text(), Loader=yaml.CSafeLoader))
 
 
-def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
-    if not setting:
-        return {}
-    place = f"{SETTING}={setting}"
-    try:
-        content: Any = read_yaml(Path(setting).expanduser(), place)
-    except UsageError as error:
-        raise UsageError(place, error.fault, f"it takes lines like `nginx: {pinned['nginx']}`") from None
-    if not isinstance(content, dict):
-        raise UsageError(place, "expected `short name: reference` lines", f"for example `nginx: {pinned['nginx']}`")
-    for short, reference in content.items():
-        refuse_unknown(short, pinned, place, f"unknown image '{short}'")
-        if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
-            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned[short]}`")
-    return dict(content)
-
-
 @cache
 def loadgen_tag(base: str) -> str:
     """Twelve digits of the hash of everything that goes into it. `base` is the Debian it is built on."""
@@ -139,10 +136,10 @@ def build_loadgen(reference: str, base: str) -> None:
         return
     place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
     argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
-    archive = programs.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
-    loaded = programs.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
+    archive = docker.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
+    loaded = docker.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
     name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
-    programs.output(["docker", "tag", name, reference], 60.0, place, remedy)
+    docker.output(["docker", "tag", name, reference], 60.0, place, remedy)
 
 
 def build_target(target: str, reference: str, base: str) -> None:
@@ -167,7 +164,7 @@ def _build(short: str, reference: str, base: str, context: Sequence[Path], asked
         file = ["--file", f"{name}/{dockerfile.name}"]
         argv = ["docker", "build", *file, *asked, "--build-arg", f"BASE={base}", "--tag", reference, name]
         remedy = f"it is built from {dockerfile.relative_to(ROOT)} {remedy_base}"
-        programs.output(argv, BUILD_S, f"image {short}", remedy)
+        docker.output(argv, BUILD_S, f"image {short}", remedy)
 
 
 def _nix() -> bool:

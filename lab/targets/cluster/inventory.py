@@ -1,4 +1,5 @@
-"""What the lab has applied on a cluster: a list kept there, so that what a variant leaves is pruned, even after a crash.
+"""Whose a name is that a whole cluster shares (made by the lab, or refused), and what the lab has applied on a cluster: a list kept there, so
+that what a variant leaves is pruned, even after a crash.
 
 A ConfigMap in CLIENT_NAMESPACE, one object a line:
 
@@ -12,19 +13,27 @@ written, but when it takes the place over (`take_over`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import copy
+import time
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from lab.base.errors import LostError, UsageError
+from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.pairs import Side
-from lab.targets.cluster import deletion, objects, ownership
-from lab.targets.cluster.api import Api, DeniedError, RefusedError
+from lab.model.variants.kustomize import read_yaml
+from lab.systems.table import DEFINITIONS
+from lab.targets.cluster import deletion, objects
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, ConflictError, DeniedError, RefusedError
 from lab.targets.cluster.deletion import THREADS
-from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
-from lab.targets.cluster.objects import WORKLOADS, Object, Reference, headless
+from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, flat, headless
 
+TERMINATING_S = 90.0
+"""For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
+KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
+"""What variants on a cluster need that Kubernetes does not have."""
+INVENTORY = "ingress-lab-inventory"
 CLUSTER_KINDS = (
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     ("gateway.networking.k8s.io/v1", "GatewayClass"),
     ("networking.k8s.io/v1", "IngressClass"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
@@ -59,15 +68,21 @@ class Inventory:
         places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
         namespaces = {_namespace(place) for place in places}
         for ref in (*wanted, *namespaces):
-            self._refuse(ref)
-        ownership.claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
+            if ref.namespace:
+                continue
+            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
+                fault = "has no namespace, and is no kind that the lab would find again to remove it"
+                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
+            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
+                refuse_foreign(self._api, found)
+        claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.end_workloads()
         listed = self._read()
         made = {made for obj in wanted.values() if (made := objects.made(obj)) is not None}
         planned = set(wanted) | made | namespaces - {_namespace(CLIENT_NAMESPACE)}
         self._write(listed | planned)
         for place in sorted(places):
-            ownership.claim_namespace(self._api, place, self._run, rendered.get(place))
+            claim_namespace(self._api, place, self._run, rendered.get(place))
         self._delete(listed - planned)
         with ThreadPoolExecutor(THREADS) as pool:
             for rank in sorted({ref.rank for ref in wanted}):
@@ -131,21 +146,13 @@ class Inventory:
             deletion.delete(self._api, [ref])
             self._api.apply(obj)
 
-    def _refuse(self, ref: Reference) -> None:
-        if not ref.namespace:
-            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
-                fault = "has no namespace, and is no kind that the lab would find again to remove it"
-                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
-            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
-                ownership.refuse_foreign(self._api, found)
-
     def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
         """Less those that somebody else has made in the lab's absence: they, or their namespaces, lack the label."""
         holders = {ref: _namespace(ref.namespace) if ref.namespace else ref for ref in refs}
         ours = {
             holder
             for holder in set(holders.values())
-            if ownership.is_ours(self._api.get(holder.api_version, holder.kind, holder.name))
+            if is_ours(self._api.get(holder.api_version, holder.kind, holder.name))
         }
         return {ref for ref, holder in holders.items() if holder in ours}
 
@@ -179,7 +186,8 @@ class Inventory:
 def remove_all(api: Api) -> list[str]:
     """Everything on the cluster that carries RUN_LABEL, whichever run it is from; what was removed, in words.
 
-    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched.
+    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched, and the kinds that the lab added stay:
+    others may use them by now.
     """
     said: list[str] = []
 
@@ -198,33 +206,11 @@ def remove_all(api: Api) -> list[str]:
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
-    why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
-    # Who uses one kind of a group watches the others, too.
-    used = {_group(ref) for ref in why if why[ref]}
-    kept = [ref for ref in why if _group(ref) in used]
-    said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
-    found = [ref for ref in found if ref not in kept]
     deletion.delete(api, found)
+    if kinds := labelled("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
+        command = f"kubectl delete crd -l {RUN_LABEL}"
+        said.append(f"kept: {len(kinds)} kinds that the lab added: `{command}` removes them, and all objects of these kinds")
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
-
-
-def _group(definition: Reference) -> str:
-    """Of `gateways.gateway.networking.k8s.io`: all but the first word."""
-    return definition.name.partition(".")[2]
-
-
-def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
-    """Why a kind that the lab added must stay for its objects' sake; empty if it need not."""
-    spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
-    if spec is None:
-        return ""
-    version = next(each["name"] for each in spec["versions"] if each["storage"])
-    try:
-        listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
-    except DeniedError:
-        return "whether objects of others would go with it cannot be seen"
-    count = sum(not ownership.is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
-    return f"{count} objects of others would go with it" if count else ""
 
 
 def _namespace(name: str) -> Reference:
@@ -238,3 +224,72 @@ def _parse(data: Mapping[str, str]) -> set[Reference]:
         Reference(api_version, kind, "" if namespace == "-" else namespace, name)
         for api_version, kind, namespace, name in (words for words in lines if len(words) == 4)
     }
+
+
+def is_ours(found: Mapping[str, Any] | None) -> bool:
+    """There, and with the lab's label."""
+    return found is not None and RUN_LABEL in (found["metadata"].get("labels") or {})
+
+
+def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = None) -> None:
+    """Make it the lab's: created with RUN_LABEL if it is not there.
+
+    UsageError when somebody else's is there; MeasuringError when one of ours does not end. A namespace that is already
+    ours is left as it is.
+    """
+    deadline = time.monotonic() + TERMINATING_S
+    made: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {RUN_LABEL: run}}}
+    while True:
+        found = api.get("v1", "Namespace", name)
+        if found is None:
+            try:
+                api.create(rendered or made)
+            except ConflictError:
+                continue  # another lab was faster: look again
+            return
+        refuse_foreign(api, found)
+        if "deletionTimestamp" not in found["metadata"]:
+            return
+        if time.monotonic() > deadline:
+            raise MeasuringError(f"{api.place}: Namespace {name}", *deletion.stuck(found))
+        time.sleep(0.2)
+
+
+def refuse_foreign(api: Api, found: Object) -> None:
+    """UsageError unless the object carries the lab's label: says whose it seems to be."""
+    if is_ours(found):
+        return
+    metadata = found["metadata"]
+    managers = [field.get("manager", "") for field in metadata.get("managedFields") or ()]
+    whose = f", made by {managers[0]}" if managers else ""
+    since = metadata.get("creationTimestamp", "an unknown time")
+    fault = f"is not the lab's: there since {since}{whose}, without the label {RUN_LABEL}"
+    remedy = "use another cluster, or remove it if it is nobody's; the lab writes only to what it made"
+    raise UsageError(f"{api.place}: {found['kind']} {metadata['name']}", fault, remedy)
+
+
+def ensure_kinds(api: Api, run: str) -> list[str]:
+    """What variants need that Kubernetes does not have: added to a cluster that lacks them, left alone on one that has them.
+
+    Which had to be added; then they carry its label. What the lab added before is brought up to date: an older one may not know a field that a
+    disturbance sets.
+    """
+    wanted = flat(read_yaml(file, str(file)) for file in KINDS)
+    return [each["spec"]["names"]["kind"] for each in wanted if _ensure(api, run, copy.deepcopy(dict(each)))]
+
+
+def _ensure(api: Api, run: str, wanted: Object) -> bool:
+    """Whether it had to be added."""
+    metadata = wanted["metadata"]
+    found = api.get(wanted["apiVersion"], wanted["kind"], metadata["name"])
+    if found is not None:
+        if is_ours(found):
+            metadata["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
+            api.apply(wanted)
+        return False
+    metadata["labels"] = {RUN_LABEL: run}
+    try:
+        api.create(wanted)
+    except ConflictError:
+        return False  # somebody added it just now
+    return True

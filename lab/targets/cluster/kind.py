@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ import yaml
 from lab.base.errors import LabError, UsageError
 from lab.model.variants.kustomize import read_yaml
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import programs
+from lab.targets.cluster import docker
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 
@@ -38,19 +37,11 @@ ROLES = ("proxy", "backend")
 """What gets a node of its own beside the generator, the first of them first."""
 _OWNED = "io.x-k8s.kind.cluster"
 """kind's own label of its nodes' containers."""
-INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
-INOTIFY_PER_NODE = {"control-plane": 27, "worker": 14}
-"""Of root's inotify instances (counted with Kubernetes 1.34): 128, a usual limit, are enough for four clusters, and in a
-fifth kube-proxy crashes with `too many open files`."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 def name() -> str:
-    """What LAB_KIND_NAME says, else the file's. UsageError for one that kind would not take."""
-    chosen = os.environ.get(SETTING) or str(_file()["name"])
-    if not _NAME.fullmatch(chosen):
-        raise UsageError(SETTING, f"'{chosen}' is no name for a kind cluster", "lower-case letters, digits, - and .")
-    return chosen
+    """What LAB_KIND_NAME says, else the file's."""
+    return os.environ.get(SETTING) or str(_file()["name"])
 
 
 def kubeconfig() -> Path:
@@ -60,34 +51,17 @@ def kubeconfig() -> Path:
 
 def nodes() -> dict[str, str]:
     """Container → state (`running`, `exited` …) of this cluster's nodes."""
-    argv = ["docker", "ps", "--all", "--filter", f"label={_OWNED}={name()}", "--format", "{{.Names}} {{.State}}"]
-    listed = programs.output(argv, 30.0, "Docker", "`just doctor` looks at it")
-    return dict(line.split(maxsplit=1) for line in sorted(listed.splitlines()))
+    return dict(line.split(maxsplit=1) for line in sorted(_containers("--all", "--format", "{{.Names}} {{.State}}")))
 
 
 def container_ids() -> list[str]:
     """Ids of this cluster's nodes' containers, in full."""
-    argv = ["docker", "ps", "--no-trunc", "--quiet", "--filter", f"label={_OWNED}={name()}"]
-    return programs.output(argv, 30.0, "Docker", "`just doctor` looks at it").split()
+    return _containers("--no-trunc", "--quiet")
 
 
-def check_inotify(config: Mapping[str, Any]) -> None:
-    """UsageError when this machine's nodes, those of other clusters and the wanted ones, take more inotify instances than it has."""
-    argv = ["docker", "ps", "--filter", f"label={_OWNED}", "--format", '{{.Label "io.x-k8s.kind.role"}}']
-    there = programs.output(argv, 30.0, "Docker", "`just doctor` looks at it").split()
-    try:
-        limit = int(INOTIFY.read_text())
-    except OSError:
-        return  # the engine's machine is another one
-    wanted = [node["role"] for node in config["nodes"]]
-    needed = sum(INOTIFY_PER_NODE.get(role, 0) for role in (*there, *wanted))
-    if needed > limit:
-        fault = f"{limit}; with {len(there)} nodes of kind clusters here already, {len(wanted)} more make it {needed}"
-        raise UsageError(
-            "fs.inotify.max_user_instances",
-            fault,
-            f"sudo sysctl -w fs.inotify.max_user_instances={max(512, 2 * needed)}, or remove a cluster",
-        )
+def _containers(*options: str) -> list[str]:
+    argv = ["docker", "ps", "--filter", f"label={_OWNED}={name()}", *options]
+    return docker.output(argv, 30.0, "Docker", "`just doctor` looks at it").splitlines()
 
 
 def config(images: Images, workers: int) -> dict[str, Any]:
@@ -129,12 +103,16 @@ def connect() -> Api:
 
 def create(config: Mapping[str, Any]) -> None:
     """Until its control plane is ready. UsageError with kind's own words, and nothing left of it, when it does not get so far."""
-    _writable()
     try:
         text = yaml.safe_dump(dict(config))
         done = _kind("create", "cluster", "--config", "-", "--wait", READY, limit_s=CREATE_S, stdin=text)
         if done.returncode:
-            raise UsageError(f"kind cluster {name()}", _why(done.stderr), _remedy(done.stderr, config))
+            remedy = f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"
+            if "pull" in done.stderr:
+                image = config["nodes"][0]["image"]
+                line = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
+                remedy = f"no registry has {image} for this machine: {line}"
+            raise UsageError(f"kind cluster {name()}", docker.last_words(done), remedy)
     except BaseException:
         with suppress(LabError):  # the first fault is the one to tell
             delete()
@@ -143,11 +121,10 @@ def create(config: Mapping[str, Any]) -> None:
 
 def export() -> None:
     """Write its kubeconfig anew."""
-    _writable()
     done = _kind("export", "kubeconfig", limit_s=60.0)
     if done.returncode:
         remedy = "`just down kind` removes it; then `just up kind`"
-        raise UsageError(f"kind cluster {name()}", programs.last_words(done), remedy)
+        raise UsageError(f"kind cluster {name()}", docker.last_words(done), remedy)
 
 
 def delete() -> None:
@@ -155,13 +132,13 @@ def delete() -> None:
     done = _kind("delete", "cluster", limit_s=DELETE_S)
     left = nodes()
     if done.returncode or left:
-        fault = f"not removed: {programs.last_words(done)}"
+        fault = f"not removed: {docker.last_words(done)}"
         raise UsageError(f"kind cluster {name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
     for path in (kubeconfig(), kubeconfig().with_name(f"{kubeconfig().name}.lock")):
         path.unlink(missing_ok=True)
-    used = programs.run(["docker", "ps", "--all", "--quiet", "--filter", f"network={NETWORK}"], 30.0)
+    used = docker.run(["docker", "ps", "--all", "--quiet", "--filter", f"network={NETWORK}"], 30.0)
     if used.returncode == 0 and not used.stdout.strip():
-        programs.run(["docker", "network", "rm", NETWORK], 30.0)  # kind makes it anew; another lab may be doing so now
+        docker.run(["docker", "network", "rm", NETWORK], 30.0)  # kind makes it anew; another lab may be doing so now
 
 
 def _file() -> dict[str, Any]:
@@ -175,26 +152,4 @@ def _patch(kind: str, taints: list[dict[str, str]]) -> str:
 def _kind(verb: str, what: str, *options: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
     """By Docker, even where podman is there as well."""
     argv = ["kind", verb, what, "--name", name(), "--kubeconfig", str(kubeconfig()), *options]
-    return programs.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
-
-
-def _writable() -> None:
-    try:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        (CACHE / ".probe").touch()
-    except OSError as error:
-        raise UsageError(str(CACHE), f"cannot be written: {error.strerror}", "use a clone of your own") from None
-
-
-def _why(said: str) -> str:
-    """kind's ERROR line, and the last line of the command that failed, if it names one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    error = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no reason given")
-    return error.removeprefix("ERROR: ") + ("" if lines[-1:] in ([error], []) else f": {lines[-1]}")
-
-
-def _remedy(said: str, config: Mapping[str, Any]) -> str:
-    if "pull" in said:
-        image = config["nodes"][0]["image"]
-        return f"no registry has {image} for this machine: LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
-    return f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"
+    return docker.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})

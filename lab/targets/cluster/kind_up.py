@@ -11,11 +11,10 @@ from rich.console import Console
 from lab.base.errors import LabError, LostError, UsageError
 from lab.systems.table import DEFINITIONS_OF
 from lab.targets import prerequisites
-from lab.targets.cluster import docker, failure_report, images, kind, ownership, pods
+from lab.targets.cluster import docker, images, inventory, kind, pods, rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
-from lab.targets.common.bringing import bring
 
 READY_S, POLL_S = 120.0, 1.0
 AGAIN = "`just down kind` removes it; then `just up kind`"
@@ -26,7 +25,7 @@ def up(workers: int, talk: Console) -> None:
     chosen = images.load()
     wanted = kind.config(chosen, workers)
     with step(talk, "Docker, disk, kind, kubectl") as remarks:
-        there = _check(wanted, remarks)
+        there = _check(remarks)
     title = f"cluster {kind.name()}"
     if there:
         with step(talk, f"{title} is there already"):
@@ -46,7 +45,7 @@ def up(workers: int, talk: Console) -> None:
         raise
     _images(chosen, talk)
     with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
-        remarks.append(", ".join(ownership.ensure_kinds(api, kind.name())) or "there")
+        remarks.append(", ".join(inventory.ensure_kinds(api, kind.name())) or "there")
     said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kind.kubeconfig()}"
     say(talk, said)
 
@@ -61,13 +60,13 @@ def down(talk: Console) -> None:
         kind.delete()
 
 
-def _check(wanted: Mapping[str, Any], remarks: list[str]) -> dict[str, str]:
+def _check(remarks: list[str]) -> dict[str, str]:
     """What it takes, before anything is started; the nodes that are there."""
     engine = docker.engine()
     remarks.append(f"engine {engine.version}")
     for tool in prerequisites.TOOLS:
         if tool.name in {"kind", "kubectl"}:
-            bring(tool.name)
+            docker.bring(tool.name)
             finding = prerequisites.check_tool(tool)
             if not finding.ok:
                 raise UsageError(tool.name, finding.found, finding.remedy)
@@ -75,7 +74,6 @@ def _check(wanted: Mapping[str, Any], remarks: list[str]) -> dict[str, str]:
     nodes = kind.nodes()
     if not nodes:
         docker.check_disk(engine)
-        kind.check_inotify(wanted)
     stopped = [node for node, state in nodes.items() if state != "running"]
     if stopped:
         raise UsageError(f"kind cluster {kind.name()}", f"{', '.join(stopped)} is {nodes[stopped[0]]}", AGAIN)
@@ -107,9 +105,20 @@ def _until_ready(api: Api, remedy: str) -> None:
         if not (pods.ready(obj) or obj["status"].get("phase") == "Succeeded")
     ]:
         if time.monotonic() > deadline:
-            fault = f"not ready: {'; '.join(failure_report.sentence(api, obj) for obj in unready)}"
-            raise UsageError(api.place, fault, INOTIFY if "too many open files" in fault else remedy)
+            known = [line for obj in unready for line in pods.lines(api, obj)]
+            remedy = INOTIFY if any("too many open files" in line for line in known) else remedy
+            raise UsageError(
+                api.place, f"not ready: {'; '.join(map(_unready, unready))}", "\n  ".join([remedy, *known])
+            )
         time.sleep(POLL_S)
+
+
+def _unready(obj: Mapping[str, Any]) -> str:
+    """`pod coredns-abc: not ready: container coredns: ImagePullBackOff: …`; of a node what its condition says."""
+    fault = rollout.pod_fault(dict(obj)) if obj["kind"] == "Pod" else None
+    said = pods.conditions(obj).get("Ready", {})
+    words = fault.words if fault else pods.reasoned(said.get("reason"), said.get("message"))
+    return f"{obj['kind'].lower()} {obj['metadata']['name']}: {words}"
 
 
 def _images(chosen: Images, talk: Console) -> None:

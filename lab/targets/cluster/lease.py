@@ -1,7 +1,7 @@
 """One lab per cluster: a Lease in CLIENT_NAMESPACE, renewed by a thread, taken over when nobody has renewed it.
 
 Two machines' clocks differ, so that a lease looks stale is not believed at once: it must stand unchanged for longer than
-a living lab leaves it, unless it is older than any clock is wrong.
+a living lab leaves it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from lab.base.errors import LabError, LostError, UsageError
-from lab.targets.cluster.api import Api, ConflictError, Object
-from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE, RUN_LABEL
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, ConflictError, Object
 
+LEASE = "ingress-lab"
 DURATION_S = 60
 RENEWED_S, RETRIED_S = 15.0, 1.0
 WATCHED_S = 20.0
-SURELY_S = 600.0
-"""Stale for so long, it is not watched before it is taken over."""
 LOST_S = 45.0
 """Not renewed for so long, it is given up while it is still ours: measuring stops before another lab may begin."""
-CONFLICTS = 10
-"""So often somebody may be faster while it is taken."""
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 
 
@@ -52,7 +48,7 @@ class Lease:
 
     def acquire(self) -> None:
         """UsageError: another lab holds it, who and until when. CLIENT_NAMESPACE must be there."""
-        place, seen, conflicts = f"{self._api.place}: lease {LEASE}", "", 0
+        seen = ""
         while self._thread is None:
             found = self._get()
             if found is not None and _holder(found) not in ("", self._holder):
@@ -62,19 +58,14 @@ class Lease:
                     until = datetime.now(UTC) + timedelta(seconds=left_s)
                     fault = f"another lab measures there: {_holder(found)}, until {until:%H:%M:%S} UTC unless it renews"
                     remedy = f"wait until it has ended; if it has crashed, try again in {left_s:.0f} s"
-                    raise UsageError(place, fault, remedy)
-                if left_s > -SURELY_S and not seen:
+                    raise UsageError(f"{self._api.place}: lease {LEASE}", fault, remedy)
+                if not seen:
                     seen = version
                     self._ended.wait(WATCHED_S)
                     continue
-            try:
+            with suppress(ConflictError):  # somebody was faster: look again
                 self._write(found)
                 self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
-            except ConflictError:  # look again
-                conflicts += 1
-                if conflicts > CONFLICTS:
-                    fault = f"cannot be taken: somebody else wrote it meanwhile, {conflicts} times in a row"
-                    raise UsageError(place, fault, "see who does, then try again") from None
         self._thread.start()
 
     def check(self) -> None:
@@ -124,10 +115,7 @@ class Lease:
     def _write(self, found: Object | None) -> None:
         """Ours from the moment at which this was begun. ConflictError when it has changed since `found`."""
         began, now = _now(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        old = found["spec"] if found else {}
-        acquired = old.get("acquireTime") if old.get("holderIdentity") == self._holder else None
-        mine = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
-        spec = {**old, **mine, "acquireTime": acquired or now}
+        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
         if found is None:
             metadata = {"name": LEASE, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: "lease"}}
             self._api.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})

@@ -20,9 +20,8 @@ from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.manifests import certificates
 from lab.systems.table import DEFINITIONS_OF, MADE
-from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, Object
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
 
 ON_CLUSTERS = "lab/on-clusters"
 """Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""
@@ -37,6 +36,8 @@ SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
+NO_BALANCER = "lab/none"
+"""loadBalancerClass of Services of type LoadBalancer: no cloud buys one, and their node ports are there all the same."""
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
 DOMAIN = "lab.test"
@@ -119,7 +120,25 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
     proxies and backends away from the generator. UsageError for a certificate that cannot be made.
     """
-    prepared = [_prepared(copy.deepcopy(dict(obj)), images, run, stamp) for obj in flat(manifests)]
+    prepared = [copy.deepcopy(dict(obj)) for obj in flat(manifests)]
+    for obj in prepared:
+        _label(obj, run)
+        template = pod_template(obj)
+        if template is not None:
+            if obj["kind"] != "Pod":
+                _label(template, run)
+            if obj["kind"] not in WORKLOADS:
+                _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
+            metadata, spec = template["metadata"], template["spec"]
+            metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
+            for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+                container["image"] = images.resolve(container["image"])
+            if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
+                _place(spec, metadata["labels"][ROLE_LABEL])
+        elif obj["kind"] == "Secret":
+            certify(obj)
+        elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
+            obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
     return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
 
 
@@ -176,28 +195,6 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """Empty for a kind that makes no pods."""
     template = pod_template(obj)
     return (template or {}).get("metadata", {}).get("labels") or {}
-
-
-def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
-    _label(obj, run)
-    template = pod_template(obj)
-    if template is not None:
-        if obj["kind"] != "Pod":
-            _label(template, run)
-        if obj["kind"] not in WORKLOADS:
-            _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
-        metadata = template["metadata"]
-        metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
-        spec = template["spec"]
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            container["image"] = images.resolve(container["image"])
-        if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
-            _place(spec, metadata["labels"][ROLE_LABEL])
-    elif obj["kind"] == "Secret":
-        certify(obj)
-    elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
-        obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
-    return obj
 
 
 def _label(holder: Object, run: str) -> None:

@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lab.base.errors import LostError
+from lab.base.files import readable
 from lab.model.bottleneck import MAX_OTHERS_CORES
-from lab.targets.cluster.api import Api, DeniedError, RefusedError
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, RefusedError
 from lab.targets.common.sampler import KTHREADD, descends, host_proc, host_processes
 
 SYSTEM = re.compile(
@@ -159,50 +158,38 @@ class Kubelets:
         return Elsewhere(cores, counters if after else {})
 
 
-class HostWatch:
-    """Other processes of this machine, where the cluster's nodes are containers on it (kind). What `ClusterWatch` asks.
+def host_watch(containers: Sequence[str]) -> Others:
+    """Other processes of this machine, where the cluster's nodes are containers on it (kind): `containers`, by their ids in full.
 
     Beside the lab (this process and its descendants), the nodes' containers, the container engine and kernel threads,
     every process is somebody else's; what runs inside the nodes, `Kubelets` tells of. Nothing is said where no process of
-    the nodes can be seen: an engine in a virtual machine or on another host. It remembers whose a process is, so that
-    /proc/PID/cgroup is read once of each. `nodes`: ids of the nodes' containers, as the engine tells them in full.
+    the nodes can be seen: an engine in a virtual machine or on another host.
     """
 
-    def __init__(self, nodes: Sequence[str]) -> None:
-        self._nodes = nodes
-        self._in_node: dict[tuple[int, int], bool] = {}
+    def foreign_s() -> float | None:
+        """CPU seconds so far of everybody else's processes, their ended children included; None = cannot be seen."""
+        proc, own = host_proc()
+        processes = host_processes(proc)
+        found_s, seen = 0.0, False
+        for pid, process in processes.items():
+            if descends(pid, (own, KTHREADD), processes) or ENGINE.fullmatch(process.title):
+                continue
+            cgroup = readable(f"{proc}/{pid}/cgroup")
+            if any(container in cgroup for container in containers):
+                seen = True
+            else:
+                found_s += process.cpu_s
+        return found_s if seen else None
 
-    def __call__(self, _: Sequence[str]) -> Callable[[], Elsewhere]:
-        start_s, start = time.monotonic(), self._foreign_s()
+    def begin(_: Sequence[str]) -> Callable[[], Elsewhere]:
+        start_s, start = time.monotonic(), foreign_s()
 
         def end() -> Elsewhere:
-            now = self._foreign_s()
+            now = foreign_s()
             if start is None or now is None:
                 return Elsewhere(None)
             return Elsewhere(max(0.0, now - start) / (time.monotonic() - start_s))
 
         return end
 
-    def _foreign_s(self) -> float | None:
-        """CPU seconds so far of everybody else's processes, their ended children included; None = cannot be seen."""
-        proc, own = host_proc()
-        processes = host_processes(proc)
-        alive = {(pid, process.start) for pid, process in processes.items()}
-        self._in_node = {key: inside for key, inside in self._in_node.items() if key in alive}
-        foreign_s, seen = 0.0, False
-        for pid, process in processes.items():
-            if descends(pid, (own, KTHREADD), processes) or ENGINE.fullmatch(process.title):
-                continue
-            if self._inside(proc, pid, process.start):
-                seen = True
-            else:
-                foreign_s += process.cpu_s
-        return foreign_s if seen else None
-
-    def _inside(self, proc: str, pid: int, start: int) -> bool:
-        key = (pid, start)
-        if key not in self._in_node:
-            with suppress(OSError), open(f"{proc}/{pid}/cgroup") as handle:  # it may end meanwhile
-                text = handle.read()
-                self._in_node[key] = any(node in text for node in self._nodes)
-        return self._in_node.get(key, False)
+    return begin

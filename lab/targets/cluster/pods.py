@@ -1,11 +1,21 @@
-"""What the status of a pod (or node) says: its conditions, whether it is ready, its first container. Asks nobody."""
+"""What the API server says of a pod (or node): its conditions, its first container, and of one that did not come up its events and the end of
+its containers' logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.base.errors import LostError
+from lab.base.errors import LabError, LostError
+from lab.targets.cluster.api import Api
+
+EVENTS = 6
+LOG = "log of "
+"""Begins a line that is of a container's log."""
+LOG_LINES = 5
+LINE = 300
+"""Characters of a line that are shown; the end says more than the middle."""
 
 
 def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -38,10 +48,79 @@ def running(pod: Mapping[str, Any]) -> bool:
 
 def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
     """LostError unless the pod (None = there is none) runs and is to go on running."""
+    remedy = "`--resume` goes on when the cluster is well again"
     if pod is None:
-        raise LostError(place, "is gone", "`--resume` goes on when the cluster is well again")
+        raise LostError(place, "is gone", remedy)
     status, ending = pod.get("status", {}), "deletionTimestamp" in pod["metadata"]
     if status.get("phase") != "Running" or ending:
         state = (status.get("reason") or status.get("phase", "Unknown")) + (", being deleted" if ending else "")
-        fault = "no longer runs: " + ": ".join(filter(None, (state, status.get("message"))))
-        raise LostError(place, fault, "`--resume` goes on when the cluster is well again")
+        raise LostError(place, f"no longer runs: {reasoned(state, status.get('message'))}", remedy)
+
+
+def reasoned(reason: str | None, message: str | None) -> str:
+    """`reason: message`, on one line."""
+    return ": ".join(filter(None, (reason, " ".join((message or "").split()))))
+
+
+def exited(terminated: Mapping[str, Any]) -> str:
+    """`exited with 1 (Error)`, `exited with 137 (OOMKilled): message`."""
+    reason, message = terminated.get("reason"), terminated.get("message")
+    words = f"exited with {terminated.get('exitCode', '?')}" + (f" ({reason})" if reason else "")
+    return _short(f"{words}: {message}" if message else words)
+
+
+def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
+    """Its latest events, the newest last, and of a pod the log of each container that is not ready.
+
+    `event FailedScheduling (3×): 0/1 nodes …`. What cannot be had is said.
+    """
+    metadata, status = obj["metadata"], obj.get("status", {})
+    found = or_why("events", lambda: _events(api, metadata))
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        done = (container.get("state") or {}).get("terminated") or {}
+        if not container.get("ready") and done.get("exitCode") != 0:
+            name = f"{LOG}{container['name']}"
+            found += or_why(name, lambda one=container: _log(api, metadata, one))
+    return found
+
+
+def or_why(what: str, ask: Callable[[], list[str]]) -> list[str]:
+    """The lines that are asked for, or one that says why they cannot be had: what they explain is the fault to tell."""
+    try:
+        return ask()
+    except LostError:
+        raise
+    except LabError as error:
+        return [f"{what}: {error.fault}"]
+
+
+def _events(api: Api, metadata: Mapping[str, Any]) -> list[str]:
+    """A kubelet names its node in the place of the node's uid."""
+    its = (metadata.get("uid"), metadata["name"])
+    listed = api.list("v1", "Event", metadata.get("namespace", "default"))
+    ours = [item for item in listed if item["involvedObject"].get("uid") in its]
+    return [_event(item) for item in sorted(ours, key=_when)[-EVENTS:]]
+
+
+def _log(api: Api, metadata: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
+    place = metadata["namespace"], metadata["name"], container["name"]
+    text = api.log(*place, LOG_LINES)
+    if not text.strip() and container.get("restartCount"):
+        text = api.log(*place, LOG_LINES, previous=True)
+    return [_short(f"{LOG}{container['name']}: {line}") for line in text.splitlines() if line.strip()]
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next(filter(None, times), "")
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    count = (event.get("series") or {}).get("count") or event.get("count") or 1
+    times = f" ({count}×)" if count > 1 else ""
+    return _short(f"event {event.get('reason', '?')}{times}: {event.get('message', '')}")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LINE else f"{line[: LINE // 3]} … {line[-LINE // 3 * 2 :]}"

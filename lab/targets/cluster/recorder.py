@@ -3,7 +3,7 @@
 See `lab.model.system.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of
 the proxy's; the kubelets' counts of probes every second. Refuses to give half of it: where any of these may have missed
 something, `events` raises. What a watch tells is later than it was, by the API server's own delay and never earlier: `notes`
-says so, and how much it was of what the lab itself wrote.
+says so.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from lab.base.errors import LabError
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.pod_events import PodEvents
-from lab.targets.cluster.probing import Probing
+from lab.targets.cluster.pod_events import PodEvents, Probing
 from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched
 
@@ -32,13 +31,11 @@ class ClusterRecorder:
         # Pods first: what the others tell of is known then.
         self._watches = [
             Watched(api, "v1", "Pod", namespace, self._told.pod),
-            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self._slice),
+            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self._told.slice),
             Watched(api, "v1", "Event", namespace, self._told.event),
         ]
         self._probing = Probing(api, namespace, self._told)
         self._logs: list[Followed] = []
-        self._arrived: dict[str, float] = {}
-        self._wrote: dict[str, float] = {}
         self._fault: LabError | None = None
         self._left = threading.Event()
 
@@ -66,8 +63,8 @@ class ClusterRecorder:
                 self._fault = self._fault or error
         for log in self._logs:
             behind_s = min(other.behind_s for other in self._logs if other.node == log.node)
-            for told in log.told:
-                self._told.say(told.written_s + behind_s, "proxy", told.pod, told.kind)
+            for written_s, event in log.told:
+                self._told.say(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:
         """What the API server answered the lab itself."""
@@ -78,29 +75,13 @@ class ClusterRecorder:
             raise self._fault
         return self._told.events()
 
-    def wrote(self, obj: Object) -> None:
-        """The API server has just taken this from the lab itself."""
-        self._wrote[obj["metadata"]["resourceVersion"]] = time.time()
-
     def notes(self) -> Sequence[str]:
         """What a reader of the events must know; only afterwards."""
-        late_s = sorted(
-            self._arrived[version] - at_s for version, at_s in self._wrote.items() if version in self._arrived
-        )
-        late = "not measured here: the lab wrote nothing that is watched"
-        if late_s:
-            found = f"{1000 * late_s[len(late_s) // 2]:.0f} ms (median of {len(late_s)}), {1000 * late_s[-1]:.0f} ms at most"
-            late = f"after its answer to what the lab wrote itself: {found}"
-        notes = [f"what the API server tells of pods and endpoints comes later than it was, never earlier; {late}"]
+        notes = ["what the API server tells of pods and endpoints comes later than it was, never earlier"]
         if self._probing.denied:
-            notes.append(
-                f"single probes cannot be seen ({self._probing.denied}), only those that the kubelet reports as failed"
-            )
+            lack = f"single probes cannot be seen ({self._probing.denied})"
+            notes.append(f"{lack}, only those that the kubelet reports as failed")
         return notes
-
-    def _slice(self, at_s: float, change: str, obj: Object) -> None:
-        self._arrived[obj["metadata"]["resourceVersion"]] = at_s
-        self._told.slice(at_s, change, obj)
 
     def _started(self, pod: Object, container_id: str, before: bool) -> None:
         """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""

@@ -16,7 +16,6 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -37,29 +36,16 @@ LINES = 2000
 _SIZE = f"cat {' '.join(file for system in SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A line that is an event: when it was written, by the node's clock."""
-
-    written_s: float
-    kind: str
-    pod: str
-
-
-def kind(line: bytes) -> str | None:
-    """Of the event that a line tells, or None."""
-    return event_of(line.decode(errors="replace"))
-
-
 class Followed:
     """One container's log, from now on or (`whole`) from its beginning, until `stop` or the container's end."""
 
     def __init__(
         self, api: Api, namespace: str, pod: str, container: str, container_id: str, node: str, whole: bool
     ) -> None:
-        self._api, self._place = api, (namespace, pod, container)
+        self._api, self.pod, self._place = api, pod, (namespace, pod, container)
         self.container_id, self.node = container_id, node
-        self.told: list[Told] = []
+        self.told: list[tuple[float, str]] = []
+        """(when it was written, by the node's clock; event) of every line that tells one."""
         self.behind_s = math.inf
         self.fault = ""
         """Why it ended before `stop`: no fault of anybody's when the container ended."""
@@ -125,24 +111,22 @@ class Followed:
         self._last = stamp
         written_s = datetime.fromisoformat(stamp).timestamp()
         self.behind_s = min(self.behind_s, at_s - written_s)
-        event = kind(words)
+        event = event_of(words.decode(errors="replace"))
         if event is not None and not self._starting:
-            self.told.append(Told(written_s, event, self._place[1]))
+            self.told.append((written_s, event))
         elif event == "Reloaded":
             self._starting = False
 
 
-def loading_s(log: str) -> float | None:
-    """From the last Reload to the Reloaded after it, of a log with times; None where it tells none."""
+def last_load_s(events: Iterable[tuple[str | None, float | None]]) -> float | None:
+    """From the last Reload to the Reloaded after it, of (event, when); None where they tell none."""
     began: float | None = None
     took: float | None = None
-    for line in log.splitlines():
-        stamp, _, words = line.partition(" ")
-        event = kind(words.encode())
+    for event, at_s in events:
         if event == "Reload":
-            began = datetime.fromisoformat(stamp).timestamp()
-        elif event == "Reloaded" and began is not None:
-            took, began = datetime.fromisoformat(stamp).timestamp() - began, None
+            began = at_s
+        elif event == "Reloaded" and began is not None and at_s is not None:
+            took, began = at_s - began, None
     return took
 
 
@@ -161,7 +145,10 @@ def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[
         found["proxy/config_bytes"] = float(size)
     if loads:
         metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
-        took_s = loading_s(api.log(metadata["namespace"], metadata["name"], container, LINES, times=True))
+        log = api.log(metadata["namespace"], metadata["name"], container, LINES, times=True)
+        lines = (line.partition(" ") for line in log.splitlines())
+        events = ((event, datetime.fromisoformat(at).timestamp()) for at, _, words in lines if (event := event_of(words)))
+        took_s = last_load_s(events)
         found |= {} if took_s is None else {"proxy/load_s": took_s}
     return found
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
-from lab.targets.cluster import failure_report
-from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api, Object
 from lab.targets.cluster.objects import Reference, made
-from lab.targets.cluster.pods import conditions, ready
+from lab.targets.cluster.pods import LOG, conditions, exited, lines, ready, reasoned
 
 POLL_S = 0.2
 ROUTES_POLL_S = 0.5
@@ -93,8 +91,8 @@ def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     """ImageError for an image that cannot be had, StartError for a program that does not take what it is told, NodeRefusesError where
     that is the node itself.
     """
-    said = failure_report.lines(api, fault.about) if fault.about else []
-    log = [line for line in said if line.startswith(failure_report.LOG)]
+    said = lines(api, fault.about) if fault.about else []
+    log = [line for line in said if line.startswith(LOG)]
     place, words = f"{api.place}: {fault.place}", prefix + fault.words
     remedy = "\n  ".join(filter(None, (fault.remedy, *said))) or "nothing else is known of it"
     if fault.remedy == IMAGES:
@@ -102,7 +100,7 @@ def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     if not fault.refused:
         return MeasuringError(place, words, remedy)
     if any(line.endswith(NODE_REFUSES) for line in log):
-        return NodeRefusesError(place, "; ".join(line.removeprefix(failure_report.LOG) for line in log), remedy)
+        return NodeRefusesError(place, "; ".join(line.removeprefix(LOG) for line in log), remedy)
     return StartError(place, "; ".join([words, *log[-1:]]), remedy)
 
 
@@ -110,23 +108,30 @@ def _workload_faults(api: Api, refs: Sequence[Reference], to_come: Collection[Re
     """Of the workloads, then of the pods of those that are not ready. `to_come`: those that a controller is to make."""
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
     found = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
-    faults = {ref: fault for ref, obj in found.items() if (fault := _fault(ref, obj)) is not None}
-    unmade = {ref for ref in to_come if found[ref] is None}
-    faults |= {ref: _unmade(api, ref, up=not faults.keys() - unmade) for ref in unmade}
+    unmade = [ref for ref in to_come if found[ref] is None]
+    faults = {ref: fault for ref, obj in found.items() if ref not in unmade and (fault := _unready(ref, obj)) is not None}
+    faults |= {ref: _unmade(api, ref, up=not faults) for ref in unmade}
     places = sorted({ref.namespace for ref in faults})
     pods = [pod for namespace in places for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
     return [*faults.values(), *filter(None, map(pod_fault, pods))]
+
+
+def _place(ref: Reference) -> str:
+    return f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
+
+
+def _gone(ref: Reference) -> Fault:
+    return Fault(_place(ref), "is gone", "who removed it?", final=True)
 
 
 def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
     """In the words in which its Gateway's conditions, if any, tell why. `up`: its controller, and all else; then it refuses what it is told."""
     gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
     failing = [one for gateway in gateways for one in conditions(gateway).values() if one.get("status") == "False"]
-    said = "".join(f"; {_told(one.get('reason', ''), one.get('message'))}" for one in failing)
-    place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
+    said = "".join(f"; {reasoned(one.get('reason'), one.get('message'))}" for one in failing)
     remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
     words = f"its controller {'has not made it' if up else 'is not up'}{said}"  # other words: its patience begins then
-    return Fault(place, words, remedy, final=up, patience_s=MAKING_S, refused=True)
+    return Fault(_place(ref), words, remedy, final=up, patience_s=MAKING_S, refused=True)
 
 
 def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
@@ -135,24 +140,16 @@ def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
     places = sorted({(ref.api_version, ref.namespace) for ref in routes})
     listed = [obj for version, namespace in places for obj in api.list(version, "Route", namespace, RUN_LABEL)]
     found = {Reference.of(obj): obj for obj in listed}
-    faults = [fault for ref in routes if (fault := _fault(ref, found.get(ref))) is not None]
+    faults = [fault for ref in routes if (fault := _unadmitted(ref, found.get(ref))) is not None]
     if len(faults) > 1 and not faults[0].final:
         words = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
         return [replace(faults[0], words=words)]
     return faults[:1]
 
 
-def _fault(ref: Reference, found: Object | None) -> Fault | None:
-    """None for what is ready."""
-    place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
-    if found is None:
-        return Fault(place, "is gone", "who removed it?", final=True)
-    if ref.kind == "Pod":
-        return pod_fault(found)
-    return _unadmitted(place, found) if ref.kind == "Route" else _unready(Fault(place, "", about=found), found)
-
-
-def _unadmitted(place: str, route: Object) -> Fault | None:
+def _unadmitted(ref: Reference, route: Object | None) -> Fault | None:
+    if route is None:
+        return _gone(ref)
     said = [
         item
         for ingress in route.get("status", {}).get("ingress") or ()
@@ -162,12 +159,17 @@ def _unadmitted(place: str, route: Object) -> Fault | None:
     if any(item["status"] == "True" for item in said):
         return None
     if not said:
-        return Fault(place, "not admitted yet: no router has said anything", "the router's log says what it does")
-    words = f"not admitted: {_told(said[0].get('reason', ''), said[0].get('message'))}"
-    return Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S)
+        return Fault(_place(ref), "not admitted yet: no router has said anything", "the router's log says what it does")
+    words = f"not admitted: {reasoned(said[0].get('reason'), said[0].get('message'))}"
+    return Fault(_place(ref), words, "correct what it names", final=True, patience_s=PATIENCE_S)
 
 
-def _unready(known: Fault, found: Object) -> Fault | None:
+def _unready(ref: Reference, found: Object | None) -> Fault | None:
+    if found is None:
+        return _gone(ref)
+    if ref.kind == "Pod":
+        return pod_fault(found)
+    known = Fault(_place(ref), "", about=found)
     status, failure = found.get("status", {}), conditions(found).get("ReplicaFailure", {})
     if failure.get("status") == "True":
         words = f"{failure.get('reason', 'ReplicaFailure')}: {failure.get('message', '')}"
@@ -198,10 +200,10 @@ def pod_fault(pod: Object) -> Fault | None:
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         remedy = FATAL.get(reason, "see its events")
-        return replace(known, words=_told(reason, status.get("message")), remedy=remedy, final=True)
+        return replace(known, words=reasoned(reason, status.get("message")), remedy=remedy, final=True)
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
-        words = f"not scheduled: {_told(scheduled.get('reason', ''), scheduled.get('message'))}"
+        words = f"not scheduled: {reasoned(scheduled.get('reason', ''), scheduled.get('message'))}"
         remedy = "a node with room, or smaller requests"
         return replace(known, words=words, remedy=remedy, final=True, patience_s=PATIENCE_S)
     faults = [
@@ -220,23 +222,18 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
     if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
         return None
     if last.get("terminated"):
-        before = f" (before: {failure_report.exited(last['terminated'] | {'message': ''})})"
+        before = f" (before: {exited(last['terminated'] | {'message': ''})})"
     words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
     crashed = False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
-        words, final = f"{_told(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
+        words, final = f"{reasoned(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        words, remedy = failure_report.exited(ended), ""
+        words, remedy = exited(ended), ""
     elif noun == "init container":
         words, remedy = f"running{before}", ""
     told = f"not ready: {noun} {container['name']}: {words}"
     image = container.get("image", "")
     return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=image)
-
-
-def _told(reason: str, message: str | None) -> str:
-    """`reason: message`, on one line."""
-    return f"{reason}: {' '.join(message.split())}" if message else reason

@@ -21,7 +21,7 @@ import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.usage import UNCLAIMED, USAGE_SCHEMA, Observation, Usage
-from lab.targets.cluster import container_sampler, node_usage
+from lab.targets.cluster import container_sampler
 from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers
 from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.snapshot import Container, When, about
@@ -158,7 +158,7 @@ class ClusterWatch:
         used = {role: self._usage(role, frame) for role in dict.fromkeys(one.place.role for one in self._samplers)}
         if "generator" in used and self._used_s is not None:
             used["generator"] = used["generator"].model_copy(update={"cpu_s": self._used_s})
-        seen = node_usage.machines(self._samplers)
+        seen = container_sampler.machines(self._samplers)
         unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
         others = self._elsewhere.cores
         if others is not None and len(seen) == sum(one.tells_cpus for one in self._samplers):
@@ -167,14 +167,14 @@ class ClusterWatch:
             elapsed_s=elapsed_s,
             usage=used,
             rows=frame,
-            busy=node_usage.busy(seen),
+            busy=container_sampler.busy(seen),
             steal=max((machine.steal for machine in seen), default=0.0),
             others=others,
             counters=self._increase() | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
-            clock_step_s=node_usage.clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
+            clock_step_s=container_sampler.clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
             generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
-            cores=node_usage.cores(seen, elapsed_s),
-            busiest_thread=node_usage.busiest_thread(self._samplers),
+            cores=container_sampler.cores(seen, elapsed_s),
+            busiest_thread=container_sampler.busiest_thread(self._samplers),
         )
 
     def _usage(self, role: str, rows: pl.DataFrame) -> Usage:

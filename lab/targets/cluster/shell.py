@@ -31,24 +31,11 @@ T = TypeVar("T")
 
 CONNECT_S = 15.0
 ENDING_S = 5.0
-"""What a question may take to end once its processes are killed, and the connection once it is closed."""
+"""What the connection may take to end once it is closed."""
 LATE = 124
-"""Exit status of what was killed for being late, as timeout(1) has it."""
+"""Exit status of what was given up for being late, as timeout(1) has it."""
 _HELLO = "trap : HUP INT TERM\nprintf '%s %d\\n' {mark} $$; printf '%s\\n' {mark} >&2\n"
 _ASKED = "( {question} ) </dev/null; printf '%s %d\\n' {mark} $?; printf '%s\\n' {mark} >&2\n"
-_KILL_DESCENDANTS = """\
-tree=" $1 " seen=
-until [ "$tree" = "$seen" ]; do
-  seen=$tree
-  for stat in /proc/[0-9]*/stat; do
-    read -r line <"$stat" || continue
-    rest=${line##*) } pid=${stat#/proc/} pid=${pid%/stat}
-    rest=${rest#* } parent=${rest%% *}
-    case $tree in *" $pid "*) continue ;; *" $parent "*) tree="$tree$pid " ;; esac
-  done 2>/dev/null
-done
-kill -KILL ${tree#" $1 "}
-"""
 
 
 class Shell:
@@ -71,11 +58,10 @@ class Shell:
     @property
     def pid(self) -> int:
         """Of the `sh`, in the container's own numbering."""
-        with self._lock:
-            return self._reconnecting(lambda: self._connected().pid)
+        return self._reconnecting(lambda connection: connection.pid)
 
     def run(self, argv: Sequence[str], timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """A command, as subprocess.run would; 127 = no such program. One that is late is killed: status 124, and said so."""
+        """A command, as subprocess.run would; 127 = no such program. One that is late is given up: status 124, and said so."""
         return self._ask(list(argv), f"exec {shlex.join(argv)}", timeout_s)
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -88,10 +74,9 @@ class Shell:
         files: Mapping[str, str] | None = None,
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
-        used: str = "",
     ) -> subprocess.Popen[bytes]:
         """A process beside this shell, over a connection of its own; see `lab.targets.cluster.remote_process`."""
-        return self.held(argv, files, stdout, stderr, used).go()
+        return self.held(argv, files, stdout, stderr).go()
 
     def held(
         self,
@@ -110,37 +95,29 @@ class Shell:
             self._drop()
 
     def _ask(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        def answer(connection: _Connection) -> subprocess.CompletedProcess[str]:
+            answered = connection.ask(_ASKED, question, timeout_s)
+            if answered is not None:
+                return subprocess.CompletedProcess(argv, *answered)
+            said, complained = connection.so_far()
+            self._drop()
+            note = f"given up: it took longer than {timeout_s:g} s\n"
+            return subprocess.CompletedProcess(argv, LATE, said, complained + note)
+
+        return self._reconnecting(answer)
+
+    def _reconnecting(self, ask: Callable[[_Connection], T]) -> T:
+        """What `ask` returns; tried again, once, when the connection has broken but the pod is there: else LostError."""
+        fault = ""
         with self._lock:
-            return self._reconnecting(lambda: self._answer(argv, question, timeout_s))
-
-    def _reconnecting(self, work: Callable[[], T], again: bool = True) -> T:
-        """What `work` returns; tried again, once, when the connection has broken but the pod is there: else LostError."""
-        try:
-            return work()
-        except _BrokenError as error:
-            self._drop()
-            pods.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
-            if again:
-                return self._reconnecting(work, again=False)
-            fault = f"container {self._container} does not answer: {error}"
-            raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state") from None
-
-    def _answer(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        connection = self._connected()
-        answer = connection.ask(_ASKED, question, timeout_s)
-        if answer is not None:
-            return subprocess.CompletedProcess(argv, *answer)
-        self._kill_late(connection.pid)
-        _, said, complained = connection.rest(ENDING_S) or (LATE, *connection.so_far())
-        if not connection.idle:
-            self._drop()
-        note = f"killed: it took longer than {timeout_s:g} s\n"
-        return subprocess.CompletedProcess(argv, LATE, said, complained + note)
-
-    def _kill_late(self, pid: int) -> None:
-        command = [*self._kubectl_exec, "sh", "-c", _KILL_DESCENDANTS, "sh", str(pid)]
-        with suppress(subprocess.TimeoutExpired):  # then the connection is dropped
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONNECT_S, check=False)
+            for _ in range(2):
+                try:
+                    return ask(self._connected())
+                except _BrokenError as error:
+                    self._drop()
+                    pods.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
+                    fault = f"container {self._container} does not answer: {error}"
+        raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state")
 
     def _connected(self) -> _Connection:
         if self._connection is None:
@@ -181,12 +158,8 @@ class _Connection:
         self._said = (bytearray(), bytearray())
         self._ends = [-1, -1]  # where in these the mark is, once it has come
         self._unsent, self._mark = b"", b""
+        """The mark: of the question that is open; empty without one."""
         self.pid = 0
-
-    @property
-    def idle(self) -> bool:
-        """No question is open."""
-        return not self._mark
 
     def greet(self) -> None:
         answer = self.ask(_HELLO, "", CONNECT_S)
@@ -195,15 +168,11 @@ class _Connection:
         self.pid = answer[0]
 
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
-        """(the number behind the mark, stdout, stderr); None when it is late: then `rest` goes on with it."""
+        """(the number behind the mark, stdout, stderr); None when it is late: nothing else can be asked then."""
         mark = secrets.token_hex(16)
         self._mark, self._ends, self._said = mark.encode(), [-1, -1], (bytearray(), bytearray())
         self._unsent = form.format(question=question, mark=mark).encode("utf-8", "surrogateescape")
         self._selector.register(self._stdin, selectors.EVENT_WRITE)
-        return self.rest(timeout_s)
-
-    def rest(self, timeout_s: float) -> tuple[int, str, str] | None:
-        """The answer to the open question, or None when it has not come in time."""
         deadline = time.monotonic() + timeout_s
         while not all(end >= 0 and said.endswith(b"\n", end) for end, said in zip(self._ends, self._said, strict=True)):
             left = deadline - time.monotonic()
@@ -228,7 +197,7 @@ class _Connection:
         with suppress(OSError):  # it has ended already
             self._stdin.close()
         try:
-            self._process.wait(ENDING_S if self.idle else 0)
+            self._process.wait(0 if self._mark else ENDING_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

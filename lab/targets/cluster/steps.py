@@ -1,4 +1,4 @@
-"""What `up` and `down` say meanwhile: one line per step that is done, with its seconds."""
+"""What `up` and `down` say meanwhile: one line per step that is done, with its seconds. Apart, as kind and remote clusters share it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,8 +27,8 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.systems import inside, renewing, table, workers
 from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
-from lab.targets.cluster.api import Api, right
+from lab.targets.cluster import deletion, reloads, sampling, tunnel
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
 from lab.targets.cluster.container_sampler import CONTROL, Place
@@ -36,9 +36,8 @@ from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.others import Others
-from lab.targets.cluster.pods import container_id, ready, running
+from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
@@ -75,17 +74,6 @@ done 2>/dev/null
 """
 _COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
 """What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
-_SIGNAL = r"""
-for p in /proc/[0-9]*; do
-  IFS= read -r line <$p/stat || continue
-  rest=${line##*) }
-  parent=${rest#* }
-  case ${p#/proc/} in 1 | "$SHELL_PID") continue ;; esac
-  [ "${parent%% *}" = "$SHELL_PID" ] && continue
-  kill -"$SIGNAL" "${p#/proc/}" && echo "${p#/proc/}"
-done
-true
-"""
 
 
 def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
@@ -93,6 +81,15 @@ def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
     script = f"SHELL_PID={shell.pid}\n{_PARENTS}"
     words = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
     return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
+
+
+def _numbered(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
+    """The processes of several containers, in each of which they count from 1."""
+    return {
+        (number << 32) + pid: renewing.Running((number << 32) + one.parent, one.name)
+        for number, shell in enumerate(shells)
+        for pid, one in processes_of(shell).items()
+    }
 
 
 class ClusterSystem:
@@ -129,7 +126,7 @@ class ClusterSystem:
         self._frozen: dict[Role, Mapping[str, Any]] = {}
         self._changing: Changes | None = None
         if inventory is not None:
-            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
+            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say)
         self._ordinary = leftovers.Ordinary()
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
@@ -216,8 +213,7 @@ class ClusterSystem:
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
-        if self._watch is None:
-            raise RuntimeError("watch() comes first: a sample begins when its generators can")
+        assert self._watch is not None, "a sample begins when its generators can"
         runners, image = Runners(self._api, self._client.shell), self._images.named("loadgen")
         return runners.generate(image, self._run, load, files, self.addresses(), self._watch)
 
@@ -227,22 +223,20 @@ class ClusterSystem:
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
-        if link_mbit is not None:
-            raise MeasuringError(
-                "client's link", "is not shaped on a cluster", "measure such a point with --target local"
-            )
+        """`check_variant` lets no point pass that shapes the client's link."""
 
     # -- who runs ---------------------------------------------------------------------------------------
 
     def watch(self) -> Watch:
-        places = [Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)]
-        places += self._running()
-        now = None if self._changing is None else self._running
-        spared = self._squeezed.__contains__
         self._generator_s()  # of warm-ups
-        own = self._generator_s
+        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)
         self._watch = sampling.ClusterWatch(
-            places, self.counters, self._others, places_now=now, spared=spared, generator_s=own
+            [client, *self._running()],
+            self.counters,
+            self._others,
+            places_now=None if self._changing is None else self._running,
+            spared=self._squeezed.__contains__,
+            generator_s=self._generator_s,
         )
         return self._watch
 
@@ -311,13 +305,15 @@ class ClusterSystem:
         return pods_record([pod for role in ROLES for pod in self._all(role)])
 
     def processes(self, role: Role) -> list[int]:
-        return [os.getpid()] if role == "lab" else self._again(lambda: self._processes(role))
+        if role == "lab":
+            return [os.getpid()]
+        if role == "generator":
+            return list(_numbered([self._client.shell]))
+        return list(self._again(lambda: _numbered(map(self._shell, self._present(role)))))
 
-    def _processes(self, role: Role) -> list[int]:
-        present = self.pods(role) if self._changing is not None else self._came_up.get(role, ())
-        shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in present]
-        # Each pod counts from 1.
-        return [(number << 32) + pid for number, shell in enumerate(shells) for pid in processes_of(shell)]
+    def _present(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """The pods that serve now; where nothing changes, those that came up."""
+        return self._came_up.get(role, ()) if self._changing is None else self.pods(role)
 
     @right()
     def renew(self) -> Renewed:
@@ -334,18 +330,14 @@ class ClusterSystem:
                     raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
         found = renewing.renewed(
-            ask, self._serving, lambda: not self._fault(self.entry()), self.log_tail, RENEWAL_LOOK_S
+            ask,
+            lambda: _numbered(map(self._shell, self._came_up["proxy"])),
+            lambda: not self._fault(self.entry()),
+            self.log_tail,
+            RENEWAL_LOOK_S,
         )
         self._ordinary.forget()
         return found
-
-    def _serving(self) -> Mapping[int, renewing.Running]:
-        """The proxy's processes."""
-        return {
-            (number << 32) + pid: renewing.Running((number << 32) + one.parent, one.name)
-            for number, pod in enumerate(self._came_up["proxy"])
-            for pid, one in processes_of(self._shell(pod)).items()
-        }
 
     def restarts(self) -> Mapping[str, int]:
         return {
@@ -378,7 +370,7 @@ class ClusterSystem:
 
     def log_tail(self) -> str:
         logs = {
-            pod["metadata"]["name"]: failure_report.or_why("its log cannot be had", self._log, pod)
+            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: self._log(one))
             for role in ROLES
             for pod in self._all(role)
         }
@@ -406,7 +398,7 @@ class ClusterSystem:
 
     def _leftovers(self) -> Leftovers:
         """Every pod is asked through its shell, all at once; pods on the host network show their node's sockets."""
-        present = {role: self._came_up[role] if self._changing is None else self.pods(role) for role in ROLES}
+        present = {role: self._present(role) for role in ROLES}
         places = {
             role if number == 0 else f"{role}-{number + 1}": (role, self._shell(pod))
             for role, pods in present.items()
@@ -493,23 +485,19 @@ class ClusterSystem:
 
     @property
     def _changes(self) -> Changes:
-        """RuntimeError unless it was brought up to be changed."""
-        if self._changing is None:
-            raise RuntimeError("up(changing=True) comes first")
+        assert self._changing is not None, "up(changing=True) comes first"
         return self._changing
 
     def _say(self, kind: str, name: str, detail: str) -> None:
         if self._recorder is not None:
             self._recorder.say(kind, name, detail)
 
-    def _wrote(self, obj: dict[str, Any]) -> None:
-        if self._recorder is not None:
-            self._recorder.wrote(obj)
-
     def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
+        """To all of its processes but the first."""
         shell = self._shell(pod)
-        done = shell.script(f"SHELL_PID={shell.pid}\nSIGNAL={signal}\n{_SIGNAL}")
-        if done.returncode or not done.stdout.strip():
+        pids = " ".join(str(pid) for pid in processes_of(shell) if pid != 1)
+        done = shell.script(f"for pid in {pids}; do kill -{signal} $pid && echo $pid; done")
+        if not done.stdout.strip():
             fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 

@@ -1,6 +1,6 @@
 """A cluster as a target: it takes its place there once, and brings each variant up with the API server's own means.
 
-Kind and remote differ in how they find the cluster (`Access`), and in what can be seen of its machines from here.
+Kind and remote differ in how they find the cluster, and in what can be seen of its machines from here.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.systems import renewing
-from lab.systems.table import find, refuse_checks
+from lab.systems.table import READBACKS, find, refuse_checks
 from lab.targets.base import nothing
 from lab.targets.cluster import (
     deletion,
+    docker,
     facts,
     images,
     objects,
-    ownership,
     reloads,
-    requirements,
     rollout,
 )
-from lab.targets.cluster.api import Api, DeniedError, right
+from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.inventory import Inventory, claim_namespace
 from lab.targets.cluster.lease import Lease, holder, run_id
-from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
-from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
 CLIENT_DEADLINE_S = 180.0
 """For the generator's pod, whose image may still have to be pulled."""
+CORES = {(kind, name): noun for kind, how in READBACKS.items() for name, noun in how.workers.items()}
+FILES = {("limit", "Max open files"), *((kind, name) for kind, how in READBACKS.items() for name in how.open_files)}
+"""(kind, name) of the checks whose value is a number of workers or threads, and of open files."""
 
 
 @dataclass
@@ -100,10 +100,10 @@ class ClusterTarget:
         if self._taken is not None:
             self._taken.lease.check()
             return
-        bring("kubectl")
+        docker.bring("kubectl")
         chosen = images.load()
         api = self._connect()
-        ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
+        claim_namespace(api, CLIENT_NAMESPACE, self._run)
         inventories: dict[Side, Inventory] = {side: Inventory(api, self._run, side) for side in self.sides}
         lease = Lease(api, holder(self._run))
         lease.acquire()
@@ -155,7 +155,7 @@ class ClusterTarget:
         if any(point.disturbance is not None for point in points) and any(map(objects.headless, there)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
-        requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
+        vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, there)
         if any(point.generations > 1 for point in points) and not renews(there):
             raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
@@ -167,7 +167,17 @@ class ClusterTarget:
         return renews(objects.on_cluster(variant.manifests))
 
     def unpaired(self, variant: Variant) -> str:
-        return unpaired(objects.on_cluster(variant.manifests))
+        for obj in objects.flat(objects.on_cluster(variant.manifests)):
+            if objects.pod_template(obj) is None:
+                continue
+            spec = objects.pod_spec(obj)
+            if deletion.NODE_SCOPE in objects.pod_labels(obj).items():
+                return "it sets the node's kernel, which both sides have"
+            if spec.get("hostNetwork"):
+                return "its proxy has the node's own ports"
+            if any(port.get("hostPort") for container in spec["containers"] for port in container.get("ports") or ()):
+                return "its proxy has ports of the node's"
+        return ""
 
     @contextmanager
     def up(
@@ -177,13 +187,8 @@ class ClusterTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = nothing,
     ) -> Iterator[ClusterSystem]:
-        """A right that is missing says nothing about the variant: LostError."""
-        try:
-            with self._up(variant, changing, side, meanwhile) as system:
-                yield system
-        except DeniedError as error:
-            remedy = "ask for this right (lab/targets/cluster/README.md names them), then --resume"
-            raise LostError(error.place, error.fault, remedy) from None
+        with right(), self._up(variant, changing, side, meanwhile) as system:
+            yield system
 
     @contextmanager
     def _up(
@@ -202,34 +207,33 @@ class ClusterTarget:
         system: ClusterSystem | None = None
         ended_well = False
         try:
-            with right():
-                inventory.apply(wanted)
-                if len(taken.nodes) == 1:
-                    meanwhile()
-                rollout.wait(taken.api, wanted, deadline)
-                inventory.await_pods(stamp)  # the last variant's, which have had that time to end
-                still_until = time.monotonic() + pending_s
-                system = ClusterSystem(
-                    taken.api,
-                    taken.images,
-                    taken.client,
-                    wanted,
-                    _namespace(wanted),
-                    self._run,
-                    taken.others,
-                    taken.lease.check,
-                    inventory if changing else None,
-                )
-                with taken.client.resolving(system.addresses()):
-                    try:
-                        system.wait(deadline, still_until)
-                        self._there[side] = system
-                        if len(taken.nodes) > 1:
-                            meanwhile()  # the other side's pods go where these are
-                        yield system
-                    finally:
-                        self._there.pop(side, None)
-                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
+            inventory.apply(wanted)
+            if len(taken.nodes) == 1:
+                meanwhile()
+            rollout.wait(taken.api, wanted, deadline)
+            inventory.await_pods(stamp)  # the last variant's, which have had that time to end
+            still_until = time.monotonic() + pending_s
+            system = ClusterSystem(
+                taken.api,
+                taken.images,
+                taken.client,
+                wanted,
+                next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
+                self._run,
+                taken.others,
+                taken.lease.check,
+                inventory if changing else None,
+            )
+            with taken.client.resolving(system.addresses()):
+                try:
+                    system.wait(deadline, still_until)
+                    self._there[side] = system
+                    if len(taken.nodes) > 1:
+                        meanwhile()  # the other side's pods go where these are
+                    yield system
+                finally:
+                    self._there.pop(side, None)
+                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
             ended_well = True
         except LostError:
             raise
@@ -270,6 +274,23 @@ class ClusterTarget:
         return self._taken
 
 
+def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
+    """NotMeasurableError for more workers or threads than the largest node has CPUs, or more open files than a pod may have.
+
+    Told by the variant's read-backs, before anything starts: they say what the running system must show, so whatever sets it
+    (a ConfigMap's key, an environment variable) is found.
+    """
+    for check in variant.readback:
+        place, what = f"{variant.name}: {check.name}", (check.kind, check.name or "")
+        if (noun := CORES.get(what)) and check.value.isdigit() and int(check.value) > cpus:
+            has = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+            fault = f"asks for {check.value} {noun}, the largest node has {has}"
+            raise NotMeasurableError("cores", place, fault, f"a node with more CPUs, or {cpus} at most")
+        if what in FILES and open_files is not None and check.value.isdigit() and int(check.value) > open_files:
+            fault = f"asks for {check.value} open files, a container may have {open_files} here"
+            raise NotMeasurableError("open files", place, fault, "raise the nodes' limit (LimitNOFILE of containerd)")
+
+
 def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
     """As they are brought up on a side: one list of addresses serves the clients of both, so TLS, which needs names, needs two."""
     own = objects.on_side(manifests, side)
@@ -284,21 +305,6 @@ def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
     return all(system is not None and system.renew_in_cluster for system in map(find, named))
 
 
-def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """Why two of these cannot be on one node at once; empty where they can."""
-    for obj in objects.flat(manifests):
-        if objects.pod_template(obj) is None:
-            continue
-        spec = objects.pod_spec(obj)
-        if deletion.NODE_SCOPE in objects.pod_labels(obj).items():
-            return "it sets the node's kernel, which both sides have"
-        if spec.get("hostNetwork"):
-            return "its proxy has the node's own ports"
-        if any(port.get("hostPort") for container in spec["containers"] for port in container.get("ports") or ()):
-            return "its proxy has ports of the node's"
-    return ""
-
-
 def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     """Of the nodes that proxies may run on: one marked for the generator counts only where there is no other.
 
@@ -307,8 +313,3 @@ def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     others = [node for node in nodes if node not in marked]
     return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
-
-
-def _namespace(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """Where the backend's pods are, and with them the proxy's."""
-    return next(obj["metadata"]["namespace"] for obj in manifests if objects.role(obj) == "backend")

@@ -16,6 +16,7 @@ from lab.base.errors import LostError, MeasuringError
 from lab.targets.cluster import rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
+from lab.targets.cluster.pods import reasoned
 from lab.targets.cluster.shell import Shell
 
 PREFIX = "lab-tools-"
@@ -47,7 +48,7 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
         late = time.monotonic() > deadline
         why = state.get("waiting") or state.get("terminated") or {}
         if late or why.get("reason") in rollout.FATAL or "terminated" in state:
-            said = ": ".join(filter(None, (why.get("reason"), why.get("message")))) or "no state yet"
+            said = reasoned(why.get("reason"), why.get("message")) or "no state yet"
             raise MeasuringError(
                 f"pod {namespace}/{name}",
                 f"its tools ({tool}) do not start" + (f" in {DEADLINE_S:.0f} s" if late else "") + f": {said}",

@@ -21,8 +21,7 @@ import struct
 import threading
 from typing import Any
 
-from lab.targets.cluster.api import Api
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 
 SOCKS_PORT = 1080
 DATA, ERROR = 0, 1

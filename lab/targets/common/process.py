@@ -31,6 +31,16 @@ target holds it in memory (tmpfs), hence no more."""
 KEPT_BYTES = 64 * 2**10  # of output beyond the limit: enough to see what it was
 
 
+def composed(home: Path | str = "/nonexistent") -> Mapping[str, str]:
+    """The environment of what is started in a measurement: where programs are, a home without anybody's settings (`home`), where scratch files
+    may lie, and a neutral locale and time zone. Nothing else of the user's gets in: a proxy that a company prescribes (`http_proxy`),
+    what a runtime is told (`GOMAXPROCS`, `LD_PRELOAD`), options of a generator (`K6_…`) would each be measured, and told by nobody.
+    Containers have their own, as their manifests say.
+    """
+    path = os.environ.get("PATH", os.defpath)
+    return {"PATH": path, "HOME": str(home), "TMPDIR": os.environ.get("TMPDIR") or "/tmp", "LC_ALL": "C", "TZ": "UTC0"}
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A generator process that has ended (or was killed)."""

@@ -33,7 +33,7 @@ from lab.systems.renewing import running
 from lab.systems.table import PASSING, find
 from lab.systems.workers import GAUGE
 from lab.targets.common import fetching, leftovers
-from lab.targets.common.environment import composed
+from lab.targets.common.process import composed
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control

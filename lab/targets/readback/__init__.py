@@ -11,29 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from lab.base.files import own_faults
 from lab.model.variants.variants import Check
-from lab.systems.reading import ABSENT as ABSENT
 from lab.systems.reading import Reader, Reading, UnreadableError
 from lab.systems.table import READBACKS
 from lab.targets.base import System
-from lab.targets.readback import (
-    configmap,
-    disk,
-    echo,
-    network,
-    node,
-    page,
-    pods,
-    processes,
-    routes,
-)
+from lab.targets.readback import network, pods, processes, routes
 
 READERS: Mapping[str, Reader] = {
-    **configmap.READERS,
-    **disk.READERS,
-    **echo.READERS,
     **network.READERS,
-    **node.READERS,
-    **page.READERS,
     **pods.READERS,
     **processes.READERS,
     **routes.READERS,

@@ -1,5 +1,5 @@
 """Check kinds of a pod's network: `sysctl` and `backlog` in its namespace, `rps` on its interfaces' queues, `ports` of what it connects to,
-`entry`, whose address load is sent to.
+`entry`, whose address load is sent to; and of the whole node, `node`.
 
 rps     the CPUs to which receive packet steering spreads each queue: `own` = those that the pod's processes may use and that
         are online, else a list such as `0,4`. Every queue must have it (not loopback's)
@@ -8,6 +8,9 @@ ports   outgoing connections that are really made use only local ports of the ra
         ESTAB 0 0 10.64.0.4:40012 10.64.0.3:8080     →  an outgoing connection from port 40012: nothing listens on it
 
 entry   `pod`: the address of the role's first pod itself. Else the address that it is, a Service's or a node's
+node    fs.file-max: /proc/sys; irqbalance: whether the service's process runs; irq-affinity: the CPUs that the interrupts of the
+        default route's interface go to. LAB_NODE is what the local target saw before it entered its network namespace, which does not
+        show everything
 
 For `ports` a large page is fetched through the entry while the pod is looked at, so that there is one even where none is
 kept. Refuses to judge by nothing: no outgoing connection seen = unreadable.
@@ -34,6 +37,26 @@ for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do
   case $queue in */net/lo/*) continue ;; esac
   echo "queue $(cat "$queue")"
 done
+"""
+NODE = r"""
+proc=${LAB_PROC:-/proc}
+outside() {
+  printf '%s\n' "${LAB_NODE:-}" | sed -n "s/^$1=//p"
+}
+case $1 in
+irqbalance)
+  cat "$proc/1/comm" >/dev/null
+  if cat "$proc"/[0-9]*/comm 2>/dev/null | grep -qx irqbalance; then echo on; else echo off; fi ;;
+irq-affinity)
+  [ -z "${LAB_NODE:-}" ] || { outside "$1"; exit; }
+  device=$(awk '$2 == "00000000" { print $1; exit }' /proc/net/route)
+  for folder in "/sys/class/net/$device/device/msi_irqs" "/sys/class/net/$device/device/../msi_irqs"; do
+    [ ! -d "$folder" ] || { for irq in $(ls "$folder"); do cat "/proc/irq/$irq/smp_affinity_list"; done; break; }
+  done | sort -nu | paste -sd, - ;;
+*)
+  file=/proc/sys/$(echo "$1" | tr . /)
+  if [ -e "$file" ]; then cat "$file"; else outside "$1"; fi ;;
+esac
 """
 
 
@@ -128,4 +151,14 @@ def _entry(system: System, check: Check) -> Reading:
     return compared(check, "pod" if address == system.pod_address(check.role) else address)
 
 
-READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports, "entry": _entry}
+def _node(system: System, check: Check) -> Reading:
+    name = given(check, "name")
+    done = system.exec("node", ["sh", "-euc", NODE, "sh", name])
+    found = " ".join(done.stdout.split())
+    if done.returncode or not found:
+        said = done.stderr.strip().splitlines()
+        raise UnreadableError(f"{name}: {said[-1] if said else 'the node says nothing'}")
+    return compared(check, found, " ".join(check.value.split()))
+
+
+READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports, "entry": _entry, "node": _node}

@@ -1,11 +1,19 @@
-"""Check kinds about a container's processes: `limit`, `processes`, `affinity`, `environment`, `argument`, `quota`.
+"""Check kinds about a container: its processes (`limit`, `processes`, `affinity`), its main process (`environment`, `argument`,
+`configmap`, `quota`) and its disk (`disk`).
 
-The container's main process is the first of its process namespace, here as on a cluster; `quota` is read from the cgroup
-that this process is really in, wherever that is mounted, never from what was asked for.
+The main process is the first of the container's process namespace, here as on a cluster.
+
+configmap   a key of the ConfigMap that the proxy's controller was started with (`--configmap=ingress-lab/controller` of its command
+            line), as it is in the API server now. Such a key changes nothing that the proxy's configuration or a request would show;
+            where one does, its system's own kind is the stronger check
+quota       read from the cgroup that the process is really in, wherever that is mounted, never from what was asked for
+disk        whether what is written below a path stays in `memory`, is `buffered`, or waits for the disk (`sync`). A file's own
+            attribute S (`lsattr`) counts; a folder only passes it on to new files, and is asked about its filesystem alone
 """
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from lab.model.variants.variants import Check
@@ -22,13 +30,14 @@ from lab.systems.reading import (
     soft_limit,
 )
 from lab.targets.base import System
-from lab.targets.common import cgroup
+from lab.targets.common import cgroup, mounts
 from lab.targets.common.cgroup import Controller
 from lab.targets.common.sampler import cpu_list
 
 UNLIMITED = cgroup.spelled("cpu", None)
 OWN = "own"
 """Value of an affinity: every process is bound to one CPU, and they are spread evenly over those that their pod has."""
+_IN_MEMORY = {"tmpfs", "ramfs"}
 
 
 def _limit(system: System, check: Check) -> Reading:
@@ -50,36 +59,42 @@ def _affinity(system: System, check: Check) -> Reading:
     observed = ", ".join(sorted(found, key=cpu_list))
     if check.value != OWN:
         return compared(check, observed, " ".join(check.value.split()))
-    fault = not_own(found)
-    return Reading(check, observed, ok=not fault, detail=fault)
-
-
-def not_own(found: list[str]) -> str:
-    bound = [cpus[0] for cpus in map(cpu_list, found) if len(cpus) == 1]
+    bound, fault = [cpus[0] for cpus in map(cpu_list, found) if len(cpus) == 1], ""
     if len(bound) < len(found):
-        return f"expected one CPU for every process, {len(found) - len(bound)} of {len(found)} may use several"
-    times = [bound.count(cpu) for cpu in set(bound)]
-    return "" if max(times) - min(times) <= 1 else f"expected the processes to be spread evenly, found {sorted(bound)}"
+        fault = f"expected one CPU for every process, {len(found) - len(bound)} of {len(found)} may use several"
+    elif max(times := [bound.count(cpu) for cpu in set(bound)]) - min(times) > 1:
+        fault = f"expected the processes to be spread evenly, found {sorted(bound)}"
+    return Reading(check, observed, ok=not fault, detail=fault)
 
 
 def _environment(system: System, check: Check) -> Reading:
     """What the main process was started with. A program that writes its title over that cannot be read."""
-    name = given(check, "name")
     items = [item for item in run(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
     if not items or not all("=" in item for item in items):
         raise UnreadableError("the container's main process has overwritten its environment")
-    return compared(
-        check, next((value for key, _, value in (item.partition("=") for item in items) if key == name), ABSENT)
-    )
+    found = dict(item.split("=", 1) for item in reversed(items))  # of a name that is there twice the first counts
+    return compared(check, found.get(given(check, "name"), ABSENT))
+
+
+def _words(system: System, check: Check) -> list[str]:
+    """Of the main process's command line."""
+    return [word for word in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if word]
 
 
 def _argument(system: System, check: Check) -> Reading:
     """`--name=value`, or `--name value`; the last one where there are several."""
-    name = given(check, "name")
-    words = [word for word in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if word]
+    name, words = given(check, "name"), _words(system, check)
     found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
     found += [after for word, after in pairwise(words) if word == name]
     return compared(check, found[-1] if found else ABSENT)
+
+
+def _configmap(system: System, check: Check) -> Reading:
+    words = _words(system, check)
+    named = [match for word in words if (match := re.fullmatch(r"--configmap=([^/]+)/(.+)", word))]
+    if not named:
+        raise UnreadableError("its main process was not started with --configmap=NAMESPACE/NAME")
+    return compared(check, system.configmap(named[-1][1], named[-1][2]).get(given(check, "name"), ABSENT))
 
 
 def _quota(system: System, check: Check) -> Reading:
@@ -101,11 +116,40 @@ def _quota(system: System, check: Check) -> Reading:
     return Reading(check, observed, ok=True) if same else compared(check, observed)
 
 
+def _disk(system: System, check: Check) -> Reading:
+    path = run(system, check, ["readlink", "-f", given(check, "name")]).strip()
+    if run(system, check, ["stat", "-f", "-c", "%T", path]).strip() in _IN_MEMORY:
+        return compared(check, "memory")
+    options = mount_options(run(system, check, ["cat", "/proc/self/mountinfo"]), path)
+    waits = "sync" in options or _has_attribute(system, check, path)
+    return compared(check, "sync" if waits else "buffered")
+
+
+def mount_options(mountinfo: str, path: str) -> set[str]:
+    """Options of the mount that holds the path, the filesystem's own included. UnreadableError when there is none."""
+    mount = mounts.holding(mounts.parse(mountinfo), path)
+    if mount is None:
+        raise UnreadableError(f"no mount holds {path}")
+    return {*mount.options, *mount.super_options}
+
+
+def _has_attribute(system: System, check: Check, path: str) -> bool:
+    if run(system, check, ["stat", "-c", "%F", path]).strip() == "directory":
+        return False
+    # By its own name: a target can run it beside an image that has none.
+    line = run(system, check, ["lsattr", path]).split()
+    if len(line) != 2:
+        raise UnreadableError(f"lsattr {path}: {' '.join(line)[:60]!r}")
+    return "S" in line[0]
+
+
 READERS = {
     "limit": _limit,
     "processes": _count,
     "affinity": _affinity,
     "environment": _environment,
     "argument": _argument,
+    "configmap": _configmap,
     "quota": _quota,
+    "disk": _disk,
 }

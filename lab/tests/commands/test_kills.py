@@ -29,7 +29,8 @@ from lab.records.store import RunStore, run_names
 from lab.systems import table
 from lab.systems.manifests import objects
 from lab.targets.cluster import kind
-from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
+from lab.targets.cluster.api import CLIENT_NAMESPACE
+from lab.targets.cluster.lease import LEASE
 from lab.targets.local.sandbox import cgroups
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing

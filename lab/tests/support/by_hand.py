@@ -21,7 +21,7 @@ from lab.model.samples import Sample
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.cluster import kind
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.kind import TARGET
 from lab.targets.readback import read_back
 

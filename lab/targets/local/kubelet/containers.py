@@ -29,7 +29,7 @@ from lab.systems.manifests.pods import Container
 from lab.systems.rendering import rendered
 from lab.systems.system import PRIVATE, WRITABLE, Realisation
 from lab.targets.common import fetching
-from lab.targets.common.environment import composed
+from lab.targets.common.process import composed
 from lab.targets.common.sampler import thread_ids
 from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.cgroups import Group

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.common import locked_folder, mounts
-from lab.targets.common.locked_folder import LockedFolder
+from lab.targets.common import mounts, scratch
+from lab.targets.common.scratch import LockedFolder
 
 PLACE = "LAB_DISK"
 """Environment variable: another folder for them."""
@@ -40,7 +40,7 @@ class Disk:
     def folder(self, pod: str, volume: str) -> Path:
         """A new, empty folder for a pod's volume, writable by every container. UsageError as `check`; OSError."""
         if self._own is None:
-            self._own = locked_folder.make(check(), _PREFIX)
+            self._own = scratch.make(check(), _PREFIX)
             threading.Thread(target=self._cut, args=(self._own.path,), name="disk", daemon=True).start()
         made = self._own.path / pod / volume
         made.mkdir(parents=True)
@@ -96,4 +96,4 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
 def sweep() -> None:
     """Remove what dead labs left."""
-    locked_folder.sweep(_place().glob(f"{_PREFIX}*"))
+    scratch.sweep_folders(_place().glob(f"{_PREFIX}*"))

@@ -19,7 +19,7 @@ from lab.systems.manifests.objects import Objects
 from lab.targets.common.sampler import HOST_PROC, host_proc
 
 SEEN_OUTSIDE = "LAB_NODE"
-"""Environment variable: `name=value` lines from outside the lab's namespaces. `lab.targets.readback.node`'s script reads it, too."""
+"""Environment variable: `name=value` lines from outside the lab's namespaces. `lab.targets.readback.network` reads it, too."""
 
 _REMEDY = "the lab changes nothing of the machine: set it yourself before the run, or use --target kind"
 

@@ -11,14 +11,14 @@ import pytest
 from lab.base.errors import UsageError
 from lab.systems.programs import ROOTS
 from lab.systems.table import CONTROLLERS
-from lab.targets.apiserver import programs, providing
+from lab.targets.apiserver import programs
 from lab.tests.support.inside import run_inside
 
 
 def missing() -> str:
     """What scripts/controllers would have to make first, which takes minutes; empty where all is there."""
     try:
-        os.environ[ROOTS] = json.dumps(providing.chosen())
+        os.environ[ROOTS] = json.dumps(programs.chosen())
         for name in programs.SERVERS:
             programs.server(name)
         for controller in CONTROLLERS.values():

@@ -29,21 +29,13 @@ def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> Non
     assert read(objects.read(manifests)).role("proxy")
 
 
-def test_namespaces_come_first_and_workloads_last() -> None:
+def test_what_is_applied_is_in_order_and_has_the_certificates_that_it_asks_for() -> None:
+    """Namespaces come first and workloads last; the manifest stays as it is."""
     kinds = [obj["kind"] for obj in objects.applied(on_side(load_variant("baseline").manifests, "left"))]
     assert kinds[0] == "Namespace" and kinds[-2:] == ["Deployment", "Deployment"]
-
-
-def test_a_secret_that_asks_for_a_certificate_gets_one_and_the_manifest_stays() -> None:
-    asks: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": "c",
-            "namespace": "n",
-            "annotations": {"lab/certificate": "a.test", "lab/key": "ecdsa-256"},
-        },
-    }
+    notes = {"lab/certificate": "a.test", "lab/key": "ecdsa-256"}
+    metadata = {"name": "c", "namespace": "n", "annotations": notes}
+    asks: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     (made,) = objects.applied([asks])
     assert base64.b64decode(made["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE")
     assert "data" not in asks

@@ -30,18 +30,14 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brought, "MADE", tmp_path / "nothing")
+    """Which says what it is made of."""
+    monkeypatch.setattr(brought, "MADE", tmp_path)
     monkeypatch.setenv(ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
     found = files("ingress-nginx", "ingress-nginx-controller")
     assert found.folder == Path("/srv/files") and found.about == "the files of mirror/controller:v1"
     monkeypatch.delenv(ROOTS)
     with pytest.raises(UsageError, match="scripts/controllers ingress-nginx"):
         files("ingress-nginx", "ingress-nginx-controller")
-
-
-def test_what_a_root_is_made_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ROOTS, raising=False)
-    monkeypatch.setattr(brought, "MADE", tmp_path)
     root = tmp_path / "ingress-nginx" / "root"
     root.mkdir(parents=True)
     (root / ABOUT).write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")

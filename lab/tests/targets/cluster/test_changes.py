@@ -5,18 +5,16 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pytest
 
 from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.targets.cluster import changes as module
-from lab.targets.cluster.api import DeniedError, RefusedError
+from lab.targets.cluster.api import RUN_LABEL, DeniedError, RefusedError
 from lab.targets.cluster.changes import RESTARTED, Changes
 from lab.targets.cluster.client import clock_offset
-from lab.targets.cluster.entrypoint import entrypoint
-from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference
 from lab.targets.cluster.reloads import gauges
 from lab.tests.support.cluster_fakes import FakeApi
@@ -97,43 +95,33 @@ class Cluster(FakeApi):
 
 
 @dataclass
-class Listed:
-    """The inventory."""
+class Made:
+    """`added`: to the inventory. `changes` of these manifests."""
 
+    api: Cluster = field(default_factory=Cluster)
     added: list[set[Reference]] = field(default_factory=list[set[Reference]])
+    said: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    manifests: Sequence[dict[str, Any]] = (DEPLOYMENT,)
 
     def add(self, refs: Collection[Reference]) -> None:
         self.added.append(set(refs))
 
-
-class Named:
-    """The images."""
-
     def named(self, name: str) -> str:
         return name
 
-
-@dataclass
-class Made:
-    api: Cluster
-    inventory: Listed
-    changes: Changes
-    said: list[tuple[str, str, str]]
+    @cached_property
+    def changes(self) -> Changes:
+        server: Any = self.api
+        rest: Any = self
+        return Changes(server, rest, rest, self.manifests, NS, "run-1", lambda *said: self.said.append(said))
 
 
 @pytest.fixture
 def made() -> Made:
-    api, inventory, said = Cluster(), Listed(), list[tuple[str, str, str]]()
-    api.put(DEPLOYMENT)
-    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "2"}}})
-
-    def say(kind: str, name: str, detail: str) -> None:
-        said.append((kind, name, detail))
-
-    server: Any = api
-    images: Any = Named()
-    held: Any = inventory
-    return Made(api, inventory, Changes(server, images, held, [DEPLOYMENT], NS, "run-1", say), said)
+    made = Made()
+    made.api.put(DEPLOYMENT)
+    made.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "2"}}})
+    return made
 
 
 def test_the_first_pod_is_the_oldest_that_is_ready(made: Made) -> None:
@@ -203,10 +191,7 @@ def test_what_a_controller_adds_to_its_deployment_is_what_a_squeeze_goes_back_to
         "metadata": {"name": "proxy", "namespace": NS},
         "spec": {"provider": {"kubernetes": {"envoyDeployment": deployed}}},
     }
-    server: Any = made.api
-    images: Any = Named()
-    held: Any = made.inventory
-    changes = Changes(server, images, held, [envoy], NS, "run-1", lambda kind, name, detail: None)
+    changes = Made(made.api, manifests=[envoy]).changes
     made.api.put(pod("a"))
     changes.squeeze("proxy", "20m")
     changes.squeeze("proxy", None)
@@ -238,7 +223,7 @@ def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, mo
 
 
 @pytest.mark.parametrize(
-    "statuses", [None, [], [{"name": "proxy"}], [{"name": "proxy", "containerID": ""}], [{"name": "other"}]]
+    "statuses", [None, [{"name": "proxy", "containerID": ""}], [{"name": "other"}]]
 )
 def test_no_process_is_killed_by_an_id_that_is_none(made: Made, statuses: object) -> None:
     """An empty one would be found in every cgroup of the node."""
@@ -269,7 +254,7 @@ def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
             raise MeasuringError("pod", "has no shell", "")
         made.api.put(crashed(obj))
 
-    monkeypatch.setattr(module.crash, "crash", crash)
+    monkeypatch.setattr(module, "crash", crash)
     for name, grace_s in (("quick", 1), ("willing", 3600), ("stubborn", 3600)):
         made.api.put(pod(name, uid=name, deletionTimestamp="x", deletionGracePeriodSeconds=grace_s))
     made.api.put(pod("serving", uid="serving"))
@@ -292,80 +277,18 @@ def test_a_resize_that_does_not_take_is_an_error(made: Made, reason: str, monkey
         made.changes.squeeze("proxy", "20m")
 
 
-def test_what_is_applied_is_listed_first_labelled_and_listed_once(made: Made) -> None:
-    """With the labels that all objects of the variant share, and its namespace."""
-    for prefix in ("/1", "/2"):
-        made.changes.apply([{**ROUTE, "spec": {"path": prefix}}])
+def test_what_is_applied_is_listed_once_labelled_and_in_order(made: Made) -> None:
+    """A Service before the Route that leads to it; with the labels that all objects of the variant share, and its namespace."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "changing"}, "spec": {}}
+    made.changes.apply([ROUTE, service])
+    made.changes.apply([{**ROUTE, "spec": {"path": "/2"}}])
+    route = "apply Route ingress-lab/changing"
+    assert made.api.asked == ["apply Service ingress-lab/changing", route, route]
     found = made.api.objects["Route", NS, "changing"]
     assert found["spec"] == {"path": "/2"}
     assert found["metadata"]["labels"] == {"app.kubernetes.io/part-of": "ingress-lab", RUN_LABEL: "run-1"}
-    assert made.inventory.added == [{Reference("route.openshift.io/v1", "Route", NS, "changing")}]
-
-
-def test_what_is_applied_together_is_applied_in_order(made: Made) -> None:
-    """A Service before the Route that leads to it."""
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "changing"}, "spec": {}}
-    made.changes.apply([ROUTE, service])
-    assert made.api.asked == ["apply Service ingress-lab/changing", "apply Route ingress-lab/changing"]
-
-
-def test_the_inventory_takes_only_what_goes_with_a_namespace_of_the_variants() -> None:
-    api: Any = FakeApi()
-    inventory = Inventory(api, "run-1")
-    namespace = Reference("v1", "Namespace", "", NS)
-    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ingress-lab-client", "labels": {}}})
-    inventory._write({namespace})  # pyright: ignore[reportPrivateUsage]
-    inventory.add([Reference("v1", "Service", NS, "changing")])
-    with pytest.raises(UsageError, match="in no namespace that the variant has"):
-        inventory.add([Reference("v1", "Service", "shop", "web")])
-    listed = inventory._read()  # pyright: ignore[reportPrivateUsage]
-    assert listed == {namespace, Reference("v1", "Service", NS, "changing")}
-
-
-def test_a_way_that_lasts_is_the_services_own_address() -> None:
-    """Whatever its type, and though the pod has its node's ports: those end with it."""
-    api: Any = FakeApi()
-    spec = {"selector": {"lab/role": "proxy"}, "type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
-    api.put({**service, "spec": {**spec, "clusterIP": "10.96.0.9"}})
-    way = entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True)
-    assert (way.host, way.port) == ("10.96.0.9", 80)
-    api.put({**service, "spec": {**spec, "type": "ClusterIP", "clusterIP": "None"}})
-    with pytest.raises(UsageError, match="headless"):
-        entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True)
-
-
-HOST_PORT: dict[str, Any] = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "template": {
-    "metadata": {"labels": {"lab/role": "proxy"}},
-    "spec": {
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "containers": [{"name": "proxy", "ports": [{"containerPort": 80, "hostPort": 80}]}],
-    },
-}}}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("free", "words"), [(1, ""), (2, ": a replacement may start at once on another of the 2 nodes")]
-)
-def test_a_way_that_lasts_says_that_it_is_not_by_the_host_port(free: int, words: str) -> None:
-    """And where a replacement need not wait for the port: on nodes that are labelled so, and keep nobody off."""
-    api: Any = FakeApi()
-    spec = {"selector": {"lab/role": "proxy"}, "clusterIP": "10.96.0.9", "ports": [{"name": "http", "port": 80}]}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
-    api.put(service)
-    taints: list[dict[str, Any]] = [
-        {"taints": [{"key": "k", "effect": "NoSchedule"}]},
-        {"unschedulable": True},
-        *({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]} for _ in range(free)),
-    ]
-    for number, taint in enumerate(taints):
-        metadata = {"name": f"n{number}", "labels": {"kubernetes.io/os": "linux"}}
-        api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taint})
-    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "spec": {}})
-    said = entrypoint(api, [HOST_PORT, service], "proxy", lasting=True).words
-    assert ", not by the host port that its pods have" + words in said
-    assert ("replacement" in said) == bool(words)
-    assert "host port" not in entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True).words
+    kinds = (("route.openshift.io/v1", "Route"), ("v1", "Service"))
+    assert made.added == [{Reference(version, kind, NS, "changing") for version, kind in kinds}]
 
 
 @dataclass

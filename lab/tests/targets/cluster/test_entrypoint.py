@@ -95,12 +95,18 @@ def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_t
 
 
 def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> None:
+    """Whatever the Service's type, and though pods have their node's ports: those end with them, and it is said."""
     objects = manifests("pod-address")
     api: Any = shown(objects)
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
     assert way(api, objects, "backend").host.startswith("10.96.0.")
     with pytest.raises(UsageError, match="Service/proxy: is headless"):
         entrypoint(api, objects, "proxy", lasting=True)
+    objects = manifests("okd-edge-hostnetwork")
+    api = shown(objects)
+    found = entrypoint(api, objects, "proxy", "https", lasting=True)
+    assert found.host.startswith("10.96.0.")
+    assert found.words.endswith("(kube-proxy's NAT on the client's node), not by the host port that its pods have")
 
 
 def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_the_service() -> None:
@@ -143,15 +149,9 @@ def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
         way(api, objects, "proxy")
 
 
-def test_a_router_that_a_daemonset_runs_may_reload_too() -> None:
-    objects = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]
-    assert reloads.pending_s(objects) == 6
-    assert way(shown(objects), objects, "proxy").port == 30000
-
-
-@pytest.mark.parametrize(
-    ("variant", "seconds"),
-    [("okd", 6), ("reload-120s", 121), ("okd-edge-hostnetwork", 6), ("nginx", 0), ("direct", 0)],
-)
-def test_a_router_may_reload_until_its_interval_is_over(variant: str, seconds: float) -> None:
-    assert reloads.pending_s(load_variant(variant).manifests) == seconds
+def test_a_router_may_reload_until_its_interval_is_over() -> None:
+    """Whatever runs it; what has no interval may not."""
+    for variant, seconds in {"okd": 6, "reload-120s": 121, "okd-edge-hostnetwork": 6, "nginx": 0, "direct": 0}.items():
+        assert reloads.pending_s(load_variant(variant).manifests) == seconds
+    daemons = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]
+    assert reloads.pending_s(daemons) == 6 and way(shown(daemons), daemons, "proxy").port == 30000

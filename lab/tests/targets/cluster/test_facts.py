@@ -71,20 +71,6 @@ def test_nodes_of_one_kind_are_told_together() -> None:
     assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
 
 
-@pytest.mark.parametrize(
-    ("settings", "mode"),
-    [
-        ({"kube-proxy": {"config.conf": "kind: KubeProxyConfiguration\nmode: nftables\n"}}, "nftables"),
-        ({"kube-proxy": {"config.conf": 'mode: ""\n'}}, "iptables (by default)"),
-        ({"kube-proxy-config": {"config": "mode: ipvs\n"}}, "ipvs"),
-        ({}, "unknown"),
-    ],
-)
-def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
-    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced."""
-    assert facts(FakeApi(settings=settings), IMAGES)["kube_proxy"] == mode
-
-
 def test_facts_of_a_cluster() -> None:
     """Provider, network, the images that are really used, and that nobody is pinned."""
     found = facts(FakeApi(daemons=("cilium", "node-exporter")), IMAGES)
@@ -97,10 +83,20 @@ def test_facts_of_a_cluster() -> None:
     assert found["image_loadgen"] == "lab/loadgen:x"
 
 
-def test_what_you_may_not_see_is_said_so() -> None:
-    """A fact that is hidden is not an error, and not a guess."""
-    found = facts(FakeApi(denied=True), IMAGES)
-    assert (found["kube_proxy"], found["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ({"kube-proxy": {"config.conf": "kind: KubeProxyConfiguration\nmode: nftables\n"}}, "nftables"),
+        ({"kube-proxy": {"config.conf": 'mode: ""\n'}}, "iptables (by default)"),
+        ({"kube-proxy-config": {"config": "mode: ipvs\n"}}, "ipvs"),
+        ({}, "unknown"),
+    ],
+)
+def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
+    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
+    assert facts(FakeApi(settings=settings), IMAGES)["kube_proxy"] == mode
+    hidden = facts(FakeApi(settings=settings, denied=True), IMAGES)
+    assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
 
 
 def test_the_record_of_a_pod() -> None:

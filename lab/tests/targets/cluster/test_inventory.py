@@ -8,11 +8,10 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import deletion, objects, ownership
-from lab.targets.cluster.api import Api, DeniedError, RefusedError
-from lab.targets.cluster.inventory import Inventory, remove_all
-from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
-from lab.targets.cluster.objects import WORKLOADS
+from lab.targets.cluster import deletion, objects
+from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, DeniedError, RefusedError
+from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
+from lab.targets.cluster.objects import WORKLOADS, Reference
 from lab.tests.support.cluster_fakes import FakeApi, Key
 
 LABEL = {RUN_LABEL: "run-0"}
@@ -108,12 +107,6 @@ def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
     assert {key for key in fake.objects if "right" in str(key)} == set() and mine <= set(fake.objects)
 
 
-def test_there_may_be_nothing_to_take_over() -> None:
-    fake, inventory = made()
-    inventory.take_over()
-    assert fake.asked == []
-
-
 @pytest.mark.parametrize(("kind", "name"), [("Namespace", "ingress-lab"), ("ClusterRole", "ingress-lab-nginx")])
 def test_what_is_somebody_elses_is_refused_and_nothing_is_written(kind: str, name: str) -> None:
     fake, inventory = made()
@@ -131,11 +124,19 @@ def test_what_somebody_else_has_made_meanwhile_under_a_listed_name_is_not_delete
     assert "Namespace ingress-lab" in kinds(fake) and "Service proxy" in kinds(fake)
 
 
-def test_a_kind_that_would_not_be_found_again_is_refused() -> None:
+def test_only_what_the_lab_would_find_again_is_taken() -> None:
+    """A kind that it looks for, and later what is in a namespace that the variant has; and there may be nothing to take over."""
     fake, inventory = made()
+    inventory.take_over()
     with pytest.raises(UsageError, match="Node worker: has no namespace"):
         inventory.apply([thing("Node", "worker")])
     assert fake.asked == []
+    inventory.apply(prepared("direct"))
+    inventory.add([Reference("v1", "Service", "ingress-lab", "changing")])
+    with pytest.raises(UsageError, match="in no namespace that the variant has"):
+        inventory.add([Reference("v1", "Service", "shop", "web")])
+    listed = fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
+    assert "v1 Service ingress-lab changing\n" in listed and "shop" not in listed
 
 
 def test_workloads_and_pods_end_and_the_generator_stays() -> None:
@@ -230,23 +231,15 @@ def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_fo
 
 
 def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
+    """But the kinds that the lab added, which others may use by now. What may not even be listed in a namespace goes with it."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("ClusterRole", "of-an-older-run", labels=LABEL))
     fake.put(thing("ClusterRole", "foreign"))
     fake.put(thing("Namespace", "foreign"))
     fake.put(thing("Deployment", "foreign", "foreign", labels=LABEL))
-    said = remove_all(cast("Api", fake))
-    assert kinds(fake) == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"]
-    assert "ClusterRole of-an-older-run" in said and "Namespace ingress-lab" in said
-    assert said.index("ClusterRole of-an-older-run") < said.index("Namespace ingress-lab")
-    assert remove_all(cast("Api", fake)) == []
-
-
-def test_who_may_list_in_the_labs_namespaces_only_can_remove_everything_there() -> None:
-    """What may not even be listed there goes with its namespace."""
-    fake, inventory = made()
-    inventory.apply(prepared("baseline"))
+    assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
+    assert ensure_kinds(cast("Api", fake), "run-2") == []
     everywhere = fake.list
 
     def limited(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
@@ -256,9 +249,13 @@ def test_who_may_list_in_the_labs_namespaces_only_can_remove_everything_there() 
 
     fake.list = limited
     said = remove_all(cast("Api", fake))
-    assert fake.objects == {}
+    left = [name for name in kinds(fake) if not name.startswith("CustomResourceDefinition")]
+    assert left == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"] != kinds(fake)
+    assert said.index("ClusterRole of-an-older-run") < said.index("Namespace ingress-lab")
     assert "not looked for: CronJob in namespace ingress-lab: user u cannot list CronJob" in said
+    assert "kinds that the lab added: `kubectl delete crd -l lab/run`" in said[-1]
     assert "delete Deployment ingress-lab/proxy" in fake.asked
+    assert remove_all(cast("Api", fake)) == said[-1:]
 
 
 def with_a_controller() -> list[dict[str, Any]]:
@@ -306,34 +303,3 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
     inventory.remove()
     assert "replace GatewayClass ingress-lab" in fake.asked
     assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
-
-
-def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
-    """Whose controller watches the others, too; Envoy Gateway's own are of another group."""
-    fake, inventory = made()
-    inventory.apply(with_a_controller())
-    assert "Gateway" in ownership.ensure_kinds(cast("Api", fake), "run-1")
-    assert ownership.ensure_kinds(cast("Api", fake), "run-2") == []
-    fake.put(thing("Gateway", "theirs", "shop"))
-    said = remove_all(cast("Api", fake))
-    place = "kept: CustomResourceDefinition {}.gateway.networking.k8s.io: {}"
-    assert place.format("gateways", "1 objects of others would go with it") in said
-    assert place.format("gatewayclasses", "others use kinds of its group") in said
-    left = [name for kind, _, name in fake.objects if kind.startswith("Custom")]
-    assert left and all(name.endswith(".gateway.networking.k8s.io") for name in left)
-
-
-def test_a_kind_whose_objects_may_not_be_listed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, _ = made()
-    ownership.ensure_kinds(cast("Api", fake), "run-1")
-    listed = fake.list
-
-    def denied(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Any]:
-        if kind == "EnvoyProxy":
-            raise DeniedError("context test", "may not list envoyproxies", "")
-        return listed(api_version, kind, namespace, labels)
-
-    monkeypatch.setattr(fake, "list", denied)
-    said = remove_all(cast("Api", fake))
-    assert any("envoyproxies.gateway.envoyproxy.io: whether objects of others" in line for line in said)
-    assert ("CustomResourceDefinition", "", "envoyproxies.gateway.envoyproxy.io") in fake.objects

@@ -11,9 +11,8 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.targets.cluster import lease as module
-from lab.targets.cluster.api import Api, ConflictError
-from lab.targets.cluster.lease import Lease
-from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
+from lab.targets.cluster.api import CLIENT_NAMESPACE, Api
+from lab.targets.cluster.lease import LEASE, Lease
 from lab.tests.support.cluster_fakes import FakeApi, Key
 
 KEY = ("Lease", CLIENT_NAMESPACE, LEASE)
@@ -71,28 +70,33 @@ def test_the_second_lab_is_refused_and_told_who_has_it() -> None:
 
 
 def test_it_is_renewed_while_it_is_held() -> None:
+    """A blip does not lose it."""
     fake = FakeApi()
     mine = lease(fake, "ann")
     mine.acquire()
+    failures = [LostError("context test", "timed out")] * 2
+
+    def blip(verb: str, key: Key) -> None:
+        if failures:
+            raise failures.pop()
+
+    fake.before = blip
     before = spec(fake)["renewTime"]
-    wait_for(lambda: spec(fake)["renewTime"] > before)
+    wait_for(lambda: spec(fake)["renewTime"] > before or lost(mine))
+    assert not failures
     mine.check()
     mine.release()
     mine.release()
     assert spec(fake)["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize(("age_s", "watched_s", "least_s"), [(70, 0.1, 0.1), (3600, 60.0, 0.0)])
-def test_a_stale_one_is_watched_and_then_taken_over_and_a_very_old_one_at_once(
-    age_s: float, watched_s: float, least_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "WATCHED_S", watched_s)
+def test_a_stale_one_is_watched_and_then_taken_over() -> None:
     fake = FakeApi()
-    held(fake, "crashed", age_s)
+    held(fake, "crashed", 70)
     mine = lease(fake, "ann")
     started = time.monotonic()
     mine.acquire()
-    assert least_s <= time.monotonic() - started < 30 and spec(fake)["holderIdentity"] == "ann"
+    assert 0.1 <= time.monotonic() - started < 30 and spec(fake)["holderIdentity"] == "ann"
     mine.release()
 
 
@@ -120,17 +124,6 @@ def test_of_two_that_write_at_once_one_has_it() -> None:
 
     fake.before = faster
     with pytest.raises(UsageError, match="faster"):
-        lease(fake, "slower").acquire()
-
-
-def test_somebody_who_is_always_faster_is_not_waited_for_without_end() -> None:
-    fake = FakeApi()
-
-    def faster(verb: str, key: Key) -> None:
-        raise ConflictError("context test", "the object has been modified")
-
-    fake.before = faster
-    with pytest.raises(UsageError, match="somebody else wrote it meanwhile, 11 times in a row"):
         lease(fake, "slower").acquire()
 
 
@@ -183,23 +176,3 @@ def test_a_server_that_is_gone_loses_it_in_time_without_a_traceback(
     if isinstance(error, LostError):
         mine.release()  # says nothing
     assert capfd.readouterr().err == ""
-
-
-def test_a_blip_does_not_lose_it() -> None:
-    fake = FakeApi()
-    mine = lease(fake, "ann")
-    mine.acquire()
-    failures = 2
-
-    def blip(verb: str, key: Key) -> None:
-        nonlocal failures
-        if failures:
-            failures -= 1
-            raise LostError("context test", "timed out")
-
-    fake.before = blip
-    before = spec(fake)["renewTime"]
-    wait_for(lambda: spec(fake)["renewTime"] > before or lost(mine))
-    assert failures == 0
-    mine.check()
-    mine.release()

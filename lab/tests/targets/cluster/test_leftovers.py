@@ -57,39 +57,19 @@ def test_more_processes_than_at_first_are_old_workers() -> None:
     calm, more = (TOLD.replace("4 1 19292", text) for text in ("4 0 1", "6 0 1"))
     one = system(proxy=Answering("a", calm, more))
     assert [one.leftovers().old_workers for _ in range(2)] == [0, 2]
+    found = system(proxy=Answering("this machine's own sh")).leftovers()
+    assert found.port_range["proxy"] > 1_000 and found.memory_bytes["proxy"] > 0 and not found.unseen
 
 
 def test_a_pod_that_does_not_answer_is_unseen_and_its_workers_unknown() -> None:
+    """One that is gone is an error, but where pods come and go: there the others are asked once more."""
     refused = MeasuringError("pod ns/a", "does not answer")
     found = system(proxy=Answering("a", refused), backend=Answering("b", "half")).leftovers()
     assert set(found.unseen) == {"proxy", "backend"} and "does not answer" in found.unseen["proxy"]
     assert found.old_workers is None and found.time_wait == {}
-
-
-def test_a_pod_that_is_gone_is_an_error() -> None:
+    gone = LostError("pod ns/a", "is gone")
     with pytest.raises(LostError):
-        system(proxy=Answering("a", LostError("pod ns/a", "is gone"))).leftovers()
-
-
-def test_the_script_itself_is_understood() -> None:
-    found = system(proxy=Answering("a")).leftovers()
-    assert found.port_range["proxy"] > 1_000 and found.memory_bytes["proxy"] > 0 and not found.unseen
-
-
-@pytest.mark.parametrize("changing", [True, False])
-def test_a_pod_that_is_deleted_meanwhile_is_asked_once_more_where_pods_come_and_go(changing: bool) -> None:
-    made: Any = system()
-    made._changing = object() if changing else None
-    asked: list[int] = []
-
-    def ask() -> int:
-        asked.append(1)
-        if len(asked) == 1:
-            raise LostError("pod a", "no longer runs", "")
-        return 7
-
-    if changing:
-        assert made._again(ask) == 7
-    else:
-        with pytest.raises(LostError):
-            made._again(ask)
+        system(proxy=Answering("a", gone)).leftovers()
+    made: Any = system(proxy=Answering("a", gone, TOLD))
+    made._changing, made.pods = object(), lambda role: made._came_up[role]
+    assert made.leftovers().old_workers == 1

@@ -15,9 +15,9 @@ from lab.model.variants import hosts, kustomize
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests.certificates import subject
 from lab.targets.cluster import objects
-from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
-from lab.targets.cluster.objects import Reference
-from lab.targets.cluster.target import placed, unpaired
+from lab.targets.cluster.api import BROUGHT_UP, RUN_LABEL
+from lab.targets.cluster.objects import NO_BALANCER, Reference
+from lab.targets.cluster.target import ClusterTarget, placed
 
 
 class Images:
@@ -71,29 +71,18 @@ def test_every_object_and_pod_carries_the_runs_label_and_every_image_is_resolved
             assert all(item["image"].startswith("mirror.test/") for item in containers)
 
 
-def test_selectors_do_not_ask_for_the_run_so_that_they_never_change() -> None:
+def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> None:
+    """The variant's own manifests are recorded and read back against. What others need comes first, workloads last."""
+    variant = load_variant("okd-edge")
+    before = copy.deepcopy(variant.manifests)
+    kinds = [obj["kind"] for obj in objects.prepare(variant.manifests, IMAGES, "run-1", "stamp-1")]
+    assert variant.manifests == before
+    assert kinds[0] == "Namespace" and set(kinds[-2:]) == {"Deployment"}
+    ordered = ("ServiceAccount", "ClusterRoleBinding", "Service", "Route")
+    assert sorted(ordered, key=kinds.index) == list(ordered)
     found = prepared("baseline")
     assert RUN_LABEL not in one(found, "Deployment", "proxy")["spec"]["selector"]["matchLabels"]
     assert RUN_LABEL not in one(found, "Service", "proxy")["spec"]["selector"]
-
-
-def test_the_variants_own_manifests_are_left_as_they_are() -> None:
-    """They are recorded and read back against."""
-    variant = load_variant("okd-edge")
-    before = copy.deepcopy(variant.manifests)
-    objects.prepare(variant.manifests, IMAGES, "run-1", "stamp-1")
-    assert variant.manifests == before
-
-
-def test_what_others_need_comes_first_and_workloads_last() -> None:
-    kinds = [obj["kind"] for obj in prepared("okd")]
-    assert kinds[0] == "Namespace" and set(kinds[-2:]) == {"Deployment"}
-    assert (
-        kinds.index("ServiceAccount")
-        < kinds.index("ClusterRoleBinding")
-        < kinds.index("Service")
-        < kinds.index("Route")
-    )
 
 
 def test_a_list_is_taken_apart() -> None:
@@ -106,13 +95,10 @@ def test_a_list_is_taken_apart() -> None:
     assert [obj["kind"] for obj in objects.prepare([nested], IMAGES, "r", "s")] == ["ConfigMap", "ConfigMap"]
 
 
-def test_a_secret_gets_the_certificate_that_it_asks_for() -> None:
+def test_a_secret_gets_the_certificate_that_it_asks_for_and_another_key_is_refused() -> None:
     data = one(prepared("okd-reencrypt"), "Secret", "router-certificate")["data"]
     assert set(data) == {"tls.crt", "tls.key", "ca.crt"}
     assert subject(base64.b64decode(data["tls.crt"]).decode()) == "*.apps.lab.test"
-
-
-def test_a_secret_whose_key_no_certificate_fills_is_refused() -> None:
     secret = copy.deepcopy(one([dict(obj) for obj in load_variant("tls").manifests], "Secret", "ingress-certificate"))
     secret["data"]["tls.cr"] = secret["data"].pop("tls.crt")
     with pytest.raises(
@@ -141,13 +127,6 @@ def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts
         objects.vet(KINDS, load_variant("okd").manifests)
 
 
-def test_a_reference_is_said_with_its_namespace() -> None:
-    assert (
-        str(Reference("v1", "Pod", "a", "b")) == "Pod a/b"
-        and str(Reference("v1", "Namespace", "", "b")) == "Namespace b"
-    )
-
-
 def test_the_right_side_shares_no_name_with_the_left() -> None:
     manifests = load_variant("baseline").manifests
     left, right = objects.on_side(manifests, "left"), objects.on_side(manifests, "right")
@@ -166,14 +145,11 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
 
 
 def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
-    """Certificates are made for it, and it is said with every request."""
+    """Certificates are made for it, and it is said with every request. Without TLS both sides are asked for the same name."""
     left, right = (placed(load_variant("tls").manifests, side) for side in ("left", "right"))
     assert list(hosts.routed(left)) == ["bench.lab.test"] and list(hosts.routed(right)) == ["bench.rab.test"]
     (secret,) = [obj for obj in right if obj["kind"] == "Secret"]
     assert "bench.rab.test" in str(secret["metadata"]["annotations"])
-
-
-def test_without_tls_both_sides_are_asked_for_the_same_name() -> None:
     assert list(hosts.routed(placed(load_variant("baseline").manifests, "right"))) == ["bench.lab.test"]
 
 
@@ -187,7 +163,11 @@ def test_without_tls_both_sides_are_asked_for_the_same_name() -> None:
     ],
 )
 def test_what_one_node_has_once_bears_no_pair(name: str, why: str) -> None:
-    assert (why in unpaired(load_variant(name).manifests)) and bool(why) == bool(unpaired(load_variant(name).manifests))
+    def unconnected() -> Any:
+        raise AssertionError
+
+    said = ClusterTarget("test", unconnected, "").unpaired(load_variant(name))
+    assert why in said and bool(why) == bool(said)
 
 
 def test_a_sides_pods_go_where_the_others_are() -> None:
@@ -204,11 +184,6 @@ def test_a_sides_pods_go_where_the_others_are() -> None:
 
 def on_clusters(name: str) -> list[dict[str, Any]]:
     return objects.prepare(objects.on_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
-
-
-def test_a_variant_that_says_nothing_of_clusters_is_there_what_it_is_anywhere() -> None:
-    manifests = load_variant("traefik-ingress").manifests
-    assert objects.on_cluster(manifests) is manifests
 
 
 def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None:
@@ -228,6 +203,8 @@ def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None
     assert envoy["resources"] == {"limits": {"cpu": "1"}} and envoy["image"].startswith("mirror.test/docker.io/envoyp")
     assert manager["image"] == controller["spec"]["template"]["spec"]["containers"][0]["image"]
     assert proxy["spec"]["provider"]["type"] == "Kubernetes" and "host" not in proxy["spec"]["provider"]
+    manifests = load_variant("traefik-ingress").manifests
+    assert objects.on_cluster(manifests) is manifests, "a variant that says nothing of clusters"
 
 
 def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -> None:

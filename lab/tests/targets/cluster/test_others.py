@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import LostError
 from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.others import Figure, HostWatch, Kubelets, figures
+from lab.targets.cluster.others import Figure, Kubelets, figures, host_watch
 from lab.targets.common.sampler import TICK_S
 
 METRICS = """\
@@ -89,23 +89,16 @@ def test_other_peoples_pods_count_and_nobody_elses() -> None:
     assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
 
 
-@pytest.mark.parametrize(
-    ("namespace", "theirs"),
-    [
-        ("kube-system", False),
-        ("local-path-storage", False),
-        ("openshift", False),
-        ("openshift-ingress", False),
-        ("calico-system", False),
-        ("shop", True),
-        ("default", True),
-        ("my-kube-things", True),
-    ],
-)
-def test_what_the_cluster_itself_is(namespace: str, theirs: bool) -> None:
-    """Its own namespaces are known by name; whoever else is there is somebody."""
-    api = FakeApi([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}])
-    assert kubelets(api)(["n1"])().cores == pytest.approx(0.1 if theirs else 0.0)
+def test_what_the_cluster_itself_is() -> None:
+    """Its own namespaces are known by name; whoever else is there is somebody. Namespaces are asked for once, but of one that is new."""
+    own = ("kube-system", "local-path-storage", "openshift", "openshift-ingress", "calico-system")
+    for namespace in (*own, "shop", "default", "my-kube-things"):
+        api = FakeApi([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}, {("new", "x"): (110, 6.0)}])
+        watch = kubelets(api)
+        assert watch(["n1"])().cores == pytest.approx(0.0 if namespace in own else 0.1)
+        assert api.listed == 1
+        watch(["n1", "n2"])()
+        assert api.listed == 2
 
 
 def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
@@ -119,16 +112,6 @@ def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
     assert (unknown.cores, unknown.counters["others/stale_pods"]) == (0.0, 1)
     new = kubelets(FakeApi([{}, {SHOP: (110, 2.0)}]))(["n1"])()
     assert new.cores == pytest.approx(0.2), "what it has used, it has used since the look before"
-
-
-def test_namespaces_are_asked_for_once() -> None:
-    """Only one that was not there before makes it ask again."""
-    api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {("new", "x"): (110, 6.0)}])
-    watch = kubelets(api)
-    watch(["n1"])()
-    assert api.listed == 1
-    watch(["n1", "n2"])()
-    assert api.listed == 2
 
 
 def test_a_kubelet_that_may_not_be_asked_is_not_visible() -> None:
@@ -171,13 +154,10 @@ def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.
         process(tmp_path, 700, 1, "firefox", ticks, "/user.slice")
 
     work(0)
-    watch = HostWatch([NODE])
+    watch = host_watch([NODE])
     end = watch(["kind-control-plane"])
     work(50)
     assert end().cores == pytest.approx(50 * TICK_S / 2)
-    assert HostWatch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
-
-
-def test_this_machine_itself_can_be_looked_at() -> None:
-    """The real /proc, where every process counts as a node's."""
-    assert HostWatch([""])(["n"])().cores is not None
+    assert host_watch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
+    monkeypatch.undo()
+    assert host_watch([""])(["n"])().cores is not None, "the real /proc, where every process counts as a node's"

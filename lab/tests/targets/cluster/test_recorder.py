@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError
+from lab.systems.table import event_of
 from lab.targets.cluster import watches
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.pod_events import PodEvents
-from lab.targets.cluster.probing import Count, Probing, counts
+from lab.targets.cluster.pod_events import Count, PodEvents, Probing, counts
 from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.reloads import Followed, kind
+from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched
 
 NS = "ingress-lab"
@@ -66,21 +66,14 @@ def pod_events() -> PodEvents:
     return PodEvents(lambda pod, container_id, before: None)
 
 
-def test_what_was_there_before_is_no_event() -> None:
-    """Nor is a status that says the same again."""
-    told = pod_events()
-    told.pod(1.0, "LISTED", pod())
-    told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
-    told.pod(2.0, "MODIFIED", pod(version=2))
-    told.slice(2.0, "MODIFIED", endpoint_slice(2, proxy_1=True))
-    assert said(told) == []
-
-
 def test_a_pod_that_is_deleted_and_replaced() -> None:
     """In the order in which a kind cluster told it."""
     told = pod_events()
     told.pod(1.0, "LISTED", pod())
     told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
+    told.pod(1.5, "MODIFIED", pod(version=1))
+    told.slice(1.5, "MODIFIED", endpoint_slice(1, proxy_1=True))
+    assert said(told) == [], "what was there before is no event, nor is a status that says the same again"
     ending = pod(version=2, deletionTimestamp="x", deletionGracePeriodSeconds=300)
     told.pod(2.0, "MODIFIED", ending)
     told.slice(2.1, "MODIFIED", endpoint_slice(2, proxy_1=False))
@@ -156,12 +149,6 @@ prober_probe_total{container="proxy",namespace="ingress-lab",pod="proxy-1",pod_u
 """
 
 
-def test_a_kubelets_counts_of_one_namespaces_probes() -> None:
-    assert counts(METRICS, NS) == {("proxy-1", "proxy", "Readiness"): Count(16, 0.04066, 3)}
-    assert counts("", NS) == {}
-    assert counts(METRICS[: len(METRICS) // 2], "kube-system") == {}
-
-
 class Kubelet:
     """Says one after the other; the last again and again."""
 
@@ -181,6 +168,8 @@ def test_attempts_are_told_with_their_own_durations() -> None:
     """Of a failed one the kubelet counts none: where it gave up, that took the probe's timeout."""
     told = pod_events()
     told.pod(1.0, "LISTED", pod())
+    assert counts(METRICS, NS) == {("proxy-1", "proxy", "Readiness"): Count(16, 0.04066, 3)}
+    assert counts(METRICS[: len(METRICS) // 2], "kube-system") == {}
     later = METRICS.replace("0.04066", "0.04366").replace("} 16", "} 17").replace("} 3", "} 5")
     watch = probing(Kubelet(METRICS, later), told)
     watch.start()
@@ -195,15 +184,6 @@ def test_attempts_are_told_with_their_own_durations() -> None:
         "readiness 2.0000 no answer within 2 s",
         "readiness 2.0000 no answer within 2 s",
     ]
-
-
-def test_whoever_may_not_ask_the_kubelets_is_told_no_attempts() -> None:
-    told = pod_events()
-    told.pod(1.0, "LISTED", pod())
-    watch = probing(Kubelet(DeniedError("node n", "you may not")), told)
-    watch.start()
-    watch.stop()
-    assert said(told) == []
 
 
 def probing(kubelet: Any, told: PodEvents) -> Probing:
@@ -284,42 +264,11 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
     watch = watched(Server([pod(version=3)], Lines(expired.encode())), [])
     with pytest.raises(MeasuringError, match="ended by the server: too old resource version"):
         watch.stop()
-
-
-def test_a_watch_that_was_blind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came meanwhile has no time of its own."""
-    monkeypatch.setattr(watches, "BLIND_S", -1.0)
+    monkeypatch.setattr(watches, "BLIND_S", -1.0)  # what came meanwhile has no time of its own
     watch = watched(Server([], Lines()), [])
     time.sleep(0.05)
     with pytest.raises(MeasuringError, match="saw nothing for"):
         watch.stop()
-
-
-def test_a_watch_that_broke_after_a_while_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was blind since it broke, not since it began."""
-    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.3)
-    first = Waiting(0.4)
-    server = Server([pod(version=3)], first, Lines(changed("MODIFIED", pod(version=5))))
-    told: list[tuple[str, str]] = []
-    watch = watched(server, told)
-    first.over.wait(60)
-    server.now = [pod(version=5)]
-    watch.stop()
-    assert told == [("LISTED", "3"), ("MODIFIED", "5")]
-
-
-class Waiting(Lines):
-    """Says nothing for so long, and breaks."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds, self.over = seconds, threading.Event()
-
-    def lines(self) -> Iterator[bytes]:
-        time.sleep(self._seconds)
-        self.over.set()
-        yield from ()
-        raise OSError("Connection reset by peer")
 
 
 def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None:
@@ -383,17 +332,13 @@ def test_a_recorder_that_cannot_begin_leaves_nothing_running() -> None:
 
 @pytest.mark.slow
 def test_a_recorder_says_what_its_events_lack() -> None:
-    """Single probes, where the kubelets may not be asked; and how late a watch is, by what the lab itself wrote."""
+    """Single probes, where the kubelets may not be asked; and that a watch is late."""
     api: Any = Denying()
     with ClusterRecorder(api, NS) as recorder:
         time.sleep(0.05)
     late, probes = recorder.notes()
-    assert "not measured here" in late
+    assert "comes later than it was" in late
     assert "single probes cannot be seen (user u cannot get nodes/proxy)" in probes
-    with ClusterRecorder(api, NS) as recorder:
-        recorder.wrote(endpoint_slice(8))
-        time.sleep(0.05)
-    assert "ms (median of 1)" in recorder.notes()[0]
 
 
 LOG = [
@@ -406,7 +351,7 @@ LOG = [
 def test_the_lines_that_tell_a_reload() -> None:
     """Of ingress-nginx 1.11 to 1.15, and of openshift/router release-4.22."""
     router = b'I1121 1 router.go:664] "msg"="router reloaded" "logger"="template" "output"=" - Checking http://localhost:8080 ...'
-    assert [kind(line) for line in (*LOG, router)] == ["Reload", "Reloaded", None, "Reloaded"]
+    assert [event_of(line.decode()) for line in (*LOG, router)] == ["Reload", "Reloaded", None, "Reloaded"]
 
 
 class Logs:
@@ -433,8 +378,7 @@ def test_a_log_is_followed_from_now_on() -> None:
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
     followed = follow(Logs(Lines(*LOG), LOG[0], LOG[2]), whole=False)
     followed.stop(ended=False)
-    assert [(told.kind, told.pod) for told in followed.told] == [("Reloaded", "proxy-1")]
-    assert followed.told[0].written_s == pytest.approx(1795297992.541191)
+    assert (followed.told, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
     assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
 
 
@@ -454,7 +398,4 @@ def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
     log = Logs(Lines(*start, *again), again[1])
     followed = follow(log, "proxy-2")
     followed.stop(ended=False)
-    assert [(told.kind, told.written_s) for told in followed.told] == [
-        ("Reload", pytest.approx(1795298000.0)),
-        ("Reloaded", pytest.approx(1795298001.0)),
-    ]
+    assert followed.told == [(pytest.approx(1795298000.0), "Reload"), (pytest.approx(1795298001.0), "Reloaded")]

@@ -9,8 +9,7 @@ import pytest
 
 from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster import rollout
-from lab.targets.cluster.api import Api
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.api import RUN_LABEL, Api
 from lab.tests.support.cluster_fakes import FakeApi
 
 Object = dict[str, Any]
@@ -108,21 +107,16 @@ def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_co
     assert rollout.pod_fault(ending) is None
 
 
-def test_a_forbidden_sysctl_fails_at_once_and_says_what_allows_it() -> None:
+def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> None:
+    """A sysctl that is forbidden, at once; no node, after a while; pods that cannot even be made, by their Deployment."""
     message = 'Pod was rejected: forbidden sysctl: "net.core.rmem_max" not allowlisted'
     error = fails(deployment(0), pod(phase="Failed", reason="SysctlForbidden", message=message))
     assert error.fault == f"SysctlForbidden: {message}" and "allowedUnsafeSysctls" in error.remedy
-
-
-def test_a_pod_without_a_node_is_waited_for_a_while() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
     started = time.monotonic()
     error = fails(deployment(0), pod(conditions=[condition]))
     assert time.monotonic() - started >= 0.1
     assert error.fault == "not scheduled: Unschedulable: Insufficient cpu"
-
-
-def test_pods_that_cannot_even_be_made_are_told_of_by_their_deployment() -> None:
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     error = fails(deployment(0, conditions=[condition]))
     assert error.place.endswith("deployment n/proxy") and error.fault == "FailedCreate: exceeded quota"
@@ -149,13 +143,6 @@ def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -
         "  log of proxy: first",
         "  log of proxy: second",
     ]
-
-
-def test_a_restarted_container_that_has_said_nothing_yet_is_quoted_from_before() -> None:
-    fake = FakeApi()
-    fake.logs["proxy/previous"] = "nginx: [emerg] bad"
-    error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
-    assert "log of proxy: nginx: [emerg] bad" in error.remedy
 
 
 def test_the_init_container_that_holds_up_the_rest_is_named() -> None:
@@ -235,23 +222,29 @@ def test_a_controller_that_is_up_and_makes_nothing_refuses_it_in_its_gateways_wo
         rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
 
 
-def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words() -> None:
+@pytest.mark.parametrize(
+    ("log", "kind", "said"),
+    [
+        (
+            {"proxy": "starting\nfield not found, node: maxidleconnsperhot\n"},
+            StartError,
+            "log of proxy: field not found, node: maxidleconnsperhot",
+        ),
+        ({"proxy/previous": "nginx: [emerg] bad"}, StartError, "log of proxy: nginx: [emerg] bad"),
+        (
+            {"proxy": f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.NODE_REFUSES}\n"},
+            NodeRefusesError,
+            "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node",
+        ),
+    ],
+)
+def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words(
+    log: dict[str, str], kind: type[StartError], said: str
+) -> None:
+    """From before it was started again where it has said nothing yet; what the node refuses is told apart. An image that is not there is named."""
     fake = FakeApi()
-    fake.logs["proxy"] = "starting\nfield not found, node: maxidleconnsperhot\n"
+    fake.logs = log
     error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
-    assert isinstance(error, StartError) and error.fault.endswith(
-        "log of proxy: field not found, node: maxidleconnsperhot"
-    )
-
-
-def test_what_the_node_refuses_is_told_apart_from_what_a_program_does() -> None:
-    fake = FakeApi()
-    fake.logs["proxy"] = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.NODE_REFUSES}\n"
-    error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
-    assert isinstance(error, NodeRefusesError)
-    assert error.fault == "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node"
-
-
-def test_an_image_that_cannot_be_had_is_named() -> None:
+    assert type(error) is kind and error.fault.endswith(said)
     error = fails(deployment(0), pod(waiting("ErrImagePull", "no such host", image="example.org/a:1")))
     assert isinstance(error, ImageError) and error.image == "example.org/a:1"

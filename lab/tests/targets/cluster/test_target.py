@@ -20,7 +20,6 @@ from lab.disturbances.outage import Outage
 from lab.model.endpoint import Endpoint
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
-from lab.targets.cluster import requirements
 from lab.targets.cluster import system as cluster_system
 from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
@@ -68,7 +67,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: int | None, what: str) -> None:
     """Told by the variant's own read-backs, whatever sets them."""
     with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
-        requirements.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
+        module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
     assert raised is None or raised.value.what == what
 
 
@@ -191,36 +190,27 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
     return target
 
 
+@pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer"), UsageError("proxy", "is refused")])
 def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
-    error: LabError | None, monkeypatch: pytest.MonkeyPatch
+    lost: bool, error: LabError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And whatever went wrong meanwhile says nothing about the variant: the run stops."""
+    """And whatever went wrong meanwhile says nothing about the variant: the run stops. While it is held they go in any case."""
     held = Held()
 
     def measure() -> None:
         with taken(held, monkeypatch).up(load_variant("direct")):
-            held.lost = True
+            held.lost = lost
             if error is not None:
                 raise error
 
-    with pytest.raises(LostError, match="bob holds it now"):
-        measure()
-    assert held.log == ["applied", "the last pods are gone"]
-
-
-@pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer")])
-def test_a_variants_workloads_go_while_the_lease_is_held(
-    error: LabError | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held()
-    with (
-        pytest.raises(MeasuringError, match="does not answer") if error else nullcontext(),
-        taken(held, monkeypatch).up(load_variant("direct")),
-    ):
-        if error is not None:
-            raise error
-    assert held.log == ["applied", "the last pods are gone", "workloads ended"]
+    if lost:
+        with pytest.raises(LostError, match="bob holds it now"):
+            measure()
+    else:
+        with pytest.raises(type(error)) if error else nullcontext():
+            measure()
+    assert held.log == ["applied", "the last pods are gone", *([] if lost else ["workloads ended"])]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +261,7 @@ def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.M
 class Frozen:
     """A shell into a container that `answers` so; its pod, as the API server has it."""
 
-    answers: LabError | str = "7\n"
+    answers: LabError | str = "7 1 nginx\n"
     place: str = "pod ingress-lab/proxy-1"
     pid: int = 9
     asked: list[str] = field(default_factory=list[str])
@@ -298,15 +288,10 @@ def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: 
         return
     with pytest.raises(LostError):
         made.freeze("proxy", False)
-    shell.answers = "7\n"
+    shell.answers = "7 1 nginx\n"
     made.freeze("proxy", False)
-    assert "SIGNAL=CONT" in shell.asked[-1]
-
-
-def test_a_right_that_is_missing_inside_a_disturbance_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says nothing about the variant."""
-    made, shell = system(Held(), Inside(), monkeypatch), Frozen(DeniedError("pod proxy-1", "you may not exec"))
-    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    assert shell.asked[-1] == "for pid in 7; do kill -CONT $pid && echo $pid; done"
+    shell.answers = DeniedError("pod proxy-1", "you may not exec")  # it says nothing about the variant
     with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
         made.freeze("proxy", True)
 
@@ -440,6 +425,10 @@ def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.Mon
     coming_up(inside, fetched, monkeypatch).wait(time.monotonic() + 60, 0)
     assert set(fetched) == {3}
     assert inside.tried[0] == "timeout 0.25 bash -c '</dev/tcp/10.96.0.7/80'"
+    inside, fetched = Dialling(refused=1000), list[int]()
+    with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
+        coming_up(inside, fetched, monkeypatch).wait(time.monotonic(), 0)
+    assert fetched == []
 
 
 def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,24 +443,14 @@ def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest
         coming_up(Dialling(), list[int](), monkeypatch, pods, ("10.244.0.8",)).wait(time.monotonic(), 0)
 
 
-def test_a_way_that_takes_no_connection_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, fetched = Dialling(refused=1000), list[int]()
-    with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
-        coming_up(inside, fetched, monkeypatch).wait(time.monotonic(), 0)
-    assert fetched == []
-
-
-def test_generations_are_refused_of_a_proxy_that_makes_no_new_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generations of a proxy that makes no new workers, a disturbance where the way in is a pod's own."""
     target = taken(Held(), monkeypatch)
+    target.name = "kind"
     points = [make_point("ceiling", rate_rps=None, generations=6)]
     with pytest.raises(NotMeasurableError, match="no reload of this proxy makes new workers"):
         target.check_variant(load_variant("okd-edge"), points)
     assert target.check_variant(load_variant("baseline"), points)
-
-
-def test_a_disturbance_is_refused_where_the_way_in_is_a_pods_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = taken(Held(), monkeypatch)
-    target.name = "kind"
     steady, disturbed = make_point(), make_point("outage", disturbance=Outage())
     assert target.check_variant(load_variant("pod-address"), [steady])
     with pytest.raises(
@@ -495,9 +474,6 @@ def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
         made.generate(Load("http://10.0.0.1/1kB.bin", "h", 10, 5.0, generators=2), {})
     with pytest.raises(LostError):
         made.counters()
-
-
-def test_a_haproxy_that_does_not_tell_is_not_one_without_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         MeasuringError, match="pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
     ):

@@ -12,7 +12,7 @@ import pytest
 
 from lab.model.endpoint import Endpoint
 from lab.systems.manifests import certificates
-from lab.targets.common import fetching, key_exchange
+from lab.targets.common import fetching
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nX-Lab-Backend: one\r\nContent-Length: 3\r\n\r\nno\n"
 PLAIN = Endpoint("http://10.0.0.1:8080", "bench.lab.test")
@@ -84,29 +84,23 @@ def test_tls_is_recorded_and_not_judged(
     }
 
 
-def test_a_handshake_that_fails_is_an_os_error_and_leaves_no_connection() -> None:
-    """As one that never comes: the answer is not TLS."""
-    connection, _ = connected(b"garbage")
-    with pytest.raises(OSError, match=r"."):
-        fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
-    assert connection.fileno() == -1
-
-
 def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
     """RSA's own (TLS 1.2: no ServerKeyExchange), and what ends before it began."""
     hello = (
         bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c00000500230000 00".replace(" ", ""))
     )
-    assert key_exchange.group(hello, "AES128-GCM-SHA256") is None
-    assert key_exchange.group(b"", "") is None
+    assert fetching.group(hello, "AES128-GCM-SHA256") is None
+    assert fetching.group(b"", "") is None
 
 
+@pytest.mark.parametrize("endpoint", [PLAIN, ENCRYPTED])
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno"])
-def test_what_is_no_answer_is_an_os_error(answer: bytes) -> None:
-    """As a connection that fails is: nothing, garbage, half a body."""
+def test_what_is_no_answer_is_an_os_error(answer: bytes, endpoint: Endpoint) -> None:
+    """As a connection that fails is: nothing, garbage, half a body; no TLS where there should be. It leaves no connection."""
     connection, _ = connected(answer)
     with pytest.raises(OSError, match=r"."):
-        fetching.fetch(connection, PLAIN, "/", None, 5.0)
+        fetching.fetch(connection, endpoint, "/", None, 5.0)
+    assert connection.fileno() == -1
 
 
 @pytest.mark.parametrize(

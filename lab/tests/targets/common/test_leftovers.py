@@ -33,7 +33,6 @@ FRAG: inuse 0 memory 0
 TCP6: inuse 2
 UDP6: inuse 1
 """
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 ROWS = """\
    0: 00000000:0050 00000000:0000 0A 00000000:0000000B 00:00000000 00000000     0        0 123 1 0000 100 0 0 10 0
    1: 0200400A:8000 0300400A:1F90 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0000
@@ -55,31 +54,26 @@ TOLD = f"""\
 """
 
 
-def test_counts_are_of_both_families() -> None:
+def test_the_kernels_tables_are_read() -> None:
+    """Counts are of both families. Only TIME_WAIT with an ephemeral local port counts: of five sockets one is a server's, one has a port below
+    the range, one is established. IPv6 sockets to an IPv4 address are those of that address. What waits to be accepted is the listener's
+    receive queue.
+    """
     assert parse_counts(SOCKSTAT) == Counts(7, 12_985)
     assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == Counts(5, 12_985)
+    rows = ROWS.splitlines()
+    assert waiting_by_destination(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 2}
+    assert waiting_by_destination(rows, (1_024, 65_535)) == {"10.64.0.3:8080": 3}
+    both = waiting_by_destination([MAPPED, SIX, *rows], (32_768, 60_999))
+    assert both == {"10.64.0.3:8080": 3, "[fe80::2]:443": 1}
+    assert parse_listeners(rows) == [11]
+    assert parse_range("32768\t60999\n") == (32_768, 60_999)
 
 
 @pytest.mark.parametrize("text", ["", "sockets: used 1\n", "TCP: inuse 5\n", "TCP: inuse x tw 1\n"])
 def test_other_text_is_no_count(text: str) -> None:
     with pytest.raises(ValueError, match=r"no TCP line with tw|invalid literal"):
         parse_counts(text)
-
-
-def test_only_time_wait_with_an_ephemeral_local_port_counts() -> None:
-    """Of five sockets one is a server's, one has a port below the range, one is established."""
-    assert waiting_by_destination(ROWS.splitlines(), (32_768, 60_999)) == {"10.64.0.3:8080": 2}
-    assert waiting_by_destination(ROWS.splitlines(), (1_024, 65_535)) == {"10.64.0.3:8080": 3}
-
-
-def test_ipv6_sockets_to_an_ipv4_address_are_those_of_that_address() -> None:
-    rows = [MAPPED, SIX, *ROWS.splitlines()]
-    assert waiting_by_destination(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 3, "[fe80::2]:443": 1}
-
-
-def test_what_waits_to_be_accepted_is_the_listeners_receive_queue() -> None:
-    assert parse_listeners(ROWS.splitlines()) == [11]
-    assert parse_range("32768\t60999\n") == (32_768, 60_999)
 
 
 def test_a_containers_answer() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_cpu_seconds_are_those_the_process_used(busy: "subprocess.Popen[str]") -
 
 
 def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -> None:
-    """What a process used until its last sight stays in the sum after it has ended."""
+    """What a process used until its last sight stays in the sum after it has ended; looking at it then is no error."""
     alive = [busy.pid]
     with Sampler(lambda: {"proxy": alive}, interval_s=0.05) as watching:
         assert busy.stdout is not None
@@ -45,15 +45,8 @@ def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -
         time.sleep(0.15)
         busy.kill()
         busy.wait()
+        assert process_times(busy.pid) is None
     assert watching.observation().usage["proxy"].cpu_s > 0.3
-
-
-def others_while(act: Callable[[], object]) -> float:
-    before = sampler.other_processes_s()
-    act()
-    after = sampler.other_processes_s()
-    assert before is not None and after is not None
-    return after - before
 
 
 def test_our_own_children_are_not_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,23 +79,14 @@ def test_other_people_count_even_when_they_have_ended(monkeypatch: pytest.Monkey
     monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))  # as if only that one were ours
     try:
         assert shell.stdout is not None
-        assert others_while(shell.stdout.readline) > 0.4
+        before_s = sampler.other_processes_s()
+        shell.stdout.readline()
+        after_s = sampler.other_processes_s()
+        assert before_s is not None and after_s is not None and after_s - before_s > 0.4
     finally:
         for process in (shell, bystander):
             process.kill()
             process.wait()
-
-
-def test_times_of_this_process_and_of_one_that_has_gone() -> None:
-    """Title, threads and memory of this very process; looking at one that has ended is no error."""
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    assert process_times(ended.pid) is None
-    mine = process_times(os.getpid())
-    assert mine is not None
-    assert mine.threads >= 1
-    assert mine.rss_bytes > 1_000_000
-    assert mine.cpu_s > 0
 
 
 def test_a_thread_that_ends_takes_nothing_of_its_process_with_it() -> None:
@@ -125,13 +109,8 @@ def test_a_thread_that_ends_takes_nothing_of_its_process_with_it() -> None:
     assert seen.rows["cpu_s"].is_sorted()
 
 
-def test_network_counters_are_there() -> None:
-    """The kernel counts for every network namespace: each of COUNTED is told by its own name."""
-    assert sampler.network_counters(os.getpid()).keys() >= {name for _, name in sampler.COUNTED}
-
-
 def test_a_connection_is_counted_where_it_is_opened_and_where_it_is_accepted() -> None:
-    """On loopback both ends are of one network: three segments to open it come in and go out."""
+    """On loopback both ends are of one network: three segments to open it come in and go out. Each of COUNTED is told by its own name."""
     before = sampler.network_counters(os.getpid())
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         server.accept()[0].close()

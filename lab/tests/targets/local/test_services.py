@@ -14,7 +14,7 @@ from lab.systems.manifests import objects
 from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox import hostwide, network
 from lab.targets.local.sandbox.network import Network, Place
-from lab.targets.readback import node
+from lab.targets.readback.network import NODE
 
 
 def read(edit: Callable[[dict[str, Any]], None], name: str = "baseline") -> objects.Objects:
@@ -171,7 +171,7 @@ def test_what_a_network_namespace_hides_is_looked_at_before(monkeypatch: pytest.
     monkeypatch.setenv(hostwide.SEEN_OUTSIDE, "net.ipv4.hidden=1 2 3\nnet.core.somaxconn=-1\nirq-affinity=0,4")
     for name, found in (("net.ipv4.hidden", "1 2 3"), ("irq-affinity", "0,4"), ("net.ipv4.absent", None)):
         assert hostwide.value(name) == found
-        done = hostwide.run(["sh", "-euc", node.SCRIPT, "sh", name])
+        done = hostwide.run(["sh", "-euc", NODE, "sh", name])
         assert done.returncode or " ".join(done.stdout.split()) == (found or ""), done.stderr
     assert hostwide.value("net.core.somaxconn") != "-1"
 

@@ -11,7 +11,7 @@ import pytest
 from lab.model.endpoint import Endpoint
 from lab.model.variants.variants import Check
 from lab.targets.readback import read_back
-from lab.targets.readback.network import listed, outgoing
+from lab.targets.readback.network import outgoing
 
 SS = """\
 LISTEN    0 4096 0.0.0.0:80         0.0.0.0:*
@@ -67,13 +67,6 @@ def test_every_outgoing_connection_must_be_inside_the_range(
     text: str, value: str, ok: bool, found: str, detail: str
 ) -> None:
     assert observed(Answers(text), kind="ports", value=value) == (ok, found, detail)
-
-
-@pytest.mark.parametrize(
-    ("mask", "cpus"), [("3", "0,1"), ("00000000,00000001", "0"), ("00000001,00000003", "0,1,32"), ("0", "none")]
-)
-def test_a_kernels_mask_is_read_as_a_list(mask: str, cpus: str) -> None:
-    assert listed(mask) == cpus
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
 from lab.systems.nginx.readback import directives, dump
-from lab.targets.readback import ABSENT, read_back
+from lab.systems.reading import ABSENT
+from lab.targets.readback import read_back
 
 PROCESSES = "1\tnginx: master process nginx -c /tmp/nginx.conf\n7\tnginx: worker process\n8\tnginx: worker process\n9\tsh -c x\n"
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax open files            1024                 4096                 files\n"

@@ -1,4 +1,4 @@
-"""Read-back kinds of the router, against a system that answers as told: right, wrong, garbled and silent."""
+"""Read-back kinds by real requests, of pods and of the router, against systems that answer as told: right, wrong, garbled and silent."""
 
 from __future__ import annotations
 
@@ -166,3 +166,85 @@ def test_routers_share_the_routes_when_each_answers_for_its_own_only() -> None:
     assert not ok and "b.test is not answered by http://10.0.0.2:80" in detail
     ok, found, _ = observed(silent, kind="routes", value="3")
     assert (ok, found) == (False, "2")
+
+
+@dataclass
+class Echoing:
+    """A System whose backend says which header reached it, and whose own interface serves what mod_info and mod_status of httpd 2.4.71 do (cut)."""
+
+    body: str = ""
+    status: int = 200
+    balancer: str = ""
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list[tuple[str, Mapping[str, str]]])
+
+    def entry(self) -> None: ...
+
+    def fetch(self, _entry: object, path: str, _timeout_s: float, headers: Mapping[str, str]) -> Response:
+        self.asked.append((path, headers))
+        return Response(self.status, self.body.encode(), {})
+
+    def pods(self, _role: str) -> Sequence[Mapping[str, Any]]:
+        return [{}] if self.balancer else []
+
+    def pod_address(self, _role: str) -> str:
+        return self.balancer
+
+    def ask(self, role: str, port: int, path: str) -> str:
+        assert (role, port) == ("proxy", 8404)
+        if path not in PAGES:
+            raise ConnectionRefusedError("refused")
+        return PAGES[path]
+
+
+@pytest.mark.parametrize(
+    ("system", "value", "ok", "found"),
+    [
+        (Echoing("203.0.113.7, 10.64.0.2"), "203.0.113.7, client", True, "203.0.113.7, client"),
+        (Echoing("10.64.0.2"), "203.0.113.7", False, "client"),
+        (Echoing(), "absent", True, "absent"),
+        (Echoing(), "203.0.113.7", False, "absent"),
+        (Echoing("10.64.0.4", balancer="10.64.0.4"), "client", False, "balancer"),
+        (Echoing("10.64.0.2", balancer="10.64.0.4"), "client", True, "client"),
+        (Echoing("192.0.2.9"), "192.0.2.9", True, "192.0.2.9"),
+        (Echoing(status=503), "absent", False, "unreadable"),
+    ],
+)
+def test_what_the_backend_was_told_is_compared_with_addresses_by_whose_they_are(
+    system: Echoing, value: str, ok: bool, found: str
+) -> None:
+    check = {"kind": "echo", "name": "X-Forwarded-For", "value": value, "context": "X-Client: 192.0.2.9"}
+    assert observed(system, **check)[:2] == (ok, found)
+    ((path, headers),) = system.asked
+    assert path == "/echo/x-forwarded-for" and headers["X-Client"] == "192.0.2.9"
+    assert headers["X-Forwarded-For"] == "203.0.113.7, 198.51.100.4"
+
+
+INFO = """<dl><dt><strong>Configuration:</strong>
+<dd><tt><strong>In file: /srv/httpd/httpd.conf</strong></tt></dd>
+<dd><tt>&nbsp;&nbsp;15:&nbsp;MaxKeepAliveRequests <i>0</i></tt></dd>
+<dd><tt>&nbsp;&nbsp;17:&nbsp;CustomLog <i>/dev/stdout &quot;%h %l \\&quot;%r\\&quot; %&gt;s&quot;</i></tt></dd>
+<dd><tt>&nbsp;&nbsp;18:&nbsp;Listen <i>80</i></tt></dd>
+<dd><tt>&nbsp;&nbsp;19:&nbsp;Listen <i>127.0.0.1:8404</i></tt></dd>
+<dd><tt>&nbsp;&nbsp;&nbsp;&nbsp;:&nbsp;&nbsp;&nbsp;&lt;/Location&gt;</tt></dd><dd><tt>&nbsp;&nbsp;26:&nbsp;&nbsp;SetEnv <i>proxy-nokeepalive 1</i></tt></dd>
+</dl>"""
+STATUS = "127.0.0.1\nServerMPM: event\nBusyWorkers: 1\nIdleWorkers: 74\n"
+PAGES = {"/server-info?config": INFO, "/server-status?auto": STATUS, "/empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("/server-info?config MaxKeepAliveRequests", "0"),
+        ("/server-info?config MaxKeepAlive", "absent"),
+        ("/server-info?config CustomLog", r'/dev/stdout "%h %l \"%r\" %>s"'),
+        ("/server-info?config Listen", "80, 127.0.0.1:8404"),
+        ("/server-info?config SetEnv proxy-nokeepalive", "1"),
+        ("/server-status?auto ServerMPM", "event"),
+        ("/empty LogLevel", "unreadable"),
+        ("/nonsense LogLevel", "unreadable"),
+    ],
+)
+def test_a_line_of_a_page(name: str, found: str) -> None:
+    check = {"kind": "page", "port": 8404, "name": name}
+    assert observed(Echoing(), **check, value=found)[:2] == (found != "unreadable", found)
+    assert not observed(Echoing(), **check, value="something else")[0]
