@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.systems.manifests.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
             raise UsageError(at, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block") from None
         found[part].append(Setting(at, tuple(path), value))
     return found
+
+
+def of_configmap(objects: Objects, name: str, parts: Collection[str]) -> Settings:
+    """As `read`, of the ConfigMap of that name; of none where there is no such."""
+    return read(f"ConfigMap/{name}", objects.configmaps.get(name, {}), parts)
 
 
 def merged(tree: Any, settings: Sequence[Setting]) -> Any:

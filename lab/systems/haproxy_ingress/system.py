@@ -6,19 +6,16 @@ does it here), and the HAProxy of its image (3.2; the one on PATH runs). Facts: 
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.haproxy import admin, served
-from lab.systems.haproxy.control import MasterControl
-from lab.systems.haproxy.served import CHECKER, COMMAND, CONFIG, Sections
-from lab.systems.haproxy.system import bounded
-from lab.systems.manifests import ingress_served
+from lab.base.errors import UsageError, refuse_unknown
+from lab.systems.haproxy import admin
+from lab.systems.haproxy.served import Sections
+from lab.systems.haproxy.system import MasterControl, started
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
@@ -27,15 +24,16 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    arguments,
     configmap_of,
     cores,
-    find_program,
+    expect,
     limit_down,
     refuse_workers,
 )
 
 CONTROLLER = "haproxy.org/ingress-controller"
-HTTP, HTTPS, HEALTH = 8080, 8443, (1042, "/healthz")
+HTTP, HTTPS = 8080, 8443
 SYNC_S = 5.0
 """Its --sync-period, unless told otherwise."""
 
@@ -82,7 +80,14 @@ KEYS: Mapping[str, Key] = {
 }
 """Keys of its ConfigMap, with its own defaults."""
 
-_ARGUMENT = re.compile(r"--(configmap|ingress\.class|sync-period|disable-ipv6|http-bind-port|https-bind-port)(=.*)?")
+_ARGUMENTS = (
+    "--configmap",
+    "--ingress.class",
+    "--sync-period",
+    "--disable-ipv6",
+    "--http-bind-port",
+    "--https-bind-port",
+)
 
 
 def realise(context: Context) -> Realisation:
@@ -95,15 +100,8 @@ def realise(context: Context) -> Realisation:
         threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
         refuse_workers(f"{place}: nbthread", threads, context, "threads")
         values["nbthread"] = str(threads) if threads else ""
-    find_program(container.place, "haproxy")
-    ports = ingress_served.served(context.objects, HTTP, HTTPS)
-    return Realisation(
-        command=COMMAND,
-        env=container.env,
-        files=served.files("haproxytech's controller", ports, bounded(sections(place, values), context), context),
-        checker=CHECKER,
-        stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
-    )
+    ports = context.objects.served_ingresses(HTTP, HTTPS)
+    return started(context, ports, sections(place, values), "haproxytech's controller")
 
 
 def sections(place: str, values: Mapping[str, str]) -> Sections:
@@ -131,8 +129,7 @@ def sections(place: str, values: Mapping[str, str]) -> Sections:
         {"http-request set-var(txn.base)": "base", "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }"},
         found["backend"],
         found["server"],
-        slots=int(slots),
-        health=HEALTH,
+        int(slots),
     )
 
 
@@ -142,23 +139,18 @@ def capped(threads: int, limit: Fraction | None) -> int:
 
 
 def control(process: Process) -> MasterControl:
-    return MasterControl(process, CONFIG, SYNC_S)
+    return MasterControl(process, SYNC_S)
 
 
 def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
     """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
     container = context.container
     at = f"{container.place}.args"
-    if container.command:
-        raise UsageError(container.place, "expected no command", "as in manifests/base/haproxy-ingress")
-    for item in container.args:
-        if not _ARGUMENT.fullmatch(item):
-            remedy = did_you_mean(item, ["--configmap", "--ingress.class", "--sync-period"])
-            raise UsageError(at, f"the local target does not honour {item}", remedy)
-    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
+    expect(container, not container.command, "no command", "haproxy-ingress")
+    given = arguments(container, container.args, _ARGUMENTS)
     fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
     refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
-    return configmap_of(at, arguments.get("--configmap", ""), context)
+    return configmap_of(at, given.get("--configmap", ""), context)
 
 
 SYSTEM = ProxySystem(

@@ -27,12 +27,8 @@ def render(
     context: Context,
     version: tuple[int, ...],
     http_port: int = 80,
-    status: bool = True,
 ) -> str:
-    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in.
-
-    `status`: this nginx has a status page.
-    """
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -52,7 +48,7 @@ def render(
         pid=PID,
         version=version,
         http_port=http_port,
-        status=nginx.PORT if status else None,
+        status=nginx.PORT,
         status_path=nginx.PATH,
         workers=workers_of(values, context),
         open_files=open_files,

@@ -36,8 +36,6 @@ from lab.systems.system import (
 
 PORT, PATH = 10246, "/nginx_status"
 """StatusPort, and where the controller's template has it (rootfs/etc/nginx/template/nginx.tmpl)."""
-MODULE = "http_stub_status_module"
-"""As `nginx -V` has it."""
 LOADER = "nginx: cache loader process"
 """It reads what a cache has on disk and ends by itself, a minute after each start or reload: no process that a proxy must have."""
 _COUNTS = re.compile(r"^ *\d+ +\d+ +(\d+) *$", re.MULTILINE)
@@ -83,13 +81,6 @@ def nginx_version() -> tuple[int, ...]:
     if version < (1, 19, 10):
         raise UsageError("nginx", f"{match[0]} is too old: keepalive_time needs 1.19.10", "install a newer one")
     return version
-
-
-@functools.cache
-def has_status() -> bool:
-    """Whether the nginx on PATH can count its requests for others."""
-    told = subprocess.run(["nginx", "-V"], capture_output=True, text=True, check=False).stderr
-    return MODULE in told
 
 
 def count(process: Process) -> Mapping[str, int]:

@@ -12,29 +12,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.manifests import ingress_served
-from lab.systems.manifests.pods import Container
-from lab.systems.nginx import served as nginx_served
-from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.nginx.served import Directives, control, started
 from lab.systems.nginx.system import LOADER, refuse_nginx_workers
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
-    Control,
-    Process,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
+    arguments,
     configmap_of,
+    expect,
     refuse_open_files,
 )
 
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")
-_PER_S = 10.0
-"""It reloads as soon as something changed; so often at the most here."""
 
 Where = Literal["main", "events", "http", "upstream", "after", "server", "location", "member"]
 
@@ -111,8 +105,7 @@ _HEADERS = {
 
 
 def realise(context: Context) -> Realisation:
-    container = context.container
-    place, data = _configmap(context, container)
+    place, data = _configmap(context)
     values = {name: key.default for name, key in KEYS.items()} | _OTHER | dict(data)
     for name in data:
         refuse_unknown(
@@ -121,18 +114,7 @@ def realise(context: Context) -> Realisation:
     for name, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[name].isdecimal():
             refuse(f"{place}: {name}", int(values[name]), context)
-    program = nginx_served.program(container.place)
-    return Realisation(
-        command=(program.inside, "-e", "stderr", "-c", CONFIG),
-        env=container.env,
-        files=nginx_served.files(
-            "F5's controller", ingress_served.served(context.objects), directives(place, values), context
-        ),
-        stop_signal=signal.SIGQUIT,
-        checker=(program.inside, "-e", "stderr", "-t", "-q", "-c", CONFIG),
-        programs={program.inside: program.file},
-        about=program.about,
-    )
+    return started(context, context.objects.served_ingresses(), directives(place, values), "F5's controller")
 
 
 def directives(place: str, values: Mapping[str, str]) -> Directives:
@@ -162,10 +144,6 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
     )
 
 
-def control(process: Process) -> Control:
-    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
-
-
 def _flag(place: str, text: str) -> str:
     words = {"true": "on", "false": "off", "on": "on", "off": "off"}
     if text.lower() not in words:
@@ -173,21 +151,17 @@ def _flag(place: str, text: str) -> str:
     return words[text.lower()]
 
 
-def _configmap(context: Context, container: Container) -> tuple[str, Mapping[str, str]]:
+def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
     """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
+    container = context.container
     at = f"{container.place}.args"
-    if container.command:
-        raise UsageError(container.place, "expected no command", "as in manifests/base/nginx-f5")
-    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
-    for name in arguments:
-        if name not in (_CONFIGMAP, _CLASS) and not name.startswith(_WAIVED):
-            fault = f"the local target does not honour {name}"
-            raise UsageError(at, fault, did_you_mean(name, [_CONFIGMAP, _CLASS, *_WAIVED]))
+    expect(container, not container.command, "no command", "nginx-f5")
+    given = arguments(container, container.args, (_CONFIGMAP, _CLASS), _WAIVED)
     classes = context.objects.classes
-    if (wanted := arguments.get(_CLASS, "nginx")) not in classes or classes[wanted] != "nginx.org/ingress-controller":
+    if (wanted := given.get(_CLASS, "nginx")) not in classes or classes[wanted] != "nginx.org/ingress-controller":
         fault = f"no IngressClass {wanted!r} is of nginx.org/ingress-controller: it would serve nothing"
         raise UsageError(at, fault, did_you_mean(wanted, classes))
-    return configmap_of(at, arguments.get(_CONFIGMAP, ""), context)
+    return configmap_of(at, given.get(_CONFIGMAP, ""), context)
 
 
 SYSTEM = ProxySystem(

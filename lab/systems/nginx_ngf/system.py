@@ -1,6 +1,6 @@
 """NGINX Gateway Fabric's data plane as the nginx that it carries, with the same directives: *directive-equivalent, not the controller*.
 
-What is missing: the control plane and its agent, njs (matches of methods, headers and queries), the status page. Which release it is, the image's tag says;
+What is missing: the control plane and its agent, njs, the status page. Which release it is, the image's tag says;
 all of them run the pinned nginx here. Facts: its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch
 of August 2026 (`edge`, e55bfe339), which writes no `keepalive`, so that nginx's own 32 idle connections hold, and `Connection: close` on
 every request unless a policy names a number: of the 32 none is used.
@@ -14,20 +14,18 @@ from dataclasses import replace
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.gateway_api import rules_of
 from lab.systems.manifests.objects import Objects
-from lab.systems.nginx import served as nginx_served
-from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.nginx.served import Directives, control, started
 from lab.systems.nginx.system import LOADER
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
-    Control,
-    Process,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
+    expect,
     refuse_open_files,
     refuse_workers,
 )
@@ -41,7 +39,6 @@ TLS: Mapping[str, str] = {
 }
 """Option of a listener's TLS → the directive that it is."""
 _METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
-_PER_S = 10.0
 _HEADERS = {
     "Host": "$gw_api_compliant_host",
     "X-Forwarded-For": "$proxy_add_x_forwarded_for",
@@ -60,8 +57,7 @@ _MAPS = (
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command or container.args:
-        raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/nginx-ngf")
+    expect(container, not (container.command or container.args), "neither command nor args", "nginx-ngf")
     release = container.image.split("@")[0].rpartition(":")[2]
     fault = f"release {release!r} of NGINX Gateway Fabric is not known here"
     refuse_unknown(release, KEPT, container.place, fault)
@@ -69,22 +65,8 @@ def realise(context: Context) -> Realisation:
         replace(port, options={TLS[name]: value for name, value in port.options.items()})
         for port in context.objects.served(CONTROLLER, TLS)
     ]
-    services = {item.service for port in ports for item in port.backends}
-    program = nginx_served.program(container.place)
-    found = directives(context, release, services)
-    return Realisation(
-        command=(program.inside, "-e", "stderr", "-c", CONFIG),
-        env=container.env,
-        files=nginx_served.files("NGINX Gateway Fabric", ports, found, context),
-        stop_signal=signal.SIGQUIT,
-        checker=(program.inside, "-e", "stderr", "-t", "-q", "-c", CONFIG),
-        programs={program.inside: program.file},
-        about=program.about,
-    )
-
-
-def control(process: Process) -> Control:
-    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
+    services = {rule.backend.service for rule in rules_of(ports).values() if rule.backend}
+    return started(context, ports, directives(context, release, services), "NGINX Gateway Fabric")
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
@@ -112,7 +94,7 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
         after=[*asked, *after],
         location=["proxy_http_version 1.1", *location],
         headers={**_HEADERS, "Connection": "$connection_keepalive" if kept else "$connection_upgrade"},
-        health=(8081, "/readyz"),
+        ready="/readyz",
         http2=True,
         blocks=_MAPS,
     )
