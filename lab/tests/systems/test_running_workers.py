@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from lab.systems.traefik import admin as traefik
+from lab.systems.traefik import system as traefik
 from lab.systems.workers import list_script, listed, started, told
 
 MASTER, WORKER = (1, "nginx: master process nginx -c /tmp/nginx/nginx.conf"), (33, "nginx: worker process")

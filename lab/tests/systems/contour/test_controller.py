@@ -12,7 +12,7 @@ from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.systems import programs
-from lab.systems.contour import controller as contour
+from lab.systems.contour import system as contour
 from lab.systems.envoy import admin as envoy
 from lab.systems.manifests import objects as local_objects
 from lab.systems.programs import Program

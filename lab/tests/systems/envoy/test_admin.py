@@ -73,9 +73,8 @@ def test_what_cannot_be_read_is_not_set(name: str, system: Envoy, detail: str) -
     assert (ok, found) == (False, "unreadable") and detail in said
 
 
-def test_counts_and_workers() -> None:
+def test_requests_are_counted() -> None:
     assert envoy.counted("http.ingress.downstream_rq_total: 40120\n") == {"requests": 40120}
     both = "http.ingress.downstream_rq_http2_total: 7\nhttp.ingress.downstream_rq_total: 40120\n"
     assert envoy.counted(both) == {"requests": 40120, "requests_h2": 7}
     assert envoy.counted("") == {}
-    assert (envoy.workers(STATS), envoy.workers("")) == (2, None)

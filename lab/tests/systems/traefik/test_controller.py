@@ -10,7 +10,7 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
-from lab.systems.traefik import controller as traefik
+from lab.systems.traefik import system as traefik
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
