@@ -79,7 +79,7 @@ def look(name: str, text: str) -> Found:
     elif key.kind == "offset" and not found.value:
         idle = f"nothing to measure: {found.told or 'empty, the directive is left out, and its default is the shipped one'}"
     elif name in IDLE:
-        idle = f"nothing to measure: it changes nothing for what the lab sends ({IDLE[name][1]})"
+        idle = f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
     elif found.value == key.default:
         shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
         idle = f"nothing to measure: {found.told + '; ' if found.told else ''}{shown!r} is the default"

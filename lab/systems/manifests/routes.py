@@ -14,12 +14,12 @@ from typing import Any, Literal, cast
 
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.systems.ingress_nginx.configmap import KEYS, TABLE
+from lab.systems.ingress_nginx.configmap import KEYS, REALISED
 from lab.systems.ingress_nginx.decoding import decoded
 from lab.systems.manifests.fields import Fields, spec_of
 
 OF_ONE = frozenset(
-    {key.name for key in TABLE if key.where == "location"}
+    {key.name for key in REALISED if key.where == "location"}
     | {"proxy-buffers-number", "proxy-next-upstream", "proxy-redirect-from", "proxy-redirect-to"}
 )
 """Annotations that set for one Ingress what the ConfigMap's key of that name sets for all."""

@@ -10,7 +10,7 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.ingress_nginx.config import render
-from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context
@@ -191,14 +191,6 @@ def test_an_annotation_sets_a_key_for_one_ingress() -> None:
 
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
-
-
-def test_no_key_is_in_two_tables() -> None:
-    names = [key.name for key in TABLE]
-    names += [
-        line.split()[0] for text in (*NO_MEANING.values(), *NOT_HERE.values()) for line in text.strip().splitlines()
-    ]
-    assert sorted(names) == sorted(set(names))
 
 
 def limited(limit: str | None, cpus: int) -> Context:
