@@ -15,6 +15,8 @@ from lab.model.measurable import System
 from lab.model.variants.variants import Check
 
 ABSENT = "absent"
+CLOCK_S = 1.0
+"""Start times of processes are known to the boot time's second."""
 
 
 class ReadingRecord(Check):
@@ -127,8 +129,14 @@ def joined(values: Sequence[str]) -> str:
 
 def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
     expected = check.value if wanted is None else wanted
-    ok = observed == expected
-    return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
+    if observed == expected:
+        return Reading(check, observed, ok=True)
+    return wrong(check, observed, f"expected {expected!r}, found {observed!r}")
+
+
+def wrong(check: Check, observed: str, detail: str) -> Reading:
+    """A reading that is not what was asked for, or not what runs."""
+    return Reading(check, observed, ok=False, detail=detail)
 
 
 def of_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
