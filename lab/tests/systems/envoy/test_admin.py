@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,37 @@ def test_requests_are_counted() -> None:
     both = "http.ingress.downstream_rq_http2_total: 7\nhttp.ingress.downstream_rq_total: 40120\n"
     assert envoy.counted(both) == {"requests": 40120, "requests_h2": 7}
     assert envoy.counted("") == {}
+    assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}
+
+
+@pytest.mark.parametrize("source", ["cds_config", "ads_config"])
+def test_the_interfaces_of_an_envoy_that_a_control_plane_tells_are_not_the_load_s(source: str) -> None:
+    """Contour's has one for itself and one for its admin interface, Envoy Gateway's the control plane's alone."""
+
+    def listener(name: str) -> dict[str, Any]:
+        filters = [{"typed_config": {"@type": "x.HttpConnectionManager", "stat_prefix": name}}]
+        return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
+
+    def routed(cluster: str) -> dict[str, Any]:
+        return {"route_config": {"virtual_hosts": [{"routes": [{"redirect": {}}, {"route": {"cluster": cluster}}]}]}}
+
+    own = [{"name": name} for name in ("control", "envoy-admin")]
+    services = {"grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}]}
+    resources = {source: services if source == "ads_config" else {"api_config_source": services}}
+    bootstrap = {"dynamic_resources": resources, "static_resources": {"clusters": own}}
+    clusters = {
+        "static_clusters": [{"cluster": each} for each in own],
+        "dynamic_active_clusters": [{"cluster": {"name": "load"}}],
+    }
+    listeners = [listener(name) for name in ("ingress_http", "envoy-admin", "stats")]
+    routes = {"static_route_configs": [routed("envoy-admin")], "dynamic_route_configs": [routed("load")]}
+    configs = [
+        {"@type": "x.BootstrapConfigDump", "bootstrap": bootstrap},
+        {"@type": "x.ClustersConfigDump", **clusters},
+        {"@type": "x.ListenersConfigDump", "dynamic_listeners": listeners},
+        {"@type": "x.RoutesConfigDump", **routes},
+    ]
+    parts = envoy.parts(json.dumps({"configs": configs}))
+    assert [each["route"]["cluster"] for each in parts["route"]] == ["load"]
+    assert [each["name"] for each in parts["cluster"]] == ["load"]
+    assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]

@@ -191,23 +191,3 @@ def test_an_annotation_sets_a_key_for_one_ingress() -> None:
 
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
-
-
-def limited(limit: str | None, cpus: int) -> Context:
-    """A machine that gives the proxy so many CPUs, and a pod with this limit of them."""
-    around = context(cpus=cpus)
-    return replace(around, container=replace(around.container, limits={} if limit is None else {"cpu": limit}))
-
-
-@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
-@pytest.mark.parametrize(
-    ("limit", "workers"), [(None, None), ("150m", 1), ("300m", 1), ("1", 1), ("1500m", 2), ("8", 8)]
-)
-def test_workers_are_the_pods_quota_rounded_up_and_else_its_cpus(
-    limit: str | None, workers: int | None, cpus: int
-) -> None:
-    """Whatever the machine has: a pod with 300m of eight CPUs gets one worker. A number that is asked for is rendered as it is."""
-    around = limited(limit, cpus)
-    for data in ({}, {"worker-processes": "auto"}):
-        assert config(data, around=around)["worker_processes"] == [str(cpus if workers is None else workers)]
-    assert config({"worker-processes": "4"}, around=around)["worker_processes"] == ["4"]
