@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean
 from lab.systems.nginx.served import Directives, control, started
 from lab.systems.nginx.system import LOADER, refuse_nginx_workers
 from lab.systems.renewing import by_signal
+from lab.systems.settings import filled, load_keys
 from lab.systems.system import (
     Context,
     ProxySystem,
@@ -30,66 +30,11 @@ from lab.systems.system import (
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")
 
-Where = Literal["main", "events", "http", "upstream", "after", "server", "location", "member"]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """`directive`: `{}` is the value. `default` empty = the directive is left out."""
-
-    where: Where
-    directive: str
-    default: str = ""
-    flag: bool = False
-    """True or false in the ConfigMap, on or off in nginx."""
-
-
-KEYS: Mapping[str, Key] = {
-    "worker-processes": Key("main", "worker_processes {}", "auto"),
-    "worker-cpu-affinity": Key("main", "worker_cpu_affinity {}"),
-    "worker-rlimit-nofile": Key("main", "worker_rlimit_nofile {}"),
-    "worker-shutdown-timeout": Key("main", "worker_shutdown_timeout {}"),
-    "error-log-level": Key("main", "error_log stderr {}", "notice"),
-    "main-snippets": Key("main", "{}"),
-    "worker-connections": Key("events", "worker_connections {}", "1024"),
-    "access-log": Key("http", "access_log {}", "/dev/stdout main"),
-    "keepalive-timeout": Key("http", "keepalive_timeout {}", "75s"),
-    "keepalive-requests": Key("http", "keepalive_requests {}", "1000"),
-    "server-names-hash-bucket-size": Key("http", "server_names_hash_bucket_size {}", "256"),
-    "server-names-hash-max-size": Key("http", "server_names_hash_max_size {}", "1024"),
-    "map-hash-bucket-size": Key("http", "map_hash_bucket_size {}", "256"),
-    "map-hash-max-size": Key("http", "map_hash_max_size {}", "2048"),
-    "variables-hash-bucket-size": Key("http", "variables_hash_bucket_size {}", "256"),
-    "variables-hash-max-size": Key("http", "variables_hash_max_size {}", "1024"),
-    "ssl-protocols": Key("http", "ssl_protocols {}"),
-    "ssl-ciphers": Key("http", "ssl_ciphers {}"),
-    "ssl-prefer-server-ciphers": Key("http", "ssl_prefer_server_ciphers {}", flag=True),
-    "http-snippets": Key("http", "{}"),
-    "upstream-zone-size": Key("upstream", "zone {{name}} {}", "256k"),
-    "lb-method": Key("upstream", "{}", "random two least_conn"),
-    "keepalive": Key("after", "keepalive {}"),
-    "max-fails": Key("member", " max_fails={}", "1"),
-    "fail-timeout": Key("member", " fail_timeout={}", "10s"),
-    "max-conns": Key("member", " max_conns={}", "0"),
-    "server-tokens": Key("server", "server_tokens {}", "on", flag=True),
-    "server-snippets": Key("server", "{}"),
-    "proxy-connect-timeout": Key("location", "proxy_connect_timeout {}", "60s"),
-    "proxy-read-timeout": Key("location", "proxy_read_timeout {}", "60s"),
-    "proxy-send-timeout": Key("location", "proxy_send_timeout {}", "60s"),
-    "client-max-body-size": Key("location", "client_max_body_size {}", "1m"),
-    "client-body-buffer-size": Key("location", "client_body_buffer_size {}"),
-    "proxy-buffering": Key("location", "proxy_buffering {}", "true", flag=True),
-    "proxy-buffers": Key("location", "proxy_buffers {}"),
-    "proxy-buffer-size": Key("location", "proxy_buffer_size {}"),
-    "proxy-busy-buffers-size": Key("location", "proxy_busy_buffers_size {}"),
-    "proxy-max-temp-file-size": Key("location", "proxy_max_temp_file_size {}"),
-    "location-snippets": Key("location", "{}"),
-}
-"""Keys of its ConfigMap that are a directive each, in the template's order; with 5.6.0's defaults."""
+KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
+"""Keys of its ConfigMap, those that are a directive each in the template's order; with 5.6.0's defaults."""
 
 _UNWRITTEN = {("keepalive", "0"), ("lb-method", "round_robin")}
 """Key and value of which no directive comes: what they say is what nginx does without."""
-_OTHER = {"access-log-off": "", "http2": "false", "log-format": ""}
 _LOG_FORMAT = (
     '\'$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" '
     '"$http_user_agent" "$http_x_forwarded_for"\''
@@ -106,11 +51,7 @@ _HEADERS = {
 
 def realise(context: Context) -> Realisation:
     place, data = _configmap(context)
-    values = {name: key.default for name, key in KEYS.items()} | _OTHER | dict(data)
-    for name in data:
-        refuse_unknown(
-            name, [*KEYS, *_OTHER], f"{place}: {name}", "is no key that the local target knows of this controller"
-        )
+    values = filled(place, data, KEYS)
     for name, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[name].isdecimal():
             refuse(f"{place}: {name}", int(values[name]), context)
@@ -121,11 +62,11 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
     """Of all keys with their values, empty = left out. UsageError for what is neither true nor false."""
     found: dict[str, list[str]] = {}
     for name, key in KEYS.items():
-        text = (
-            _flag(f"{place}: {name}", values[name]) if key.flag and values[name] else values[name].strip().rstrip(";")
-        )
-        if text and (name, text) not in _UNWRITTEN:
-            found.setdefault(key.where, []).append(key.directive.format(text))
+        text = values[name].strip().rstrip(";")
+        if text and key.kind == "flag":
+            text = _flag(f"{place}: {name}", text)
+        if text and key.directive and (name, text) not in _UNWRITTEN:
+            found.setdefault(key.section, []).append(key.directive.format(text))
     off = values["access-log-off"] and _flag(f"{place}: access-log-off", values["access-log-off"]) == "on"
     form = f"'{values['log-format']}'" if values["log-format"] else _LOG_FORMAT
     log = [f"log_format main {form}", "sendfile on"]
@@ -138,7 +79,7 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
         after=found.get("after", []),
         server=[*found.get("server", []), *(["access_log off"] if off else [])],
         location=["proxy_http_version 1.1", *found.get("location", [])],
-        member="".join(found.get("member", [])),
+        member="".join(f" {each}" for each in found.get("member", [])),
         headers=headers,
         http2=_flag(f"{place}: http2", values["http2"]) == "on",
     )
