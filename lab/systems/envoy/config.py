@@ -99,16 +99,7 @@ def _listener(
     port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
 ) -> Mapping[str, Any]:
     router = merged({_TYPE: _ROUTER}, settings["router"])
-    manager = merged(
-        {
-            _TYPE: _MANAGER,
-            "stat_prefix": envoy.PREFIX,
-            "http_filters": [{"name": "envoy.filters.http.router", "typed_config": router}],
-            **routes,
-        },
-        settings["http_connection_manager"],
-    )
-    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    chain = _chain(merged(_manager(envoy.PREFIX, router, routes), settings["http_connection_manager"]))
     if port.secrets:
         context = merged(_tls(port, certificates), settings["tls"])
         chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
@@ -131,14 +122,18 @@ def _tls(port: Served, certificates: Certificates) -> Mapping[str, Any]:
 def _ready() -> Mapping[str, Any]:
     """What the pod's probes come to, apart from the load."""
     answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
-    manager = {
-        _TYPE: _MANAGER,
-        "stat_prefix": "ready",
-        "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {_TYPE: _ROUTER}}],
-        "route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]},
-    }
-    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    routes = {"route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]}}
+    chain = _chain(_manager("ready", {_TYPE: _ROUTER}, routes))
     return {"name": "ready", "address": _address(READY_PORT), "filter_chains": [chain]}
+
+
+def _manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
+    filters = [{"name": "envoy.filters.http.router", "typed_config": router}]
+    return {_TYPE: _MANAGER, "stat_prefix": prefix, "http_filters": filters, **routes}
+
+
+def _chain(manager: Mapping[str, Any]) -> dict[str, Any]:
+    return {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
 
 
 def _name(backend: Backend) -> str:
