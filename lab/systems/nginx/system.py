@@ -30,6 +30,7 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    command,
     refuse_open_files,
     refuse_workers,
 )
@@ -55,8 +56,7 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 def realise(context: Context) -> Realisation:
     """Refuses to guess a command: the image's own entry point is not on this machine."""
     container = context.container
-    if not container.command:
-        raise UsageError(container.place, "'command' is missing", "name it: [nginx, -c, FILE, -g, daemon off;]")
+    own = command(container)
     if context.pod.role == "proxy":
         sources = filter(None, (volume.source for volume in context.pod.volumes.values()))
         for name in (name for kind, name in sources if kind == "ConfigMap"):
@@ -64,8 +64,7 @@ def realise(context: Context) -> Realisation:
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
-    command = container.command + container.args
-    return Realisation(command, container.env, stop_signal=signal.SIGQUIT, checker=(*command, "-t", "-q"))
+    return Realisation(own, container.env, stop_signal=signal.SIGQUIT, checker=(*own, "-t", "-q"))
 
 
 @functools.cache

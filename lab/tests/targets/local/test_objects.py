@@ -15,7 +15,6 @@ from lab.model.endpoint import Role
 from lab.model.variants.variants import covering_names, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.systems.manifests import objects
-from lab.systems.table import find
 from lab.targets.local import LocalTarget
 from lab.targets.local.control_plane import services
 from lab.targets.local.kubelet import bringup
@@ -245,14 +244,3 @@ def test_cpus_are_shared_out_by_role(cpus: list[int], proxy: set[int], generator
 def test_one_cpu_is_too_few() -> None:
     with pytest.raises(UsageError, match="needs two CPUs"):
         split([3])
-
-
-def test_images_are_found_whatever_their_registry() -> None:
-    for name in (
-        "registry.k8s.io/ingress-nginx/controller",
-        "mirror.example/a/ingress-nginx/controller",
-        "ingress-nginx/controller",
-    ):
-        image = find(name)
-        assert image is not None and image.image == "ingress-nginx/controller"
-    assert find("docker.io/library/nginx") is not None and find("docker.io/library/nginx-unprivileged") is None
