@@ -158,7 +158,7 @@ class Objects:
         return [Served(http, hosts), *([encrypted] if secrets else [])]
 
     def _entry(self, route: Route) -> Entry:
-        if route.regex or route.rewrite or route.forwarded_prefix or route.settings:
+        if route.rewrite or route.forwarded_prefix:
             fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
             raise UsageError(f"Ingress/{route.ingress}: metadata.annotations", fault, remedy)
         numbers = {name: number for number, name in self.services[route.service].names.items()}

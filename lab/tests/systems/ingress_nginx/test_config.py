@@ -179,15 +179,5 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
     assert "http/server/ssl_certificate" not in config({})
 
 
-def test_an_annotation_sets_a_key_for_one_ingress() -> None:
-    around = context()
-    (route,) = around.objects.routes
-    other = replace(route, host="other.test", settings={"proxy-buffering": "on", "proxy-buffers-number": "8"})
-    around = replace(around, objects=replace(around.objects, routes=(route, other)))
-    found = config({"proxy-buffer-size": "8k"}, OLD, around)
-    assert found["http/server/location/proxy_buffering"] == ["off", "on"]
-    assert found["http/server/location/proxy_buffers"] == ["4 8k", "8 8k"]
-
-
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})

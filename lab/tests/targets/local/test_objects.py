@@ -132,7 +132,6 @@ def test_a_deployment_that_cannot_be_honoured_is_refused_with_its_place(
         ("Ingress", "bench", lambda item: item["spec"].update(defaultBackend={"service": {}}), "spec.defaultBackend: the local target does not honour"),
         ("Ingress", "bench", lambda item: item["spec"].update(tls=[{"hosts": ["bench.lab.test"], "secretName": "none"}]), "there is no Secret 'none'"),
         ("Ingress", "bench", lambda item: item["metadata"].update(annotations={"nginx.ingress.kubernetes.io/limit-rps": "1"}), "does not honour nginx.ingress.kubernetes.io/limit-rps"),
-        ("Ingress", "bench", lambda item: item["metadata"].update(annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "30s"}), "proxy-read-timeout: '30s' is no int, and is ignored"),
         ("Ingress", "bench", lambda item: item["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"].update(name="bakend"), "did you mean 'backend'?"),
         ("Ingress", "bench", lambda item: item["spec"]["rules"][0]["http"]["paths"][0].update(pathType="ImplementationSpecific"), "expected Prefix or Exact"),
         ("Service", "backend", lambda item: item["spec"].update(selector={"lab/role": "bckend"}), "matches no pod"),
