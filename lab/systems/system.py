@@ -212,10 +212,9 @@ class Controller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadbackKind:
-    """A kind of check by which a knob is read back: what reads it, which keys a check of it has, and how it is put in words."""
+    """A kind of check by which a knob is read back: what reads it, which further keys a check of it may have, and how it is put in words."""
 
     read: Reader
-    needed: frozenset[str] = frozenset({"name"})
     possible: frozenset[str] = frozenset()
     spoken: str = "{kind}: {name}{context}"
     workers: Mapping[str, str] = field(default_factory=dict[str, str])
