@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.systems.ingress_nginx import modules
 from lab.systems.system import PRIVATE, WRITABLE
 
 TRY_S = 60.0
@@ -127,7 +126,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
             timeout=TRY_S,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={"PATH": os.environ.get("PATH", os.defpath), **modules.libraries()},
+            env={"PATH": os.environ.get("PATH", os.defpath)},
         )
     except subprocess.TimeoutExpired:
         return f"{command[0]} {_LATE} {TRY_S:g} s"

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Mapping
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.systems.ingress_nginx import modules
 from lab.systems.ingress_nginx.config import PID, certificates, render, workers_of
 from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.ingress_nginx.controller import CONTROLLER, refuse_routers
@@ -78,9 +77,8 @@ def realise(context: Context) -> Realisation:
     own = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     return Realisation(
         command=("nginx", "-c", CONFIG),
-        env=own | modules.libraries(),
+        env=own,
         files=files(text, context),
-        programs=modules.hidden(),
         pre_stop=pre_stop,
         checker=CHECKER,
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
@@ -91,7 +89,7 @@ def realise(context: Context) -> Realisation:
 def files(text: str, context: Context) -> dict[str, str]:
     """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
-    return {CONFIG: modules.loading(text), **certificates(context), **links}
+    return {CONFIG: text, **certificates(context), **links}
 
 
 def _pre_stop(container: Container) -> tuple[str, ...] | None:

@@ -71,8 +71,8 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
 
 
 OURS = REALISED
-ELSEWHERE = {"brotli-types", "enable-brotli", "use-proxy-protocol"}
-"""Keys that want another way in or a module: experiments/configmap/test_values.py and test_arms.py have them."""
+ELSEWHERE = {"use-proxy-protocol"}
+"""Keys that want another way in: experiments/configmap/test_arms.py has them."""
 
 
 def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
