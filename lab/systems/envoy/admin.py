@@ -66,11 +66,12 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
             clusters = (item["cluster"] for item in _of(config, "clusters"))
             found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
         if kind == "RoutesConfigDump":
-            found.setdefault("route", []).extend(
-                each for each in _routes(config) if each["route"].get("cluster") not in asked
-            )
+            hosts = [host for item in _of(config, "route_configs") for host in item["route_config"].get("virtual_hosts", [])]
+            routes = (route for host in hosts for route in host.get("routes", []) if "route" in route)
+            found.setdefault("route", []).extend(each for each in routes if each["route"].get("cluster") not in asked)
         if kind == "ListenersConfigDump":
-            for listener in _listeners(config):
+            for item in _of(config, "listeners"):
+                listener = item.get("active_state", item)["listener"]
                 for manager in _managers(listener):
                     found.setdefault("listener", []).append(listener)
                     found.setdefault("http_connection_manager", []).append(manager)
@@ -90,20 +91,8 @@ def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
-    for kind in (f"static_{what}", f"dynamic_active_{what}"):
-        yield from config.get(kind, [])
-
-
-def _routes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for item in (*config.get("static_route_configs", []), *config.get("dynamic_route_configs", [])):
-        for host in item["route_config"].get("virtual_hosts", []):
-            yield from (route for route in host.get("routes", []) if "route" in route)
-
-
-def _listeners(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from (item["listener"] for item in config.get("static_listeners", []))
-    for item in config.get("dynamic_listeners", []):
-        yield item["active_state"]["listener"]
+    for kind in ("static", "dynamic_active", "dynamic"):
+        yield from config.get(f"{kind}_{what}", [])
 
 
 def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

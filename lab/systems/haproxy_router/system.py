@@ -121,7 +121,9 @@ def realise(context: Context) -> Realisation:
         "clients": _clients(env),
         "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
     }
-    delay_s = _delay_s(env)
+    # From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice.
+    delay = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
+    delay_s = _seconds(env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY"), delay)
     interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
     certificates = env.text("DEFAULT_CERTIFICATE_DIR")
     form = re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*")
@@ -155,9 +157,7 @@ def control(process: Process) -> RouterControl:
 
 def reload_interval_s(place: str, text: str) -> int:
     """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
-    seconds = durations.seconds(text)
-    if seconds is None:
-        raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
+    seconds = _seconds(place, text)
     if not 1 <= seconds <= 120 or seconds != int(seconds):
         fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
         raise UsageError(place, fault, "choose whole seconds in that range")
@@ -288,12 +288,9 @@ def _max_connections(env: _Environment, context: Context) -> int | None:
     return wanted
 
 
-def _delay_s(env: _Environment) -> float:
-    """From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice. 45 s unless said otherwise."""
-    text = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
+def _seconds(place: str, text: str) -> float:
     if (seconds := durations.seconds(text)) is None:
-        place = env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY")
-        raise UsageError(place, f"expected a duration such as 45s, got {text!r}", "a number and its unit, s or m")
+        raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
 
 
