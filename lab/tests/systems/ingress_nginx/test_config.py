@@ -1,4 +1,4 @@
-"""The ConfigMap's table and the nginx.conf it becomes. `test_local_inside.py` shows that nginx takes them."""
+"""The ConfigMap's table, the nginx.conf it becomes, and what of it is read back. `test_local_inside.py` shows that nginx takes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
+from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.manifests import objects
@@ -181,3 +182,12 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
 
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
+
+
+def test_the_controllers_own_locations_may_have_other_values() -> None:
+    """It is told of backends through one that takes bodies of 21M whatever the file says."""
+    kept, limit = sorted(
+        keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"}), key=lambda check: check.among is True
+    )
+    assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
+    assert (kept.name, kept.among) == ("keepalive_timeout", None)

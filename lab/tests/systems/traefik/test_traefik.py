@@ -1,5 +1,5 @@
-"""Traefik's file from Gateway API's objects, what it takes of it and of its command line, and check kinds `traefik` and `argument`, on what
-Traefik 3.7 answered (testdata, verbatim but for most metrics).
+"""Traefik's file from Gateway API's objects, what it takes of it and of its command line, check kinds `traefik` and `argument`, on what
+Traefik 3.7 answered (testdata, verbatim but for most metrics), and what is read in its log, as it really writes it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import UsageError
-from lab.model.variants.variants import Check
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.model.endpoint import Role
+from lab.model.variants.variants import Check, load_variant
 from lab.systems import programs
 from lab.systems.checker import refusal
+from lab.systems.manifests import objects
 from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.systems.traefik import system as traefik
 from lab.systems.traefik.config import FILE, PARTS, render, version
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
 from lab.targets.readback import read_back
+from lab.tests.support.factories import make_point
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
+from lab.tests.support.inside import changed
 
 MEMBERS = {Backend("backend", 80): (Member("10.64.0.3", 8080, "backend-0"),), Backend("other", 8080): ()}
 ENTRY_POINTS = {80: "web", 443: "secure"}
@@ -128,3 +135,70 @@ def test_a_part_that_it_has_not_is_unreadable_and_the_file_that_it_serves_is_tol
     ok, found, said = observed("traefik", "middleware.x", "1")
     assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
     assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
+
+
+CPUS = frozenset({0})
+PINNED: dict[Role, frozenset[int]] = {"lab": CPUS, "proxy": CPUS, "backend": CPUS, "generator": CPUS}
+NO_SECRET = (
+    "\x1b[90m2026-11-26T02:10:14Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mCannot resolve auth secret, skipping ingress\x1b[0m "
+    '\x1b[36merror=\x1b[0m\x1b[31m"getting secret nope: secret \\"nope\\" not found"\x1b[0m '
+    '\x1b[36mingress=\x1b[0m"ingress-lab/bench rule-0 path-0" \x1b[36mproviderName=\x1b[0mkubernetesingressnginx'
+)
+NO_FORMAT = (
+    '\x1b[90m2026-11-26T02:06:21Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mUnsupported access log format: "bogus"\x1b[0m'
+)
+FORBIDDEN = (
+    'E1126 01:56:20.560355       1 reflector.go:227] "Failed to watch" err="failed to list *v1.ConfigMap: '
+    'configmaps is forbidden" type="*v1.ConfigMap"'
+)
+REFUSED = (
+    '{"level":"error","error":"command traefik error: failed to decode configuration from flags: field not found, '
+    'node: acesslog","time":"2026-11-26T02:06:19Z","message":"Command error"}'
+)
+ANSWERED = '10.64.0.2 - - [26/Nov/2026:02:06:21 +0000] "GET /ingress=ERR HTTP/1.1" 404 19 "-" "-" 1 "-" "-" 0ms'
+
+
+def test_its_log_is_told_in_its_words_each_once() -> None:
+    log = [ANSWERED, NO_SECRET, NO_SECRET, NO_FORMAT, FORBIDDEN, REFUSED]
+    told = traefik.complaints(log)
+    assert [words.split()[0] for words in told] == ["Cannot", "Unsupported", '"Failed', "failed"]
+    assert "secret nope" in told[0] and "\x1b" not in "".join(told)
+    assert traefik.ignored(log) == told[:1]
+
+
+@pytest.mark.parametrize(
+    ("variant", "target", "needed"),
+    [
+        ("traefik-ingress", LocalTarget(), "apiserver"),
+        ("traefik-ingress-nginx+traefik-access-log", LocalTarget(), "apiserver"),
+        ("traefik", ApiserverTarget(), "local"),
+    ],
+)
+def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
+    variant: str, target: LocalTarget, needed: str
+) -> None:
+    with pytest.raises(NotMeasurableError) as caught:
+        target.check_variant(load_variant(variant), [make_point()])
+    assert caught.value.remedy == f"--target {needed}"
+
+
+def test_a_controller_without_a_provider_is_refused() -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        container["args"] = [arg for arg in container["args"] if "providers" not in arg]
+
+    wanted = objects.read(changed("traefik-ingress", edit).manifests)
+    with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
+        bringup.vet(wanted, PINNED, ApiserverTarget().realise)
+
+
+@pytest.mark.slow
+def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_anything_starts() -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
+            "--serverstransport.maxidleconnsperhot=2"
+        )
+
+    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, ApiserverTarget().realise)
+    with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
+        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, ApiserverTarget().realise)
