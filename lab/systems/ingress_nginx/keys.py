@@ -79,7 +79,7 @@ def look(name: str, text: str) -> Found:
     """What the controller makes of a key that it has."""
     key, found = look_up(name, text)
     idle = ""
-    if found.kept or (key.kind.startswith("int") and not text):
+    if found.kept or (key.kind == "int" and not text):
         idle = found.told if found.kept else f"{found.told}: write the number that is meant"
     elif key.kind == "offset" and not found.value:
         idle = f"nothing to measure: {found.told or 'empty, the directive is left out, and its default is the shipped one'}"
