@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -20,7 +20,7 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol
 
-from lab.base.errors import NotMeasurableError, UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import quantity
 from lab.systems.manifests.gateway_api import HEADERS, Backend, Served, rules_of
 from lab.systems.manifests.objects import Member, Objects
@@ -411,6 +411,20 @@ def arguments(container: Container, words: Sequence[str], honoured: Sequence[str
             raise UsageError(f"{container.place}.args", fault, did_you_mean(name, [*honoured, *waived]))
         found[name] = value
     return found
+
+
+def pid_of(process: Process, missed: str) -> int:
+    """A container's main process. MeasuringError where it has ended, before it did what it `missed`, in words."""
+    if (pid := process.pid) is None:
+        fault = f"ended before it {missed}"
+        raise MeasuringError(process.container.place, fault, process.tail(5) or "it printed nothing")
+    return pid
+
+
+def bytes_of(process: Process, paths: Iterable[str]) -> int:
+    """How many bytes those of a container's files have that are there."""
+    files = (process.inside(path) for path in paths)
+    return sum(file.stat().st_size for file in files if file is not None and file.exists())
 
 
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:

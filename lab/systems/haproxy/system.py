@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.base.errors import MeasuringError
 from lab.systems import settings
 from lab.systems.haproxy import admin, served
 from lab.systems.haproxy.served import CHECKER, COMMAND, CONFIG, Sections
@@ -33,8 +32,10 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    bytes_of,
     expect,
     find_program,
+    pid_of,
     refuse_workers,
     write_changed,
 )
@@ -106,12 +107,12 @@ class MasterControl:
         return Loading(None, 1) if self._process.pid is not None else None
 
     def serving(self, loading: Loading) -> bool:
-        self._pid("ended before it served")
+        pid_of(self._process, "served")
         worker = admin.serving(self._process)
         return bool(worker) and worker != self._before
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        main, folder = self._pid("ended before it took a reload"), str(Path(CONFIG).parent)
+        main, folder = pid_of(self._process, "took a reload"), str(Path(CONFIG).parent)
         self._before = admin.serving(self._process)
         if not write_changed(self._process, {path: text for path, text in files.items() if path.startswith(folder)}):
             return None
@@ -120,13 +121,7 @@ class MasterControl:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        file = self._process.inside(CONFIG)
-        return file.stat().st_size if file is not None and file.exists() else 0
-
-    def _pid(self, fault: str) -> int:
-        if (pid := self._process.pid) is None:
-            raise MeasuringError(self._process.container.place, fault, self._process.tail(5) or "it printed nothing")
-        return pid
+        return bytes_of(self._process, [CONFIG])
 
 
 SYSTEM = ProxySystem(
