@@ -78,7 +78,7 @@ def read(system: System, check: Check) -> Reading:
         reading = wrong(check, reading.observed, detail)
     if reading.ok:
         reading = _loaded(system, reading, main, workers)
-    if reading.ok and stated and (fault := effects.fault(system, check, masters[0], " ".join(stated[0]))):
+    if reading.ok and stated and (fault := effects.fault(system, check, " ".join(stated[0]))):
         return wrong(check, reading.observed, fault)
     return reading
 

@@ -85,14 +85,13 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
                 after += [f"keepalive_{name} {alive.take(name, '')}" for name in ("time", "timeout") if alive.has(name)]
     asked = [f"keepalive {kept}"] if kept else []
     gateways = {gateway.name for gateway in objects.gateways}
-    location = [*_buffering(objects, gateways), *_clients(objects, gateways)]
     return Directives(
         main=main,
         events=events,
         http=http,
         upstream=[*([method] if method != "round_robin" else []), f"zone {{name}} {zone}"],
         after=[*asked, *after],
-        location=["proxy_http_version 1.1", *location],
+        location=["proxy_http_version 1.1", *_location(objects, gateways)],
         headers={**_HEADERS, "Connection": "$connection_keepalive" if kept else "$connection_upgrade"},
         ready="/readyz",
         http2=True,
@@ -129,47 +128,31 @@ def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
     return [f"error_log stderr {level}", *main], http, [f"worker_connections {connections}"], zone
 
 
-def _buffering(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+def _location(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
     for place, spec in _of(objects, "ProxySettingsPolicy"):
-        with spec:
+        with spec, spec.inner("buffering") as buffering, spec.inner("timeout") as timeout:
             _targets(place, spec, "Gateway", gateways)
-            with spec.inner("buffering") as buffering:
-                if buffering.has("disable"):
-                    yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
-                for name, directive in (("bufferSize", "buffer_size"), ("busyBuffersSize", "busy_buffers_size")):
-                    if buffering.has(name):
-                        yield f"proxy_{directive} {buffering.take(name, '')}"
-                if buffering.has("buffers"):
-                    with buffering.inner("buffers") as buffers:
-                        yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
-            with spec.inner("timeout") as timeout:
-                for name in ("connect", "read", "send"):
-                    if timeout.has(name):
-                        yield f"proxy_{name}_timeout {timeout.take(name, '')}"
-
-
-def _clients(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+            if buffering.has("disable"):
+                yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
+            yield from _given(buffering, bufferSize="proxy_buffer_size", busyBuffersSize="proxy_busy_buffers_size")
+            if buffering.has("buffers"):
+                with buffering.inner("buffers") as buffers:
+                    yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
+            yield from _given(timeout, **{name: f"proxy_{name}_timeout" for name in ("connect", "read", "send")})
     for place, spec in _of(objects, "ClientSettingsPolicy"):
-        with spec:
-            target = spec.inner("targetRef")
-            with target:
-                _is(place, target, "Gateway", gateways)
-            with spec.inner("body") as body:
-                for name, directive in (
-                    ("maxSize", "max_body_size"),
-                    ("bufferSize", "body_buffer_size"),
-                    ("timeout", "body_timeout"),
-                ):
-                    if body.has(name):
-                        yield f"client_{directive} {body.take(name, '')}"
-            with spec.inner("keepAlive") as alive:
-                if alive.has("requests"):
-                    yield f"keepalive_requests {alive.take('requests', 0)}"
-                if alive.has("time"):
-                    yield f"keepalive_time {alive.take('time', '')}"
-                with alive.inner("timeout") as timeout:
-                    if timeout.has("server"):
-                        yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
+        with spec, spec.inner("targetRef") as target, spec.inner("body") as body, spec.inner("keepAlive") as alive:
+            _is(place, target, "Gateway", gateways)
+            sizes = {"maxSize": "client_max_body_size", "bufferSize": "client_body_buffer_size"}
+            yield from _given(body, **sizes, timeout="client_body_timeout")
+            yield from _given(alive, requests="keepalive_requests", time="keepalive_time")
+            with alive.inner("timeout") as timeout:
+                if timeout.has("server"):
+                    yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
+
+
+def _given(fields: Fields, **directives: str) -> Iterator[str]:
+    """A directive of each of these fields that is there."""
+    return (f"{directive} {fields.any(name)}" for name, directive in directives.items() if fields.has(name))
 
 
 def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
