@@ -121,7 +121,6 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
     from lab.experiments.configmap import reading
-    from lab.systems.ingress_nginx import keys, modules
 
     if options.k6_out:
         raise UsageError(
@@ -133,8 +132,6 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     place = options.configmap if options.configmap != STDIN else "standard input"
     into = again("bench")
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
-    if told := modules.bring(keys.nginx_conf(given.data)):
-        say(talk, "modules", told)
     build, command = partial(_knobs_of, talk, place, given), recorded(options, "variants")
     with handing_on(content):
         return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))

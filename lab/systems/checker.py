@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.systems.ingress_nginx import modules
 from lab.systems.system import PRIVATE, WRITABLE
 
 TRY_S = 60.0
@@ -63,20 +62,12 @@ def _refusal(
         scratch = Path(name)
         scratch.chmod(0o755)
         own = {prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE) if Path(prefix).is_dir()}
-        for folder in own.values():
-            folder.mkdir(mode=0o777)
-            folder.chmod(0o777)
-        for path in WRITABLE:
-            _inside(path, own).mkdir(mode=0o777)
-            _inside(path, own).chmod(0o777)
-        for path, _ in folders:
-            _inside(path, own).mkdir(mode=0o777, parents=True, exist_ok=True)
-            _inside(path, own).chmod(0o777)
+        for folder in (*own.values(), *(_inside(path, own) for path in (*WRITABLE, *dict(folders)))):
+            _open(folder)
         laid = [(path, item, text) for path, texts in folders for item, text in texts]
         for path, text in (*files, *((f"{path}/{item}", text) for path, item, text in laid)):
             file = _inside(path, own)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.parent.chmod(0o777)
+            _open(file.parent)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
@@ -89,6 +80,12 @@ def _refusal(
         if hosts and Path("/etc/hosts").exists():
             own["/etc/hosts"] = scratch / "hosts"
         return _told(_run(command, own, brought, scratch), dict(files))
+
+
+def _open(folder: Path) -> None:
+    """Make a folder, where it is not there, into which anybody may write."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
 
 
 def _inside(path: str, own: Mapping[str, Path]) -> Path:
@@ -127,7 +124,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
             timeout=TRY_S,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={"PATH": os.environ.get("PATH", os.defpath), **modules.libraries()},
+            env={"PATH": os.environ.get("PATH", os.defpath)},
         )
     except subprocess.TimeoutExpired:
         return f"{command[0]} {_LATE} {TRY_S:g} s"

@@ -83,6 +83,11 @@ def tagged(container: Container) -> str:
     return found[1]
 
 
+def of_image(container: Container, name: str) -> Program:
+    """The program of that name in the version that a container's image names by its tag. UsageError as `tagged` and `program`."""
+    return program(container.place, name, tagged(container))
+
+
 def program(place: str, name: str, version: str) -> Program:
     """Fetched unless it is there. UsageError for one that is not pinned, or cannot be had."""
     known = _pinned()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
+from lab.base.paths import at
 from lab.model.measurable import System
 from lab.model.variants.variants import Check
 
 ABSENT = "absent"
+CLOCK_S = 1.0
+"""Start times of processes are known to the boot time's second."""
 
 
 class ReadingRecord(Check):
@@ -126,8 +129,28 @@ def joined(values: Sequence[str]) -> str:
 
 def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
     expected = check.value if wanted is None else wanted
-    ok = observed == expected
-    return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
+    if observed == expected:
+        return Reading(check, observed, ok=True)
+    return wrong(check, observed, f"expected {expected!r}, found {observed!r}")
+
+
+def wrong(check: Check, observed: str, detail: str) -> Reading:
+    """A reading that is not what was asked for, or not what runs."""
+    return Reading(check, observed, ok=False, detail=detail)
+
+
+def of_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
+    """A path in every part of that name of a configuration, which a page of the proxy shows. UnreadableError where it shows no such part."""
+    if not parts.get(part):
+        raise UnreadableError(f"{page} has no {part!r} that serves the load, only {', '.join(parts)}")
+    return compared(check, joined([shown(at(tree, path)) for tree in parts[part]]))
+
+
+def metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
+    """A metric of that name on a page of them: the sum over its labels, a whole number without a point."""
+    form = rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$"
+    found = re.findall(form, asked(system, check, port, page), re.MULTILINE)
+    return compared(check, f"{sum(map(float, found)):g}" if found else ABSENT)
 
 
 def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:

@@ -7,20 +7,24 @@
     server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `sections`, for those whose own configuration has directives
 
 The first word is a part that the writer makes (`cluster`), a number is a place in a list. Whether the proxy knows the path is for its own
-checker to say; refuses a part that there is not, and a path that does not fit what lies there.
+checker to say; refuses a part that there is not, and a path that does not fit what lies there. A controller whose ConfigMap has keys of its own
+has a table of them: `load_keys`.
 """
 
 from __future__ import annotations
 
 import copy
+import csv
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,11 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
             raise UsageError(at, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block") from None
         found[part].append(Setting(at, tuple(path), value))
     return found
+
+
+def of_configmap(objects: Objects, name: str, parts: Collection[str]) -> Settings:
+    """As `read`, of the ConfigMap of that name; of none where there is no such."""
+    return read(f"ConfigMap/{name}", objects.configmaps.get(name, {}), parts)
 
 
 def merged(tree: Any, settings: Sequence[Setting]) -> Any:
@@ -92,3 +101,27 @@ def sections(
             raise UsageError(f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
         found[section][directive.replace("_", " ")] = value
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a controller's ConfigMap. `section`: in which part of the configuration its directive stands; empty = its writer knows."""
+
+    section: str
+    kind: str
+    default: str
+    directive: str
+
+
+def load_keys(table: Path) -> Mapping[str, Key]:
+    """Read a table of keys, in its order: key, section, kind, default and directive, separated by tabs."""
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE)
+        return {row.pop("key"): Key(**row) for row in rows}
+
+
+def filled(place: str, data: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, str]:
+    """Key → what the ConfigMap says, else its default. UsageError for a key that the table lacks."""
+    for name in data:
+        refuse_unknown(name, keys, f"{place}: {name}", "is no key that the local target knows of this controller")
+    return {name: key.default for name, key in keys.items()} | dict(data)

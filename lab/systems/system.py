@@ -7,11 +7,12 @@ system's processes is seen through `Process`.
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -19,9 +20,9 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol
 
-from lab.base.errors import NotMeasurableError, UsageError, refuse_unknown
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import quantity
-from lab.systems.manifests.gateway_api import Backend, Served
+from lab.systems.manifests.gateway_api import HEADERS, Backend, Served, rules_of
 from lab.systems.manifests.objects import Member, Objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.reading import Reader
@@ -211,10 +212,9 @@ class Controller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadbackKind:
-    """A kind of check by which a knob is read back: what reads it, which keys a check of it has, and how it is put in words."""
+    """A kind of check by which a knob is read back: what reads it, which further keys a check of it may have, and how it is put in words."""
 
     read: Reader
-    needed: frozenset[str] = frozenset({"name"})
     possible: frozenset[str] = frozenset()
     spoken: str = "{kind}: {name}{context}"
     workers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -248,12 +248,19 @@ class Workers:
     count: Callable[[Sequence[tuple[int, str]]], int] | None = None
     """Count the running ones among (threads, command line) of processes, which may be of other systems, too."""
     process: str = ""
-    """What the kernel calls a process that counts its own workers, where it does."""
+    """What the kernel calls a process that is asked in a cluster, too, how many it has; empty: none is."""
     port: int = 0
     page: str = ""
-    """Where such a process is asked for the number, on its loopback."""
+    """Where a proxy that counts its own workers is asked for the number, on its loopback."""
     metric: str = ""
-    """What that number is called there; the number stands behind it, after a colon or a blank."""
+    """What that number is called there, as a regular expression; the number stands behind it, after a colon or a blank. Several are added up."""
+
+    def running(self, process: Process) -> Mapping[str, float]:
+        """Return how many run, as the proxy tells it itself, as the gauge `workers`; empty where it does not. Raises OSError, ValueError."""
+        if not self.metric:
+            return {}
+        found = re.findall(rf"^{self.metric}:? (\S+)$", process.ask(self.port, self.page), re.MULTILINE)
+        return {"workers": sum(map(float, found))} if found else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +302,6 @@ class ProxySystem:
     """How the title of a process begins that ends by itself soon after a start, and is none that the proxy must have."""
     counters: Callable[[Process], Mapping[str, int]] | None = None
     """Return what the proxy counts itself, as `proxy/NAME` (`requests`, `requests_h2`, `tls_handshakes`, `tls_resumed`). Raises OSError, ValueError."""
-    gauges: Callable[[Process], Mapping[str, float]] | None = None
-    """The same of what it says of itself now, which differs from one moment to the next. Raises OSError, ValueError."""
     count_script: str = ""
     """A script for `sh` in a cluster's container that prints what `parse_counts` reads, and does nothing where another proxy runs. It ends the
     shell with 0 once it has told it, or with another status where this proxy runs and does not tell."""
@@ -376,21 +381,50 @@ def find_program(place: str, program: str) -> None:
 
 
 def led_to(
-    context: Context, controller: str, proxy: str, can: Collection[str], never: str = ""
-) -> tuple[Sequence[Served], Members, Certificates]:
-    """What the Gateways of a controller's classes serve, and what that takes. UsageError for a Secret that is not there, and for a rule
-    that `proxy` (its name) cannot be told: `can`, `never`, see `Rule.refuse`.
+    context: Context, ports: Sequence[Served], proxy: str, can: Collection[str] = (HEADERS,), never: str = ""
+) -> tuple[Members, Certificates]:
+    """What ports lead to, and the files of their Secrets. UsageError for a Secret that is not there, and for a rule that `proxy` (its name) cannot
+    be told: `can`, `never`, see `Rule.refuse`.
     """
-    objects = context.objects
-    ports = objects.served(controller)
-    for rule in {
-        id(entry.rule): entry.rule for port in ports for found in port.hosts.values() for entry in found
-    }.values():
+    rules = rules_of(ports).values()
+    for rule in rules:
         rule.refuse(proxy, can, never)
-    backends = dict.fromkeys(backend for port in ports for backend in port.backends)
-    members = {item: objects.members(item.service, item.port, context.addresses) for item in backends}
+    backends = dict.fromkeys(rule.backend for rule in rules if rule.backend)
+    members = {item: context.objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)
-    return ports, members, {name: objects.certificate(name, "Gateway: spec.listeners") for name in names}
+    return members, {name: context.objects.certificate(name, "TLS") for name in names}
+
+
+def expect(container: Container, held: bool, what: str, base: str) -> None:
+    """UsageError for a container that does not ask for what the lab's own manifests do. `what`: that, in words; `base`: those manifests."""
+    if not held:
+        raise UsageError(container.place, f"expected {what}", f"as in manifests/base/{base}")
+
+
+def arguments(container: Container, words: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()) -> dict[str, str]:
+    """Name → value of arguments `NAME=VALUE`. UsageError for one that is not among those honoured, and does not begin as one that is waived."""
+    found = dict[str, str]()
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in honoured and not word.startswith(waived):
+            fault = f"the local target does not honour {word}"
+            raise UsageError(f"{container.place}.args", fault, did_you_mean(name, [*honoured, *waived]))
+        found[name] = value
+    return found
+
+
+def pid_of(process: Process, missed: str) -> int:
+    """A container's main process. MeasuringError where it has ended, before it did what it `missed`, in words."""
+    if (pid := process.pid) is None:
+        fault = f"ended before it {missed}"
+        raise MeasuringError(process.container.place, fault, process.tail(5) or "it printed nothing")
+    return pid
+
+
+def bytes_of(process: Process, paths: Iterable[str]) -> int:
+    """How many bytes those of a container's files have that are there."""
+    files = (process.inside(path) for path in paths)
+    return sum(file.stat().st_size for file in files if file is not None and file.exists())
 
 
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:
@@ -413,6 +447,10 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
         fresh.replace(file)
         changed = True
     return changed
+
+
+KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
+"""An error in the log of a program of Kubernetes': level and date, time, process, place."""
 
 
 def is_repository_of(image: str, repository: str) -> bool:

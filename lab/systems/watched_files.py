@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.systems.system import Loading, Process, write_changed
+from lab.systems.system import Loading, Process, bytes_of, write_changed
 
 TAKES_S = 30.0
 """By then what was written is served, or never."""
@@ -70,5 +70,4 @@ class WatchedFiles:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        found = (self._process.inside(path) for path in self._files if self._watched(path))
-        return sum(file.stat().st_size for file in found if file is not None and file.exists())
+        return bytes_of(self._process, filter(self._watched, self._files))

@@ -124,7 +124,7 @@ def listed(text: str) -> list[tuple[int, str]]:
 
 def told(text: str) -> int | None:
     """What a proxy that counts its own workers tells in that."""
-    metrics = "|".join(re.escape(each.metric) for each in _of_systems() if each.metric)
+    metrics = "|".join(each.metric for each in _of_systems() if each.process)
     found = re.search(rf"^(?:{metrics}):? (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else None
 

@@ -21,7 +21,7 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
 from lab.systems import checker
-from lab.systems.ingress_nginx import keys, modules
+from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
 
@@ -189,9 +189,7 @@ def _explain(
     for key in left[: len(left) - len(theirs)]:
         said = keys.refusal({**taken, key: asked[key]}, variant)
         others = ", ".join(other for other in left if other != key)
-        if lacking := modules.advice(keys.nginx_conf({**taken, key: asked[key]}, variant)):
-            found[key] = f"not measurable here: {lacking}"
-        elif _UNDEFINED.search(said) and others:
+        if _UNDEFINED.search(said) and others:
             found[key] = f"not measurable here: it may need what {others} would define: {said}"
         elif _ELSEWHERE.match(said):
             found[key] = f"not measurable here: it needs what only your cluster can have: {said}"

@@ -2,44 +2,39 @@
 
     Served(80, {"bench.lab.test": …})   →   apps.http.servers.port-80: {listen: [":80"], routes: [{match: [{host: …}], handle: [{reverse_proxy}]}]}
 
-Nothing is set that Caddy has a default for, but that it makes no certificates of its own. Refuses mirrors and a timeout of the whole request.
+Nothing is set that Caddy has a default for, but that it makes no certificates of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lab.systems.caddy.admin import HEALTH, PORT
-from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Headers, Match, Rule, Served
-from lab.systems.manifests.objects import Member
+from lab.systems.manifests.gateway_api import ANY, Entry, Served
 from lab.systems.settings import Settings, merged
+from lab.systems.system import Certificates, Members
 
 FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"
 PARTS = ("config", "http", "server", "reverse_proxy", "transport")
 """Of the whole configuration, of its HTTP app, of each server of the load, of each proxying handler, of that handler's transport."""
-CAN = (
-    *("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers", "added"),
-    *("redirect", "rewrite"),
-)
 NEVER = "{"
-READY = (1042, "/healthz")
+PORT = 2019
+"""Of its admin interface."""
+HEALTH = "health"
+"""The server that its probes come to."""
 
 Node = dict[str, Any]
 
 
 def render(
-    ports: Sequence[Served],
-    members: Mapping[Backend, Sequence[Member]],
-    certificates: Mapping[str, Mapping[str, str]],
-    settings: Settings,
+    ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Path → text. `members`: a Service's port → its endpoints, by Backend without weight; `certificates`: Secret → its files."""
+    """Path → text."""
     health: Node = {
-        "listen": [f":{READY[0]}"],
-        "routes": [{"match": [{"path": [READY[1]]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
+        "listen": [":1042"],
+        "routes": [{"match": [{"path": ["/healthz"]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
     }
     servers: Node = {
         f"port-{port.port}": merged(_server(port, members, settings), settings["server"]) for port in ports
@@ -59,17 +54,16 @@ def _file(secret: str, end: str) -> str:
     return f"{FOLDER}/certificates/{secret}.{end}"
 
 
-def _server(served: Served, members: Mapping[Backend, Sequence[Member]], settings: Settings) -> Node:
-    hosts = sorted(served.hosts, key=lambda host: (host == ANY, host.startswith("*."), -len(host)))
+def _server(served: Served, members: Members, settings: Settings) -> Node:
     server: Node = {
         "listen": [f":{served.port}"],
         "routes": [
             {
-                "match": [({} if host == ANY else {"host": [host]}) | dict(_match(entry.match))],
-                "handle": list(_handlers(entry, members, settings)),
+                "match": [({} if host == ANY else {"host": [host]}) | _path(entry)],
+                "handle": _handlers(entry, members, settings),
                 "terminal": True,
             }
-            for host in hosts
+            for host in served.ordered
             for entry in served.hosts[host]
         ]
         + [{"handle": [{"handler": "static_response", "status_code": 404}]}],  # by itself 200, without a word
@@ -78,70 +72,20 @@ def _server(served: Served, members: Mapping[Backend, Sequence[Member]], setting
     return server | ({"tls_connection_policies": [{}]} if served.secrets else {})
 
 
-def _match(match: Match) -> Iterator[tuple[str, Any]]:
-    stem = match.path.rstrip("/")
-    match match.path_kind:
-        case "Exact":
-            yield "path", [match.path]
-        case "RegularExpression":
-            yield "path_regexp", {"pattern": f"^(?:{match.path})$"}
-        case "PathPrefix":
-            if stem:
-                yield "path", [stem, f"{stem}/*"]
-    if match.method:
-        yield "method", [match.method]
-    if exact := {item.name: [item.value] for item in match.headers if item.kind == "Exact"}:
-        yield "header", exact
-    if regex := {item.name: {"pattern": item.value} for item in match.headers if item.kind != "Exact"}:
-        yield "header_regexp", regex
-    if match.queries:
-        yield "query", {item.name: [item.value] for item in match.queries}
+def _path(entry: Entry) -> Node:
+    stem = entry.match.path.rstrip("/")
+    if entry.match.path_kind == "Exact":
+        return {"path": [entry.match.path]}
+    return {"path": [stem, f"{stem}/*"]} if stem else {}
 
 
-def _handlers(entry: Entry, members: Mapping[Backend, Sequence[Member]], settings: Settings) -> Iterator[Node]:
+def _handlers(entry: Entry, members: Members, settings: Settings) -> list[Node]:
     rule = entry.rule
-    if rule.request_headers or rule.response_headers or (rule.rewrite and rule.rewrite.host):
-        request = _headers(rule.request_headers)
-        if rule.rewrite and rule.rewrite.host:
-            request["set"] = request.get("set", {}) | {"Host": [rule.rewrite.host]}
-        yield {"handler": "headers", "request": request, "response": _headers(rule.response_headers)}
-    if rule.redirect is not None:
-        to = rule.redirect
-        scheme, host = to.scheme or "{http.request.scheme}", to.host or "{http.request.host}"
-        port, path = f":{to.port}" if to.port else "", "{http.request.uri}" if to.path is None else to.path
-        yield {
-            "handler": "static_response",
-            "status_code": to.status,
-            "headers": {"Location": [f"{scheme}://{host}{port}{path}"]},
-        }
-        return
-    if rule.rewrite is not None and rule.rewrite.path is not None:
-        yield {"handler": "rewrite", "uri": rule.rewrite.path}
-    if rule.rewrite is not None and rule.rewrite.prefix is not None:
-        yield {"handler": "rewrite", "strip_path_prefix": entry.match.path.rstrip("/")}
-        if new := rule.rewrite.prefix.rstrip("/"):
-            yield {"handler": "rewrite", "uri": f"{new}{{http.request.uri}}"}
-    yield merged(_proxy(rule, members, settings), settings["reverse_proxy"])
-
-
-def _proxy(rule: Rule, members: Mapping[Backend, Sequence[Member]], settings: Settings) -> Node:
-    found = [
-        (f"{member.address}:{member.port}", item.weight)
-        for item in rule.backends
-        for member in members.get(Backend(item.service, item.port), ())
-    ]
-    proxy: Node = {"handler": "reverse_proxy", "upstreams": [{"dial": address} for address, _ in found]}
-    if len(rule.backends) > 1:
-        weights = [weight for _, weight in found]
-        proxy["load_balancing"] = {"selection_policy": {"policy": "weighted_round_robin", "weights": weights}}
-    transport = merged({"protocol": "http"}, settings["transport"])
-    return proxy | ({"transport": transport} if settings["transport"] else {})
-
-
-def _headers(change: Headers) -> Node:
-    found: Node = {
-        "set": {name: [value] for name, value in change.set.items()},
-        "add": {name: [value] for name, value in change.add.items()},
-        "delete": list(change.remove),
-    }
-    return {name: value for name, value in found.items() if value}
+    set_headers = {"set": {name: [value] for name, value in rule.headers.items()}}
+    headers: list[Node] = [{"handler": "headers", "request": set_headers, "response": {}}] if rule.headers else []
+    found = members[rule.backend] if rule.backend else ()
+    upstreams = [{"dial": f"{member.address}:{member.port}"} for member in found]
+    proxy: Node = {"handler": "reverse_proxy", "upstreams": upstreams}
+    if settings["transport"]:
+        proxy["transport"] = merged({"protocol": "http"}, settings["transport"])
+    return [*headers, merged(proxy, settings["reverse_proxy"])]

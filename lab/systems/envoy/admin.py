@@ -19,11 +19,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.base.paths import at
 from lab.model.measurable import System
 from lab.model.variants.variants import Check
 from lab.systems import inside
-from lab.systems.reading import Reading, UnreadableError, asked, compared, given, joined, shown
+from lab.systems.reading import Reading, UnreadableError, asked, compared, given, of_parts
 from lab.systems.system import Process, ReadbackKind
 
 PORT = 19000
@@ -36,7 +35,6 @@ DUMP = "/config_dump"
 INFO = "/server_info"
 _STAT = re.compile(r"^(\S+): (.*)$", re.MULTILINE)
 _TYPE = "@type"
-_MANAGER = "envoy.filters.network.http_connection_manager"
 _ROUTER = "envoy.filters.http.router"
 
 
@@ -50,12 +48,6 @@ def counted(text: str) -> Mapping[str, int]:
     ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
     told = {name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()}
     return {name: sum(found) for name, found in told.items() if found}
-
-
-def workers(text: str) -> int | None:
-    """Worker threads, from what CONCURRENCY answers."""
-    found = stats(text).get("server.concurrency", "")
-    return int(found) if found.isdigit() else None
 
 
 def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
@@ -74,11 +66,12 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
             clusters = (item["cluster"] for item in _of(config, "clusters"))
             found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
         if kind == "RoutesConfigDump":
-            found.setdefault("route", []).extend(
-                each for each in _routes(config) if each["route"].get("cluster") not in asked
-            )
+            hosts = [host for item in _of(config, "route_configs") for host in item["route_config"].get("virtual_hosts", [])]
+            routes = (route for host in hosts for route in host.get("routes", []) if "route" in route)
+            found.setdefault("route", []).extend(each for each in routes if each["route"].get("cluster") not in asked)
         if kind == "ListenersConfigDump":
-            for listener in _listeners(config):
+            for item in _of(config, "listeners"):
+                listener = item.get("active_state", item)["listener"]
                 for manager in _managers(listener):
                     found.setdefault("listener", []).append(listener)
                     found.setdefault("http_connection_manager", []).append(manager)
@@ -98,20 +91,8 @@ def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
-    for kind in (f"static_{what}", f"dynamic_active_{what}"):
-        yield from config.get(kind, [])
-
-
-def _routes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for item in (*config.get("static_route_configs", []), *config.get("dynamic_route_configs", [])):
-        for host in item["route_config"].get("virtual_hosts", []):
-            yield from (route for route in host.get("routes", []) if "route" in route)
-
-
-def _listeners(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from (item["listener"] for item in config.get("static_listeners", []))
-    for item in config.get("dynamic_listeners", []):
-        yield item["active_state"]["listener"]
+    for kind in ("static", "dynamic_active", "dynamic"):
+        yield from config.get(f"{kind}_{what}", [])
 
 
 def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -142,12 +123,6 @@ def count(process: Process) -> Mapping[str, int]:
 COUNT_SCRIPT = f"if {{ {inside.asked(PORT, COUNTS)}; }} 2>/dev/null; then exit 0; fi"
 
 
-def gauges(process: Process) -> Mapping[str, float]:
-    """Return its worker threads."""
-    found = workers(process.ask(PORT, CONCURRENCY))
-    return {} if found is None else {"workers": float(found)}
-
-
 def _read(system: System, check: Check) -> Reading:
     part, _, path = given(check, "name").partition(".")
     match part:
@@ -159,10 +134,7 @@ def _read(system: System, check: Check) -> Reading:
                 raise UnreadableError(f"/stats has no {path!r}")
             return compared(check, found[path])
         case _:
-            there = parts(asked(system, check, PORT, DUMP))
-            if not there.get(part):
-                raise UnreadableError(f"/config_dump has no {part!r} that serves the load, only {', '.join(there)}")
-            return compared(check, joined([shown(at(tree, path)) for tree in there[part]]))
+            return of_parts(check, parts(asked(system, check, PORT, DUMP)), part, path, DUMP)
 
 
 READBACKS = {"envoy": ReadbackKind(read=_read)}

@@ -9,35 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.systems.envoy import admin as envoy
-from lab.systems.manifests.gateway_api import (
-    ANY,
-    Backend,
-    Entry,
-    Headers,
-    Match,
-    Redirect,
-    Rewrite,
-    Rule,
-    Served,
-    ValueMatch,
-)
+from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import Settings, merged
+from lab.systems.system import Certificates, Members
 
 HOME = "/srv/envoy"
 BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"
 READY_PORT = 8002
 PARTS = ("bootstrap", "listener", "http_connection_manager", "router", "cluster", "tls")
-CAN = (
-    *("method", "headers", "queries", "queries_regex", "regex", "weights", "request_headers", "response_headers"),
-    *("added", "rewrite", "redirect", "redirect_prefix", "mirrors", "request_s", "backend_s"),
-)
-"""Of `Rule`: all there is."""
 
 _TYPE, _V3 = "@type", "type.googleapis.com/envoy.extensions"
 _MANAGER = f"{_V3}.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -46,11 +30,6 @@ _TLS = f"{_V3}.transport_sockets.tls.v3.DownstreamTlsContext"
 _CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 _ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 _ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-
-Members = Mapping[Backend, Sequence[Member]]
-"""Each Service's port that is led to (with weight 1) → its ready endpoints."""
-Certificates = Mapping[str, Mapping[str, str]]
-"""Secret → `tls.crt`, `tls.key`."""
 
 
 def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
@@ -120,16 +99,7 @@ def _listener(
     port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
 ) -> Mapping[str, Any]:
     router = merged({_TYPE: _ROUTER}, settings["router"])
-    manager = merged(
-        {
-            _TYPE: _MANAGER,
-            "stat_prefix": envoy.PREFIX,
-            "http_filters": [{"name": "envoy.filters.http.router", "typed_config": router}],
-            **routes,
-        },
-        settings["http_connection_manager"],
-    )
-    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    chain = _chain(merged(_manager(envoy.PREFIX, router, routes), settings["http_connection_manager"]))
     if port.secrets:
         context = merged(_tls(port, certificates), settings["tls"])
         chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
@@ -152,14 +122,18 @@ def _tls(port: Served, certificates: Certificates) -> Mapping[str, Any]:
 def _ready() -> Mapping[str, Any]:
     """What the pod's probes come to, apart from the load."""
     answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
-    manager = {
-        _TYPE: _MANAGER,
-        "stat_prefix": "ready",
-        "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {_TYPE: _ROUTER}}],
-        "route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]},
-    }
-    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    routes = {"route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]}}
+    chain = _chain(_manager("ready", {_TYPE: _ROUTER}, routes))
     return {"name": "ready", "address": _address(READY_PORT), "filter_chains": [chain]}
+
+
+def _manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
+    filters = [{"name": "envoy.filters.http.router", "typed_config": router}]
+    return {_TYPE: _MANAGER, "stat_prefix": prefix, "http_filters": filters, **routes}
+
+
+def _chain(manager: Mapping[str, Any]) -> dict[str, Any]:
+    return {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
 
 
 def _name(backend: Backend) -> str:
@@ -189,88 +163,17 @@ def _routes(port: Served) -> Mapping[str, Any]:
 
 
 def _route(entry: Entry) -> Mapping[str, Any]:
-    rule = entry.rule
-    changes = {
-        **_headers("request", rule.request_headers),
-        **_headers("response", rule.response_headers),
-    }
-    if rule.redirect is not None:
-        return {"match": _match(entry.match), "redirect": _redirect(rule.redirect, entry.match), **changes}
-    if not rule.backends or not sum(backend.weight for backend in rule.backends):
-        return {"match": _match(entry.match), "direct_response": {"status": 500}, **changes}
-    return {"match": _match(entry.match), "route": _action(rule, entry.match), **changes}
-
-
-def _match(match: Match) -> Mapping[str, Any]:
-    prefix = match.path.rstrip("/")
-    path: Mapping[str, Any] = {
-        "Exact": {"path": match.path},
-        "PathPrefix": {"path_separated_prefix": prefix} if prefix else {"prefix": "/"},
-        "RegularExpression": {"safe_regex": {"regex": match.path}},
-    }[match.path_kind]
-    headers = [{"name": item.name, "string_match": _string(item)} for item in match.headers]
-    if match.method:
-        headers.append({"name": ":method", "string_match": {"exact": match.method}})
-    queries = [{"name": item.name, "string_match": _string(item)} for item in match.queries]
-    return {**path, **({"headers": headers} if headers else {}), **({"query_parameters": queries} if queries else {})}
-
-
-def _string(item: ValueMatch) -> Mapping[str, Any]:
-    return {"exact": item.value} if item.kind == "Exact" else {"safe_regex": {"regex": item.value}}
-
-
-def _action(rule: Rule, match: Match) -> Mapping[str, Any]:
-    weighted = [backend for backend in rule.backends if backend.weight]
-    if len(weighted) == 1:
-        action: dict[str, Any] = {"cluster": _name(weighted[0])}
-    else:
-        clusters = [{"name": _name(backend), "weight": backend.weight} for backend in weighted]
-        action = {"weighted_clusters": {"clusters": clusters}}
-    if rule.mirrors:
-        action["request_mirror_policies"] = [{"cluster": _name(backend)} for backend in rule.mirrors]
-    if rule.rewrite is not None:
-        action |= {"host_rewrite_literal": rule.rewrite.host} if rule.rewrite.host else {}
-        action |= _rewritten(rule.rewrite, match)
-    if rule.request_s is not None:
-        action["timeout"] = f"{rule.request_s:g}s"
-    if rule.backend_s is not None:
-        action["retry_policy"] = {"per_try_timeout": f"{rule.backend_s:g}s"}
-    return action
-
-
-def _rewritten(rewrite: Rewrite, match: Match) -> Mapping[str, Any]:
-    if rewrite.path is not None:
-        return {"regex_rewrite": {"pattern": {"regex": r"^[^?]*"}, "substitution": rewrite.path}}
-    if rewrite.prefix is None:
-        return {}
-    old, new = match.path.rstrip("/"), rewrite.prefix.rstrip("/")
-    return {"regex_rewrite": {"pattern": {"regex": f"^{re.escape(old)}/*"}, "substitution": f"{new}/"}}
-
-
-def _redirect(redirect: Redirect, match: Match) -> Mapping[str, Any]:
-    codes = {
-        301: "MOVED_PERMANENTLY",
-        302: "FOUND",
-        303: "SEE_OTHER",
-        307: "TEMPORARY_REDIRECT",
-        308: "PERMANENT_REDIRECT",
-    }
-    found: dict[str, Any] = {"response_code": codes[redirect.status]}
-    found |= {"host_redirect": redirect.host} if redirect.host else {}
-    found |= {"scheme_redirect": redirect.scheme} if redirect.scheme else {}
-    found |= {"port_redirect": redirect.port} if redirect.port else {}
-    if redirect.path is not None:
-        found["path_redirect"] = redirect.path
-    return {**found, **(_rewritten(redirect, match) if redirect.path is None else {})}
-
-
-def _headers(whose: str, change: Headers) -> Mapping[str, Any]:
+    rule, prefix = entry.rule, entry.match.path.rstrip("/")
+    match = {"path_separated_prefix": prefix} if prefix else {"prefix": "/"}
+    if entry.match.path_kind == "Exact":
+        match = {"path": entry.match.path}
     add = [
-        {"header": {"key": key, "value": value.replace("%", "%%")}, "append_action": action}  # %…% is a command
-        for found, action in ((change.set, "OVERWRITE_IF_EXISTS_OR_ADD"), (change.add, "APPEND_IF_EXISTS_OR_ADD"))
-        for key, value in found.items()
+        # %…% is a command
+        {"header": {"key": key, "value": value.replace("%", "%%")}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+        for key, value in rule.headers.items()
     ]
-    return {
-        **({f"{whose}_headers_to_add": add} if add else {}),
-        **({f"{whose}_headers_to_remove": list(change.remove)} if change.remove else {}),
-    }
+    changes = {"request_headers_to_add": add} if add else {}
+    if rule.backend is None:
+        return {"match": match, "direct_response": {"status": 500}, **changes}
+    timeout = {} if rule.request_s is None else {"timeout": f"{rule.request_s:g}s"}
+    return {"match": match, "route": {"cluster": _name(rule.backend), **timeout}, **changes}

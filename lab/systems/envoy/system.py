@@ -8,13 +8,14 @@ Gateway starts, with `--cpuset-threads` or without); 1.36 looks at no limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from lab.base.errors import UsageError
 from lab.systems import programs, settings
 from lab.systems.envoy import admin
-from lab.systems.envoy.config import BOOTSTRAP, CAN, CHECKED, PARTS, render, version
+from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render, version
+from lab.systems.manifests.gateway_api import HEADERS, TIMEOUT
 from lab.systems.system import (
     Context,
     Process,
@@ -22,40 +23,37 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    expect,
     led_to,
     refuse_workers,
     within_down,
 )
 from lab.systems.watched_files import WatchedFiles
 
-CONTROLLER = "lab.test/envoy"
-SETTINGS = "envoy"
 CONCURRENCY = "--concurrency"
 
 
 def realise(context: Context) -> Realisation:
     container, found = context.container, program(context)
+    ports = context.objects.served("lab.test/envoy")
+    led = led_to(context, ports, "Envoy", (HEADERS, TIMEOUT))
+    own = container.args[2:]
+    level = () if {"-l", "--log-level"} & set(own) else ("-l", "critical")  # Envoy takes no argument twice
     return Realisation(
         command=(found.inside, *container.args),
         env=container.env,
-        files=_files(context),
-        checker=(found.inside, "--mode", "validate", *_said(container.args[2:]), "-c", CHECKED),
+        files=render(ports, *led, settings.of_configmap(context.objects, "envoy", PARTS)),
+        checker=(found.inside, "--mode", "validate", *own, *level, "-c", CHECKED),
         programs={found.inside: found.file},
         about=found.about,
     )
 
 
-def _said(arguments: Sequence[str]) -> Sequence[str]:
-    """With a level of its own log: Envoy takes no argument twice."""
-    return arguments if {"-l", "--log-level"} & set(arguments) else (*arguments, "-l", "critical")
-
-
 def program(context: Context) -> programs.Program:
     """The Envoy that the image names. UsageError for arguments other than the lab's manifests have; refuses more workers than CPUs."""
     container = context.container
-    if container.command or container.args[:2] != ("-c", BOOTSTRAP):
-        fault = f"expected no command, and -c {BOOTSTRAP} as the first arguments"
-        raise UsageError(container.place, fault, "as in manifests/base/envoy")
+    held = not container.command and container.args[:2] == ("-c", BOOTSTRAP)
+    expect(container, held, f"no command, and -c {BOOTSTRAP} as the first arguments", "envoy")
     given = list(container.args)
     if CONCURRENCY in given:
         workers = given[given.index(CONCURRENCY) + 1 : given.index(CONCURRENCY) + 2]
@@ -63,13 +61,7 @@ def program(context: Context) -> programs.Program:
             fault = f"{CONCURRENCY}: expected a positive number, got {' '.join(workers) or 'nothing'}"
             raise UsageError(f"{container.place}.args", fault, "correct it")
         refuse_workers(f"{container.place}.args: {CONCURRENCY}", int(workers[0]), context)
-    return programs.program(container.place, "envoy", programs.tagged(container))
-
-
-def _files(context: Context) -> Mapping[str, str]:
-    ports, members, certificates = led_to(context, CONTROLLER, "Envoy", CAN)
-    data = context.objects.configmaps.get(SETTINGS, {})
-    return render(ports, members, certificates, settings.read(f"ConfigMap/{SETTINGS}", data, PARTS))
+    return programs.of_image(container, "envoy")
 
 
 def control(process: Process) -> WatchedFiles:
@@ -91,7 +83,6 @@ SYSTEM = ProxySystem(
     by_tag=True,
     control=control,
     counters=admin.count,
-    gauges=admin.gauges,
     count_script=admin.COUNT_SCRIPT,
     parse_counts=admin.counted,
     migrations={"envoy": "migrate.tsv"},

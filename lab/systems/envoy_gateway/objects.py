@@ -78,9 +78,9 @@ def _secret(found: Objects, name: str, namespace: str) -> Manifest:
 
 
 def _backends(found: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest]:
-    rules = [(route.namespace, rule) for route in found.http_routes for rule in route.rules]
-    led_to = [(namespace, item) for namespace, rule in rules for item in (*rule.backends, *rule.mirrors)]
-    for namespace, service, port in dict.fromkeys((namespace, item.service, item.port) for namespace, item in led_to):
+    led_to = [(route.namespace, rule.backend) for route in found.http_routes for rule in route.rules if rule.backend]
+    for namespace, backend in dict.fromkeys(led_to):
+        service, port = backend.service, backend.port
         members = found.members(service, port, addresses)
         endpoints = [{"ip": {"address": member.address, "port": member.port}} for member in members]
         if endpoints:
@@ -93,9 +93,7 @@ def _route(raw: Mapping[str, Any]) -> Manifest:
     """To Backends instead of Services; rules without a name of their own are named after their version."""
     route = deepcopy(dict(raw))
     for at, rule in enumerate(route["spec"].setdefault("rules", [{}])):
-        mirrors = (each["requestMirror"] for each in rule.get("filters", []) if "requestMirror" in each)
-        references = [*rule.get("backendRefs", []), *(each["backendRef"] for each in mirrors)]
-        for reference in references:
+        for reference in rule.get("backendRefs", []):
             name = _name(reference["name"], reference.pop("port"))
             reference.update(group=GROUP, kind="Backend", name=name)
         said = json.dumps([route["metadata"]["name"], at, route["spec"].get("hostnames"), rule], sort_keys=True)

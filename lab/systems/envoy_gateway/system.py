@@ -16,7 +16,16 @@ from lab.base.paths import at
 from lab.systems import programs
 from lab.systems.envoy import admin
 from lab.systems.envoy_gateway.objects import KINDS, Serves, objects, written
-from lab.systems.system import Context, Process, ProxySystem, Realisation, Workers, refuse_workers, within_down
+from lab.systems.system import (
+    Context,
+    Process,
+    ProxySystem,
+    Realisation,
+    Workers,
+    expect,
+    refuse_workers,
+    within_down,
+)
 from lab.systems.watched_files import WatchedFiles
 
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
@@ -28,9 +37,8 @@ _ENVOY = "EnvoyProxy: spec.provider.host.envoyVersion"
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command or container.args[:1] != ("server",):
-        fault = "expected no command, and server as the first argument"
-        raise UsageError(container.place, fault, "as in manifests/base/envoy-gateway")
+    held = not container.command and container.args[:1] == ("server",)
+    expect(container, held, "no command, and server as the first argument", "envoy-gateway")
     _refuse(context)
     controller = programs.built(container.place, "envoy-gateway", MODULE, programs.tagged(container))
     data_plane = _envoy(context)
@@ -93,11 +101,16 @@ SYSTEM = ProxySystem(
     proxy="envoy",
     control=control,
     counters=admin.count,
-    gauges=admin.gauges,
     module=MODULE,
     definitions=("envoy-gateway/definitions.json",),
     definitions_of="Envoy Gateway",
     workloads={"EnvoyProxy": "spec.provider.kubernetes.envoyDeployment"},
     migrations={"envoy-gateway": "migrate.tsv"},
-    workers=Workers(rules={"envoyproxy/gateway": within_down}, fields={"EnvoyProxy": "concurrency"}),
+    workers=Workers(
+        rules={"envoyproxy/gateway": within_down},
+        fields={"EnvoyProxy": "concurrency"},
+        port=admin.PORT,
+        page=admin.CONCURRENCY,
+        metric="server.concurrency",
+    ),
 )

@@ -28,6 +28,7 @@ from lab.model.measurable import System
 from lab.model.variants.variants import Check
 from lab.systems.reading import (
     ABSENT,
+    CLOCK_S,
     Reading,
     UnreadableError,
     compared,
@@ -36,6 +37,7 @@ from lab.systems.reading import (
     processes,
     run,
     started,
+    wrong,
 )
 from lab.systems.system import Process, ReadbackKind
 
@@ -93,10 +95,6 @@ def _frontends(stat: str) -> list[dict[str, str]]:
     return [row for row in rows if row.get("svname") == "FRONTEND"]
 
 
-_CLOCK_S = 1.0
-"""Start times of processes are known to the boot time's second."""
-
-
 def _info(system: System, check: Check) -> Reading:
     name = given(check, "name")
     text = run(system, check, ["sh", "-c", f"echo 'show info' | socat - UNIX-CONNECT:{SOCKET}"])
@@ -117,9 +115,9 @@ def _config(system: System, check: Check) -> Reading:
         found = [check.value if f" {check.value} " in f" {line} " else line for line in found]
     reading = compared(check, joined(found) if found else ABSENT)
     written = int(run(system, check, ["stat", "-c", "%Y", files[0]]))
-    if reading.ok and max(started(system, check, [process.pid for process in running])) + _CLOCK_S < written:
+    if reading.ok and max(started(system, check, [process.pid for process in running])) + CLOCK_S < written:
         detail = f"{files[0]} was written after the newest HAProxy had started: it is not what it runs"
-        return Reading(check, reading.observed, ok=False, detail=detail)
+        return wrong(check, reading.observed, detail)
     return reading
 
 

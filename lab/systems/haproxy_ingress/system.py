@@ -6,20 +6,17 @@ does it here), and the HAProxy of its image (3.2; the one on PATH runs). Facts: 
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.haproxy import admin, served
-from lab.systems.haproxy.control import MasterControl
-from lab.systems.haproxy.served import CHECKER, COMMAND, CONFIG, Sections
-from lab.systems.haproxy.system import bounded
-from lab.systems.manifests import ingress_served
+from lab.base.errors import UsageError, refuse_unknown
+from lab.systems.haproxy import admin
+from lab.systems.haproxy.served import Sections
+from lab.systems.haproxy.system import MasterControl, started
 from lab.systems.renewing import by_signal
+from lab.systems.settings import filled, load_keys
 from lab.systems.system import (
     Context,
     Process,
@@ -27,83 +24,42 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    arguments,
     configmap_of,
     cores,
-    find_program,
+    expect,
     limit_down,
     refuse_workers,
 )
 
 CONTROLLER = "haproxy.org/ingress-controller"
-HTTP, HTTPS, HEALTH = 8080, 8443, (1042, "/healthz")
+HTTP, HTTPS = 8080, 8443
 SYNC_S = 5.0
 """Its --sync-period, unless told otherwise."""
 
-Where = Literal["globals", "defaults", "backend", "server", "text"]
+KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
+"""Keys of its ConfigMap, with its own defaults. A flag is there or not, a switch becomes `no …` where it is false."""
 
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """`kind`: `value` is written behind the directive, `flag` has it there or not, `switch` makes it `no …` where it is false."""
-
-    where: Where
-    directive: str
-    default: str = ""
-    kind: Literal["value", "flag", "switch"] = "value"
-
-
-KEYS: Mapping[str, Key] = {
-    "nbthread": Key("globals", "nbthread"),
-    "maxconn": Key("globals", "maxconn"),
-    "hard-stop-after": Key("globals", "hard-stop-after", "30m"),
-    "timeout-http-request": Key("defaults", "timeout http-request", "5s"),
-    "timeout-connect": Key("defaults", "timeout connect", "5s"),
-    "timeout-client": Key("defaults", "timeout client", "50s"),
-    "timeout-client-fin": Key("defaults", "timeout client-fin"),
-    "timeout-queue": Key("defaults", "timeout queue", "5s"),
-    "timeout-server": Key("defaults", "timeout server", "50s"),
-    "timeout-server-fin": Key("defaults", "timeout server-fin"),
-    "timeout-tunnel": Key("defaults", "timeout tunnel", "1h"),
-    "timeout-http-keep-alive": Key("defaults", "timeout http-keep-alive", "1m"),
-    "timeout-check": Key("defaults", "timeout check"),
-    "dontlognull": Key("defaults", "option dontlognull", "true", "switch"),
-    "logasap": Key("defaults", "option logasap", "", "flag"),
-    "http-keep-alive": Key("defaults", "option http-keep-alive", "true", "flag"),
-    "http-server-close": Key("defaults", "option http-server-close", "", "flag"),
-    "forwarded-for": Key("backend", "option forwardfor", "true", "flag"),
-    "load-balance": Key("backend", "balance", "roundrobin"),
-    "abortonclose": Key("backend", "option abortonclose", "", "flag"),
-    "check": Key("server", "check", "true", "flag"),
-    "check-interval": Key("server", "inter"),
-    "pod-maxconn": Key("server", "maxconn"),
-    "scale-server-slots": Key("text", "", "42"),
-    "global-config-snippet": Key("text", ""),
-    "backend-config-snippet": Key("text", ""),
-}
-"""Keys of its ConfigMap, with its own defaults."""
-
-_ARGUMENT = re.compile(r"--(configmap|ingress\.class|sync-period|disable-ipv6|http-bind-port|https-bind-port)(=.*)?")
+_ARGUMENTS = (
+    "--configmap",
+    "--ingress.class",
+    "--sync-period",
+    "--disable-ipv6",
+    "--http-bind-port",
+    "--https-bind-port",
+)
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
     place, data = _configmap(context)
-    for name in data:
-        refuse_unknown(name, KEYS, f"{place}: {name}", "is no key that the local target knows of this controller")
-    values = {name: key.default for name, key in KEYS.items()} | dict(data)
+    values = filled(place, data, KEYS)
     if values["nbthread"].isdecimal():
         threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
         refuse_workers(f"{place}: nbthread", threads, context, "threads")
         values["nbthread"] = str(threads) if threads else ""
-    find_program(container.place, "haproxy")
-    ports = ingress_served.served(context.objects, HTTP, HTTPS)
-    return Realisation(
-        command=COMMAND,
-        env=container.env,
-        files=served.files("haproxytech's controller", ports, bounded(sections(place, values), context), context),
-        checker=CHECKER,
-        stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
-    )
+    ports = context.objects.served_ingresses(HTTP, HTTPS)
+    return started(context, ports, sections(place, values), "haproxytech's controller")
 
 
 def sections(place: str, values: Mapping[str, str]) -> Sections:
@@ -111,13 +67,13 @@ def sections(place: str, values: Mapping[str, str]) -> Sections:
     found: dict[str, dict[str, str]] = {"globals": {}, "defaults": {}, "backend": {}, "server": {}}
     for name, key in KEYS.items():
         text = values[name].strip()
-        if key.where == "text" or not text:
+        if not key.section or not text:
             continue
-        if key.kind == "value":
-            found[key.where][key.directive] = text
+        if key.kind == "text":
+            found[key.section][key.directive] = text
         elif text in ("true", "false"):
             if text == "true" or key.kind == "switch":
-                found[key.where][key.directive if text == "true" else f"no {key.directive}"] = ""
+                found[key.section][key.directive if text == "true" else f"no {key.directive}"] = ""
         else:
             raise UsageError(f"{place}: {name}", f"expected true or false, got {text!r}", "correct it")
     for name, section in (("global-config-snippet", "globals"), ("backend-config-snippet", "backend")):
@@ -131,8 +87,7 @@ def sections(place: str, values: Mapping[str, str]) -> Sections:
         {"http-request set-var(txn.base)": "base", "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }"},
         found["backend"],
         found["server"],
-        slots=int(slots),
-        health=HEALTH,
+        int(slots),
     )
 
 
@@ -142,23 +97,18 @@ def capped(threads: int, limit: Fraction | None) -> int:
 
 
 def control(process: Process) -> MasterControl:
-    return MasterControl(process, CONFIG, SYNC_S)
+    return MasterControl(process, SYNC_S)
 
 
 def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
     """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
     container = context.container
     at = f"{container.place}.args"
-    if container.command:
-        raise UsageError(container.place, "expected no command", "as in manifests/base/haproxy-ingress")
-    for item in container.args:
-        if not _ARGUMENT.fullmatch(item):
-            remedy = did_you_mean(item, ["--configmap", "--ingress.class", "--sync-period"])
-            raise UsageError(at, f"the local target does not honour {item}", remedy)
-    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
+    expect(container, not container.command, "no command", "haproxy-ingress")
+    given = arguments(container, container.args, _ARGUMENTS)
     fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
     refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
-    return configmap_of(at, arguments.get("--configmap", ""), context)
+    return configmap_of(at, given.get("--configmap", ""), context)
 
 
 SYSTEM = ProxySystem(

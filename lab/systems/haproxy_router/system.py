@@ -3,32 +3,40 @@
 What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics,
 and that it is not ready any more during its graceful shutdown delay. The bash script `router.bash` beside this file stands in for what it
 does to HAProxy.
+
+The target `apiserver` runs the router itself, its Go process, template and HAProxy, where you name the files of its image: its source is in no
+package registry, and the image is not fetched unasked (LAB_IMAGES: `haproxy-router: …`). Never run by us on that target.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lab.base import durations
-from lab.base.errors import MeasuringError, UsageError, did_you_mean
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
+from lab.model.variants.hosts import ROUTE_LABELS, route_labels
+from lab.systems import programs
 from lab.systems.haproxy import admin
 from lab.systems.haproxy.system import FD_CEILING
 from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME, Backend, render
 from lab.systems.haproxy_router.control import TAKEN_S, RouterControl
-from lab.systems.haproxy_router.controller import CONTROLLER
 from lab.systems.manifests.objects import Objects
 from lab.systems.system import NODE_ADDRESS as SINK
 from lab.systems.system import (
+    KLOG_FAULT,
     Context,
+    Controller,
     Process,
     ProxySystem,
     Realisation,
+    Root,
     Tool,
     Workers,
     all_cpus,
+    expect,
     find_program,
     is_repository_of,
     refuse_open_files,
@@ -36,6 +44,10 @@ from lab.systems.system import (
 )
 
 IMAGE = "origin-haproxy-router"
+NAME = "haproxy-router"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")
+"""Folders of its image that every container has a copy of, on the target `apiserver`."""
 SCRIPT = Path(__file__).with_name("router.bash")
 INSIDE = f"{HOME}/router.bash"
 
@@ -83,8 +95,7 @@ _HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command or container.args:
-        raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/haproxy-router")
+    expect(container, not (container.command or container.args), "neither command nor args", NAME)
     find_program(container.place, "haproxy")
     env = _Environment(f"{container.place}.env", container.env)
     settings = {
@@ -108,13 +119,15 @@ def realise(context: Context) -> Realisation:
         "buffer_size": env.integer("ROUTER_BUF_SIZE", 32768),
         "accept_proxy": _accept_proxy(env, context),
         "clients": _clients(env),
-        "client_filter": env.text("ROUTER_MUTUAL_TLS_AUTH_FILTER", ""),
         "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
     }
-    delay_s = _delay_s(env)
+    # From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice.
+    delay = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
+    delay_s = _seconds(env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY"), delay)
     interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
     certificates = env.text("DEFAULT_CERTIFICATE_DIR")
-    wanted = _labels(env)
+    form = re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*")
+    wanted = route_labels(env.matching(ROUTE_LABELS, form, "KEY=VALUE,…"))
     env.finish()
     routes = [route for route in context.objects.host_routes if wanted.items() <= route.labels.items()]
     members = (context.objects.members(route.service, route.port, context.addresses) for route in routes)
@@ -144,9 +157,7 @@ def control(process: Process) -> RouterControl:
 
 def reload_interval_s(place: str, text: str) -> int:
     """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
-    seconds = durations.seconds(text)
-    if seconds is None:
-        raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
+    seconds = _seconds(place, text)
     if not 1 <= seconds <= 120 or seconds != int(seconds):
         fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
         raise UsageError(place, fault, "choose whole seconds in that range")
@@ -209,9 +220,8 @@ def _defaults(env: _Environment) -> list[str]:
     mime = env.text("ROUTER_COMPRESSION_MIME", "text/html text/plain text/css")
     lines = [f"{directive} {value}" for directive, value in times.items()]
     lines += [line for line, value in chosen.items() if value in _TRUE]
-    form = env.text("ROUTER_SYSLOG_FORMAT", "")
     if env.text("ROUTER_SYSLOG_ADDRESS", ""):
-        lines = [f"log-format {form}" if form else "option httplog", "log global", *lines]
+        lines = ["option httplog", "log global", *lines]
     return [*lines, *([f"compression type {mime}"] if "compression algo gzip" in lines else [])]
 
 
@@ -229,14 +239,14 @@ def _accept_proxy(env: _Environment, context: Context) -> bool:
 def _clients(env: _Environment) -> str:
     """What of its clients' certificates every bind with TLS says; empty where none is asked for."""
     asked = env.matching("ROUTER_MUTUAL_TLS_AUTH", re.compile("none|optional|required"), "none, optional or required")
-    ca, crl = (env.text(f"ROUTER_MUTUAL_TLS_AUTH_{name}", "") for name in ("CA", "CRL"))
+    ca = env.text("ROUTER_MUTUAL_TLS_AUTH_CA", "")
     if asked in ("", "none"):
         return ""
     if not ca:
         raise UsageError(
             env.at("ROUTER_MUTUAL_TLS_AUTH"), f"{asked}, and no ROUTER_MUTUAL_TLS_AUTH_CA", "name its file"
         )
-    return f" verify {asked} ca-file {ca}{f' crl-file {crl}' if crl else ''}"
+    return f" verify {asked} ca-file {ca}"
 
 
 def _log(env: _Environment) -> str:
@@ -244,13 +254,10 @@ def _log(env: _Environment) -> str:
     address = env.matching(
         "ROUTER_SYSLOG_ADDRESS", _SYSLOG, "HOST:PORT (the operator's sidecar has a socket: --target kind)"
     )
-    length = env.matching("ROUTER_LOG_MAX_LENGTH", re.compile(r"[1-9]\d{1,4}"), "a length from 10 on")
-    facility = env.matching("ROUTER_LOG_FACILITY", re.compile(r"[a-z]+\d?"), "a facility of syslog") or "local1"
     level = env.matching("ROUTER_LOG_LEVEL", _LEVEL, "a level of syslog") or "warning"
     if not address:
         return ""
-    sized = f" len {length}" if length else ""
-    return f"log {SINK}:{address.rpartition(':')[2]}{sized} {facility} {level}"
+    return f"log {SINK}:{address.rpartition(':')[2]} local1 {level}"
 
 
 def syslog_ports(objects: Objects) -> set[int]:
@@ -281,23 +288,33 @@ def _max_connections(env: _Environment, context: Context) -> int | None:
     return wanted
 
 
-def _delay_s(env: _Environment) -> float:
-    """From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice. 45 s unless said otherwise."""
-    text = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
+def _seconds(place: str, text: str) -> float:
     if (seconds := durations.seconds(text)) is None:
-        place = env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY")
-        raise UsageError(place, f"expected a duration such as 45s, got {text!r}", "a number and its unit, s or m")
+        raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
 
 
-def _labels(env: _Environment) -> Mapping[str, str]:
-    """ROUTE_LABELS: which Routes are its own."""
-    text = env.matching("ROUTE_LABELS", re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*"), "KEY=VALUE,…")
-    return dict(item.split("=", 1) for item in text.split(",") if item)
+def realise_router(context: Context) -> Realisation:
+    """The router itself. Refuses more threads than a container has CPUs."""
+    container = context.container
+    try:
+        files = programs.files(NAME, NAME)
+    except UsageError:
+        fault = "the router's own files are not here"
+        remedy = f"LAB_IMAGES=<file> with a line `{NAME}: …` names them: a folder, an archive, or an image; or measure on local or kind"
+        raise NotMeasurableError("OKD's router", container.place, fault, remedy) from None
+    if (threads := container.env.get("ROUTER_THREADS", "")).isdigit():
+        refuse_workers(f"{container.place}.env[ROUTER_THREADS]", int(threads), context, "threads")
+    command = (*(container.command or ("/usr/bin/openshift-router",)), *container.args)
+    return Realisation(command, {"PATH": PATH, **container.env}, root=Root(files.folder, OWN, "/var/lib/haproxy"))
+
+
+def complaints(log: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(match["words"] for line in log if (match := KLOG_FAULT.match(line))))
 
 
 SYSTEM = ProxySystem(
-    name="haproxy-router",
+    name=NAME,
     image=IMAGE,
     realise=realise,
     control=control,
@@ -309,7 +326,20 @@ SYSTEM = ProxySystem(
         Tool("socat", ("-V",), (1, 7), "reads HAProxy back, serves WebSockets", "apt-get install socat"),
     ),
     sinks=syslog_ports,
-    controllers=(CONTROLLER,),
+    controllers=(
+        Controller(
+            image=IMAGE,
+            realise=realise_router,
+            proxy="haproxy",
+            system=NAME,
+            short=NAME,
+            config="/var/lib/haproxy/conf/haproxy.config",
+            about=lambda: f"{NAME}: {programs.files(NAME, NAME).about}",
+            complaints=complaints,
+            load_lines={'"router reloaded"': "Reloaded"},  # it tells no beginning
+            # No renew: its reloads are the router's own, and no run here has shown them.
+        ),
+    ),
     config_files=("/var/lib/haproxy/conf/*.config", "/var/lib/haproxy/conf/*.map"),
     interval_variable="RELOAD_INTERVAL",
     definitions=("route-crd.yaml",),

@@ -4,7 +4,7 @@
 
 A key is a section (`host`: of each virtual host that serves the load; `member`: of each BalancerMember, which has parameters) and a directive
 of httpd's own; an empty value leaves out what stands there by itself. The httpd on PATH, else Debian's package, unpacked when a variant first
-runs it. Refuses a second certificate on one port, and what `CAN` has not. Modules that serve files and log in users, which the image loads, are
+runs it. Refuses a second certificate on one port, and changes of headers. Modules that serve files and log in users, which the image loads, are
 left out: no request reaches them; TLS's are loaded where a certificate or a setting wants them.
 """
 
@@ -21,11 +21,10 @@ from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.systems import programs, settings
-from lab.systems.manifests.gateway_api import ANY, Backend, Match, Rule, Served
-from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to
+from lab.systems.manifests.gateway_api import ANY, Match, Served, rules_of
+from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, expect, led_to
 from lab.systems.watched_files import WatchedFiles
 
-CONTROLLER = "lab.test/httpd"
 PROGRAM = "apache2"
 """As Debian calls it."""
 PACKAGE = "apache2-bin"
@@ -33,7 +32,6 @@ HOME = "/srv/httpd"
 CONFIG = f"{HOME}/httpd.conf"
 MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
 ARGUMENTS = ("httpd", "-D", "FOREGROUND", "-f", CONFIG)
-CAN = ("regex", "weights")
 PORT, STATUS, LOADED, MARK = 8404, "/server-status?auto", "/server-info?config", "LAB_CONFIG"
 """Its own pages, on the pod's loopback, and the variable that tells which configuration its processes run."""
 OF_THE_IMAGE = ("mpm_event", "authz_core", "reqtimeout", "filter", "env", "headers", "setenvif", "status", "alias")
@@ -53,12 +51,12 @@ _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command or container.args != ARGUMENTS:
-        fault = f"expected no command, and args {list(ARGUMENTS)}"
-        raise UsageError(container.place, fault, "as in manifests/base/httpd")
+    held = not container.command and container.args == ARGUMENTS
+    expect(container, held, f"no command, and args {list(ARGUMENTS)}", "httpd")
     program, modules, libraries = _found(container.place)
     inside = f"{programs.INSIDE}/{PROGRAM}"
-    ports, members, certificates = led_to(context, CONTROLLER, "httpd", CAN)
+    ports = context.objects.served("lab.test/httpd")
+    members, certificates = led_to(context, ports, "httpd", can=())
     sections = _sections(context.objects.configmaps.get("httpd", {}))
     asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or asks_tls else ()))
@@ -126,25 +124,16 @@ def _lines(
         path = page.partition("?")[0]
         yield from (f"<Location {path}>", f"SetHandler {path[1:]}", "</Location>")
     yield from ("</VirtualHost>", "Listen 1042", "<VirtualHost *:1042>", "Redirect 200 /healthz", "</VirtualHost>")
-    rules = {entry.rule.place: entry.rule for port in ports for found in port.hosts.values() for entry in found}
+    rules = rules_of(ports)
     names = {place: f"rule-{number}" for number, place in enumerate(rules)}
     own = [f"{name}={value}" for name, value in sections["member"].items()]
     for place, rule in rules.items():
         yield f"<Proxy balancer://{names[place]}>"
-        yield from (" ".join([f"BalancerMember http://{each}", *own]) for each in _members(rule, members))
+        for member in members[rule.backend] if rule.backend else ():
+            yield " ".join([f"BalancerMember http://{member.address}:{member.port}", *own])
         yield "</Proxy>"
     for port in ports:
         yield from _port(port, names, sections["host"])
-
-
-def _members(rule: Rule, members: Members) -> Iterator[str]:
-    """`ADDRESS:PORT[ loadfactor=N]`: a Service's share is divided among its endpoints."""
-    shares = [(item.weight, members.get(Backend(item.service, item.port), ())) for item in rule.backends]
-    most = max((weight / len(found) for weight, found in shares if found), default=1) or 1
-    for weight, found in shares:
-        for member in found if weight else ():
-            factor = max(1, round(100 * weight / len(found) / most))
-            yield f"{member.address}:{member.port}" + (f" loadfactor={factor}" if len(shares) > 1 else "")
 
 
 def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
@@ -152,9 +141,7 @@ def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Ite
         fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
         raise UsageError(f"Gateway: port {port.port}", fault, "name one")
     yield f"Listen {port.port}"
-    # The first answers for every host that no other names.
-    hosts = sorted(port.hosts.keys() | {ANY}, key=lambda host: (host != ANY, host.startswith("*."), -len(host)))
-    for host in hosts:
+    for host in (ANY, *(host for host in port.ordered if host != ANY)):  # the first answers for every host that no other names
         yield f"<VirtualHost *:{port.port}>"
         if host != ANY:
             yield from ("ServerName localhost", f"ServerAlias {host}") if "*" in host else (f"ServerName {host}",)
@@ -172,14 +159,10 @@ def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Ite
 def _leads(match: Match, balancer: str) -> str:
     """A path to a balancer; the first line that fits counts."""
     to = f"balancer://{balancer}"
-    match match.path_kind:
-        case "Exact":
-            return f'ProxyPassMatch "^{re.escape(match.path)}$" "{to}"'
-        case "RegularExpression":
-            return f'ProxyPassMatch "^{match.path.removeprefix("^")}" "{to}"'
-        case "PathPrefix":
-            stem = match.path.rstrip("/")
-            return f'ProxyPass "{stem or "/"}" "{to}{stem or "/"}"'
+    if match.path_kind == "Exact":
+        return f'ProxyPassMatch "^{re.escape(match.path)}$" "{to}"'
+    stem = match.path.rstrip("/")
+    return f'ProxyPass "{stem or "/"}" "{to}{stem or "/"}"'
 
 
 def _file(secret: str, end: str) -> str:
@@ -199,12 +182,6 @@ def counters(process: Process) -> Mapping[str, int]:
     return {"requests": sum(int(number) for number in re.findall(r"Elected: (\d+)", process.ask(PORT, STATUS)))}
 
 
-def gauges(process: Process) -> Mapping[str, float]:
-    """Its threads, which it calls workers."""
-    told = dict(re.findall(r"^(\w+): (\d+)$", process.ask(PORT, STATUS), re.MULTILINE))
-    return {"workers": float(told["BusyWorkers"]) + float(told["IdleWorkers"])} if "IdleWorkers" in told else {}
-
-
 SYSTEM = ProxySystem(
     name="httpd",
     image="library/httpd",
@@ -212,7 +189,11 @@ SYSTEM = ProxySystem(
     note="routes and endpoints change by httpd's own graceful restart (no control plane)",
     control=control,
     counters=counters,
-    gauges=gauges,
     migrations={"httpd": "migrate.tsv"},
-    workers=Workers(rules={"httpd": lambda _limit, _cpus: None}),  # threads as load comes and goes, whatever the CPUs
+    workers=Workers(
+        rules={"httpd": lambda _limit, _cpus: None},  # threads as load comes and goes, whatever the CPUs
+        port=PORT,
+        page=STATUS,
+        metric="(?:Busy|Idle)Workers",
+    ),
 )

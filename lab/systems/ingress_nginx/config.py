@@ -27,12 +27,8 @@ def render(
     context: Context,
     version: tuple[int, ...],
     http_port: int = 80,
-    status: bool = True,
 ) -> str:
-    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in.
-
-    `status`: this nginx has a status page.
-    """
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -42,7 +38,7 @@ def render(
         for service, port in sorted({(route.service, route.port) for route in routes}, key=str)
     }
     reached = {name: members for name, members in upstreams.items() if members}  # nginx would refuse an empty one
-    servers = [_server(values, context, host, reached) for host in hosts]
+    servers = [_server(context, host, reached) for host in hosts]
     text = rendered(
         Path(__file__).with_name("nginx.conf.j2"),
         values=values,
@@ -52,7 +48,7 @@ def render(
         pid=PID,
         version=version,
         http_port=http_port,
-        status=nginx.PORT if status else None,
+        status=nginx.PORT,
         status_path=nginx.PATH,
         workers=workers_of(values, context),
         open_files=open_files,
@@ -64,6 +60,8 @@ def render(
         http2=values["use-http2"] == "true" and version >= (1, 25, 1),
         upstreams=reached.items(),
         servers=servers,
+        tries=_tries(values),
+        redirected=_redirect(values),
         redirects=any(server["certificate"] for server in servers),
     )
     return text.replace("\r\n", "\n").replace("\r", " ")
@@ -89,12 +87,10 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
     return str(limit_up(cores(context.container.limits.get("cpu")), context.cpus) or 1)
 
 
-def _server(
-    values: Mapping[str, str], context: Context, host: str, reached: Mapping[str, object]
-) -> Mapping[str, object]:
+def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
     routes = [route for route in context.objects.routes if route.host == host]
     # One rewrite makes all paths of a host regular expressions, of which the first that matches is taken.
-    regex = any(route.regex for route in routes)
+    regex = any(route.rewrite for route in routes)
     if regex:
         routes.sort(key=lambda route: len(route.path), reverse=True)
     return {
@@ -102,17 +98,13 @@ def _server(
         "has_root": any(route.path == "/" for route in routes),
         "certificate": next((_certificate(route.secret) for route in routes if route.secret), ""),
         "locations": [
-            _location(
-                {**values, **route.settings}, route, regex, _upstream(context, route.service, route.port), reached
-            )
+            _location(route, regex, _upstream(context, route.service, route.port), reached)
             for route in routes
         ],
     }
 
 
-def _location(
-    values: Mapping[str, str], route: Route, regex: bool, upstream: str, reached: Mapping[str, object]
-) -> Mapping[str, object]:
+def _location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
     """A Prefix path matches whole elements: /a is `= /a` and `/a/`."""
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
     exact, prefix = f'= "{path}"', f'"{path.rstrip("/")}/"'
@@ -125,10 +117,6 @@ def _location(
         "matches": matches,
         "upstream": upstream,
         "reached": upstream in reached,
-        "settings": values,
-        "lines": lines(values, "location"),
-        "tries": _tries(values),
-        "redirect": _redirect(values),
     }
 
 

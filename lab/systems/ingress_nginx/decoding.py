@@ -11,8 +11,6 @@ controller's own decoder answered. Refuses nothing: what nginx refuses, nginx sa
 
 from __future__ import annotations
 
-import base64
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,23 +38,18 @@ _LONGEST = 19
 _SHOWN = 60
 """Characters of a text that are told of it."""
 _OFFSET = re.compile(r"[0-9]+[kKmMgG]?")
-_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+|0")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|")
 _REDIRECTS = {"301", "302", "307", "308"}
 
 
-def _whole(bits: int) -> Callable[[str], str | None]:
-    def read(text: str) -> str | None:
-        sign, digits = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
-        base = next((base for form, base in _DIGITS if form.fullmatch(digits)), None)
-        if base is None:
-            return None if text else "0"
-        if base == 10 and len(digits.replace("_", "")) > _LONGEST:
-            return None
-        number = int(sign + digits.replace("_", ""), base)
-        return str(number) if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
-
-    return read
+def _whole(text: str) -> str | None:
+    sign, digits = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    base = next((base for form, base in _DIGITS if form.fullmatch(digits)), None)
+    if base is None:
+        return None if text else "0"
+    if base == 10 and len(digits.replace("_", "")) > _LONGEST:
+        return None
+    number = int(sign + digits.replace("_", ""), base)
+    return str(number) if -(2**63) <= number < 2**63 else None
 
 
 def _bool(text: str) -> str | None:
@@ -86,53 +79,22 @@ def _redirect(text: str) -> str | None:
     return number if number in _REDIRECTS else None
 
 
-def networks(text: str) -> list[str]:
-    """Of debug-connections, those that the controller takes."""
-    return [item for item in items(text) if _is_network(item)]
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
-
-
-def _base64(text: str) -> str | None:
-    try:
-        base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-    except ValueError:
-        return None
-    return text
-
-
-def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
-    return lambda text: text if form.fullmatch(text) else None
-
-
 _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "text": ("text", lambda text: text),
     "format": ("a log format", lambda text: text),
     "directives": ("nginx's directives", lambda text: text),
     "list": ("names separated by commas", lambda text: text),
     "colons": ("names separated by colons", lambda text: text),
-    "networks": ("addresses and networks separated by commas", lambda text: ",".join(networks(text))),
     "codes": ("codes from 300 to 599", lambda text: ",".join(map(str, codes(text)))),
     "bool": ("true or false", _bool),
-    "int": ("a whole number", _whole(64)),
-    "int32": ("a whole number", _whole(32)),
-    "float": ("a number", _matching(_FLOAT)),
-    "duration": ("a duration such as 5s", _matching(_DURATION)),
+    "int": ("a whole number", _whole),
     "redirect": ("301, 302, 307 or 308", _redirect),
-    "base64": ("base64", _base64),
     "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
-    "struct": ("set key by key", lambda _text: None),
 }
 """Kind → what it is in words, and what a text becomes; None: the controller keeps the default."""
 
 
-_BETWEEN = {"list": ",", "networks": ",", "codes": ",", "colons": ":", "directives": "\n"}
+_BETWEEN = {"list": ",", "codes": ",", "colons": ":", "directives": "\n"}
 """Kind → what separates its words; of every other it is a space, as nginx's own arguments are."""
 WRITTEN = ("format", "directives")
 """Kinds in which nginx's variables stand."""
@@ -157,10 +119,10 @@ def decoded(kind: str, text: str, default: str) -> Decoded:
             value,
             f"{shown!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds",
         )
-    if kind in ("codes", "networks") and value != ",".join(items(text)):
+    if kind == "codes" and value != ",".join(items(text)):
         return Decoded(value, f"of {shown!r} the controller takes {value or 'nothing'}: {expected}")
-    if kind.startswith("int") and not text:
+    if kind == "int" and not text:
         return Decoded(value, "is empty: the controller reads 0")
-    if kind.startswith("int") and (value != text or value.startswith("-")):
+    if kind == "int" and (value != text or value.startswith("-")):
         return Decoded(value, f"{shown!r} is read as {value}")
     return Decoded(value)

@@ -17,9 +17,8 @@ from pathlib import Path
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
 from lab.systems import checker
-from lab.systems.ingress_nginx import modules
 from lab.systems.ingress_nginx.config import render
-from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, KEYS, look_up, settings
+from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, look_up, settings
 from lab.systems.ingress_nginx.system import CHECKER, files
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
@@ -38,6 +37,12 @@ _NAMELESS = re.compile(r"http/server(?!\[)")
 """Those that a controller has for itself, other ones than the lab."""
 _PATH = re.compile(r"[/~]\S*")
 _EVERYBODY = ("all", "0.0.0.0/0")
+_OF_MODULES = re.compile(
+    r"(?:^|[;{}])\s*(?:more_(?:set|clear)(?:_input)?_headers|(?:brotli|geoip2|opentelemetry|modsecurity)(?:_\w+)?|lua_\w+"
+    r"|\w+_by_lua(?:_block|_file)?)\s",
+    re.MULTILINE,
+)
+"""Where a directive begins that only the controller's nginx has, of a module of its own."""
 
 Directives = dict[tuple[str, str], str]
 """(context, directive) → its arguments, several joined as the read-back joins them."""
@@ -67,19 +72,19 @@ class Found:
 
 def is_controllers(name: str, text: str) -> bool:
     """Whether a key is the real controller's: its effect needs the controller's own logic, Lua or modules."""
-    return name in FOREIGN or (name.endswith("-snippet") and bool(modules.controllers(text)))
+    return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
 
 
 def look(name: str, text: str) -> Found:
     """What the controller makes of a key that it has."""
     key, found = look_up(name, text)
     idle = ""
-    if found.kept or (key.kind.startswith("int") and not text):
+    if found.kept or (key.kind == "int" and not text):
         idle = found.told if found.kept else f"{found.told}: write the number that is meant"
     elif key.kind == "offset" and not found.value:
         idle = f"nothing to measure: {found.told or 'empty, the directive is left out, and its default is the shipped one'}"
     elif name in IDLE:
-        idle = f"nothing to measure: it changes nothing for what the lab sends ({IDLE[name][1]})"
+        idle = f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
     elif found.value == key.default:
         shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
         idle = f"nothing to measure: {found.told + '; ' if found.told else ''}{shown!r} is the default"
@@ -90,14 +95,7 @@ def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
     """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
     context = _context(variant, 1, 100_000)
     text = render(settings("ConfigMap", data), context, nginx_version())
-    return checker.refusal(CHECKER, files(text, context), programs=modules.hidden())
-
-
-def nginx_conf(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """What these keys make, those left out that the controller ignores or keeps at their defaults, and its own."""
-    taken = {key: text for key, text in data.items() if key in KEYS}
-    taken = {key: text for key, text in taken.items() if not look(key, text).idle and not is_controllers(key, text)}
-    return render(settings("ConfigMap", taken), _context(variant, 1, 100_000), nginx_version())
+    return checker.refusal(CHECKER, files(text, context))
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:

@@ -12,14 +12,13 @@ import re
 import signal
 from collections.abc import Mapping
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.ingress_nginx import modules
+from lab.base.errors import UsageError, refuse_unknown
 from lab.systems.ingress_nginx.config import PID, certificates, render, workers_of
 from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.ingress_nginx.controller import CONTROLLER, refuse_routers
 from lab.systems.manifests.pods import Container
 from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.system import LOADER, count, has_status, nginx_version, refuse_nginx_workers
+from lab.systems.nginx.system import LOADER, count, nginx_version, refuse_nginx_workers
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
@@ -28,7 +27,9 @@ from lab.systems.system import (
     ProxySystem,
     Realisation,
     Workers,
+    arguments,
     configmap_of,
+    expect,
     limit_up,
     refuse_open_files,
 )
@@ -57,43 +58,38 @@ _SLEEP_BEFORE = re.compile(r"(sleep \d+; )exec /wait-shutdown")
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    arguments = dict(_argument(container.place, item) for item in container.args[1:])
-    if container.command or container.args[:1] != ("/nginx-ingress-controller",):
-        raise UsageError(
-            container.place,
-            "expected no command, and /nginx-ingress-controller as the first argument",
-            "as in manifests/base/ingress-nginx",
-        )
+    held = not container.command and container.args[:1] == ("/nginx-ingress-controller",)
+    expect(container, held, "no command, and /nginx-ingress-controller as the first argument", "ingress-nginx")
+    given = _arguments(container)
     pre_stop = _pre_stop(container)
-    controller = arguments.get("--controller-class", "k8s.io/ingress-nginx")
+    controller = given.get("--controller-class", "k8s.io/ingress-nginx")
     fault = f"no IngressClass belongs to --controller-class={controller}: it would serve no route"
     refuse_unknown(controller, set(context.objects.classes.values()), f"{container.place}.args", fault)
-    place, data = _configmap(context, arguments)
+    place, data = _configmap(context, given)
     values = settings(place, data)
     by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
     if (workers := workers_of(values, context)).isdecimal():
         refuse_nginx_workers(by, int(workers), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
-    http_port = int(arguments.get("--http-port", "80"))
-    text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())
+    http_port = int(given.get("--http-port", "80"))
+    text = render(values, context, nginx_version(), http_port)
     refuse_routers(container)
     own = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     return Realisation(
         command=("nginx", "-c", CONFIG),
-        env=own | modules.libraries(),
+        env=own,
         files=files(text, context),
-        programs=modules.hidden(),
         pre_stop=pre_stop,
         checker=CHECKER,
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
-        waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
+        waits=(float(given.get(_BEFORE, "0")), float(given.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
 
 
 def files(text: str, context: Context) -> dict[str, str]:
     """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
-    return {CONFIG: modules.loading(text), **certificates(context), **links}
+    return {CONFIG: text, **certificates(context), **links}
 
 
 def _pre_stop(container: Container) -> tuple[str, ...] | None:
@@ -111,24 +107,22 @@ def _pre_stop(container: Container) -> tuple[str, ...] | None:
 
 
 def control(process: Process) -> Control:
-    rate = dict(_argument(process.container.place, item) for item in process.container.args[1:]).get(_RATE, "0.3")
-    return NginxControl(process, CONFIG, float(rate))
+    return NginxControl(process, CONFIG, float(_arguments(process.container).get(_RATE, "0.3")))
 
 
-def _argument(place: str, text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    if name not in _HONOURED and not text.startswith(_WAIVED):
-        fault = f"the local target does not honour {text}"
-        raise UsageError(f"{place}.args", fault, did_you_mean(name, [*_HONOURED, *_WAIVED]))
-    if name == _RATE and not re.fullmatch(r"0*\.\d*[1-9]\d*|\d*[1-9]\d*(\.\d+)?", value):
-        raise UsageError(f"{place}.args", f"{_RATE}: expected a rate per second, got {value!r}", "0.3 is the default")
-    if name in (_BEFORE, _AFTER) and not re.fullmatch(r"\d+", value):
-        raise UsageError(f"{place}.args", f"{name}: expected whole seconds, got {value!r}", "0 and 10 are the defaults")
-    return name, value
+def _arguments(container: Container) -> Mapping[str, str]:
+    """UsageError for one that is not honoured, or is no rate or time."""
+    found, at = arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"
+    if not re.fullmatch(r"0*\.\d*[1-9]\d*|\d*[1-9]\d*(\.\d+)?", rate := found.get(_RATE, "0.3")):
+        raise UsageError(at, f"{_RATE}: expected a rate per second, got {rate!r}", "0.3 is the default")
+    for name in (_BEFORE, _AFTER):
+        if not (text := found.get(name, "0")).isdecimal():
+            raise UsageError(at, f"{name}: expected whole seconds, got {text!r}", "0 and 10 are the defaults")
+    return found
 
 
-def _configmap(context: Context, arguments: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    path = arguments.get("--configmap", "")
+def _configmap(context: Context, given: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    path = given.get("--configmap", "")
     place = f"{context.container.place}.args"
     if not path:
         raise UsageError(place, "--configmap is missing", "--configmap=$(POD_NAMESPACE)/ingress-nginx-controller")

@@ -2,25 +2,36 @@
 
     Gateway: listeners: [{name: http, port: 80, protocol: HTTP}]
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
-        →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(backends (backend, 80))),)})]
+        →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(Backend(backend, 80))),)})]
 
-Each system writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Manifests are
-read in `gateway_objects`.
+Each system writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Of a route its hosts, exact paths and
+prefixes, one Service, the request headers that it sets and its timeout are read. Every other field is refused by name (other matches, several
+Services, rewrites, redirects, mirrors, other namespaces), and so is what the API's own schema would not let in (a host, a path, a port).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from lab.base import durations
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests.fields import Fields, spec_of
 
 ANY = "*"
 """Host of a route that names none, on a listener that names none."""
+HEADERS, TIMEOUT = "a change of request headers", "a timeout of the request"
+"""What a rule may ask for beside a path and a Service, in words."""
 
-PathKind = Literal["Exact", "PathPrefix", "RegularExpression"]
-ValueKind = Literal["Exact", "RegularExpression"]
+PathKind = Literal["Exact", "PathPrefix"]
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+")
+_PATH = re.compile(r"/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*")
+_NO_PATH = re.compile(r"//|/\.{1,2}(?:/|$)|%2[fF]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,147 +59,50 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueMatch:
-    """Of a header (its name in lower case) or a query parameter."""
-
-    name: str
-    value: str
-    kind: ValueKind = "Exact"
-
-
-@dataclass(frozen=True, slots=True)
 class Match:
-    """All of it must hold. `method`: empty = every one."""
+    """The path of a request."""
 
     path_kind: PathKind = "PathPrefix"
     path: str = "/"
-    headers: tuple[ValueMatch, ...] = ()
-    queries: tuple[ValueMatch, ...] = ()
-    method: str = ""
 
     @property
-    def precedence(self) -> tuple[object, ...]:
-        """Sorts first what the API says comes first: an exact path, the longest prefix, a method, most headers, most query parameters.
-
-        Where a regular expression stands is each implementation's own affair; here it is after exact paths and before prefixes.
-        """
-        rank = ("Exact", "RegularExpression", "PathPrefix").index(self.path_kind)
-        return (rank, -len(self.path), not self.method, -len(self.headers), -len(self.queries))
+    def precedence(self) -> tuple[bool, int]:
+        """Sorts first what the API says comes first: an exact path, the longest prefix."""
+        return self.path_kind != "Exact", -len(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A Service's port, and its share of the rule's requests."""
+    """A Service's port."""
 
     service: str
     port: int
-    weight: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """What is done to headers: `set` replaces, `add` adds, `remove` removes."""
-
-    set: Mapping[str, str] = field(default_factory=dict[str, str])
-    add: Mapping[str, str] = field(default_factory=dict[str, str])
-    remove: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.set or self.add or self.remove)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """`path` replaces the whole path, `prefix` the matched one; None = it stays. `host`: empty = it stays."""
-
-    host: str = ""
-    path: str | None = None
-    prefix: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Redirect(Rewrite):
-    """An answer that sends the client elsewhere. `scheme`, `port`: empty, 0 = the request's own."""
-
-    scheme: str = ""
-    port: int = 0
-    status: int = 302
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`place` in its manifest. `request_s`, `backend_s`: timeouts; None = not said, 0 = none."""
+    """`place` in its manifest. `backend`: None = every request is answered 500. `headers`: of requests, which it sets. `request_s`: timeout; None =
+    not said, 0 = none.
+    """
 
     place: str
     matches: tuple[Match, ...]
-    backends: tuple[Backend, ...]
-    request_headers: Headers = field(default_factory=Headers)
-    response_headers: Headers = field(default_factory=Headers)
-    rewrite: Rewrite | None = None
-    redirect: Redirect | None = None
-    mirrors: tuple[Backend, ...] = ()
+    backend: Backend | None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     request_s: float | None = None
-    backend_s: float | None = None
 
-    @property
-    def texts(self) -> Iterator[str]:
-        """What is written as it stands, but for paths to match."""
-        for match in self.matches:
-            yield from (item.value for item in (*match.headers, *match.queries))
-        for change in (self.request_headers, self.response_headers):
-            yield from (*change.set.values(), *change.add.values())
-        for to in (self.rewrite, self.redirect):
-            yield from filter(None, (to and to.path, to and to.prefix))
+    def refuse(self, proxy: str, can: Collection[str] = (HEADERS,), never: str = "") -> None:
+        """UsageError for what is here that a proxy's writer cannot write: `can` has what it can beside a path and a Service.
 
-    def refuse(self, proxy: str, can: Iterable[str], never: str = "") -> None:
-        """UsageError for what is here that a proxy's writer cannot write: `can` has names of what it can beside a path and one backend.
-
-        Names: method, headers, queries, queries_regex, regex, weights, request_headers, response_headers, added, rewrite, redirect,
-        redirect_prefix, mirrors, request_s, backend_s. `never`: characters that mean something else there.
+        `never`: characters that mean something else there.
         """
-        asked = {
-            "method": any(match.method for match in self.matches),
-            "headers": any(match.headers for match in self.matches),
-            "queries": any(match.queries for match in self.matches),
-            "queries_regex": any(item.kind != "Exact" for match in self.matches for item in match.queries),
-            "regex": any(match.path_kind == "RegularExpression" for match in self.matches),
-            "weights": len(self.backends) > 1,
-            "request_headers": self.request_headers,
-            "response_headers": self.response_headers,
-            "added": self.request_headers.add or self.response_headers.add,
-            "rewrite": self.rewrite,
-            "redirect": self.redirect,
-            "redirect_prefix": self.redirect and self.redirect.prefix is not None,
-            "mirrors": self.mirrors,
-            "request_s": self.request_s is not None,
-            "backend_s": self.backend_s is not None,
-        }
-        able = frozenset(can)
-        if cannot := [_WORDS[name] for name, there in asked.items() if there and name not in able]:
+        asked = ((HEADERS, bool(self.headers)), (TIMEOUT, self.request_s is not None))
+        if cannot := [words for words, there in asked if there and words not in can]:
             fault = f"{' and '.join(cannot)} cannot be written for {proxy} here"
             raise UsageError(self.place, fault, "leave that out of the route, or measure another system")
-        if odd := next((text for text in self.texts if set(never) & set(text)), None):
+        if odd := next((text for text in self.headers.values() if set(never) & set(text)), None):
             fault = f"{odd!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
             raise UsageError(self.place, fault, "write it without, or measure another system")
-
-
-_WORDS = {
-    "method": "a match of methods",
-    "headers": "a match of headers",
-    "queries": "a match of query parameters",
-    "queries_regex": "a query parameter as a regular expression",
-    "regex": "a path as a regular expression",
-    "weights": "a division between several backends",
-    "request_headers": "a change of request headers",
-    "response_headers": "a change of response headers",
-    "added": "a header that is added to others of its name",
-    "rewrite": "a rewrite",
-    "redirect": "a redirect",
-    "redirect_prefix": "a redirect that replaces a prefix",
-    "mirrors": "a mirror",
-    "request_s": "a timeout of the request",
-    "backend_s": "a timeout of the backend's answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +137,14 @@ class Served:
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def backends(self) -> list[Backend]:
-        """Each Service's port that it leads to, once."""
-        entries = [entry for found in self.hosts.values() for entry in found]
-        pairs = [(item.service, item.port) for entry in entries for item in (*entry.rule.backends, *entry.rule.mirrors)]
-        return [Backend(*pair) for pair in dict.fromkeys(pairs)]
+    def ordered(self) -> list[str]:
+        """Its hosts: whole names first, then the longest wildcard, any host last."""
+        return sorted(self.hosts, key=lambda host: (host == ANY, host.startswith("*."), -len(host)))
+
+
+def rules_of(ports: Iterable[Served]) -> dict[str, Rule]:
+    """Place → each rule that these ports serve, once."""
+    return {entry.rule.place: entry.rule for port in ports for entries in port.hosts.values() for entry in entries}
 
 
 def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Collection[str] = ()) -> list[Served]:
@@ -250,10 +167,12 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Coll
                 raise UsageError(f"{at}.tls.options", f"port {listener.port} has others, too", "give it another port")
             secrets[listener.port] = tuple(dict.fromkeys((*secrets[listener.port], *listener.secrets)))
             hosts = ports.setdefault(listener.port, {})
-            for route in _attached(gateway, listener, routes):
-                for host in _shared(listener.hostname, route.hosts):
-                    entries = (Entry(match, rule) for rule in route.rules for match in rule.matches)
-                    hosts.setdefault(host, []).extend(entries)
+            ways = {(gateway.name, ""), (gateway.name, listener.name)}
+            for route in routes:
+                if route.namespace == gateway.namespace and ways & set(route.parents):
+                    for host in _shared(listener.hostname, route.hosts):
+                        entries = (Entry(match, rule) for rule in route.rules for match in rule.matches)
+                        hosts.setdefault(host, []).extend(entries)
     return [
         Served(
             port,
@@ -265,22 +184,14 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Coll
     ]
 
 
-def _attached(gateway: Gateway, listener: Listener, routes: Iterable[HttpRoute]) -> list[HttpRoute]:
-    ways = {(gateway.name, ""), (gateway.name, listener.name)}
-    return [route for route in routes if route.namespace == gateway.namespace and ways & set(route.parents)]
-
-
 def _shared(hostname: str, hosts: Sequence[str]) -> list[str]:
     """The hosts of a route that a listener lets through."""
     if not hosts:
         return [hostname or ANY]
     if not hostname:
         return list(hosts)
-    return [host for host in hosts if _within(host, hostname)] + [hostname for host in hosts if _below(hostname, host)]
-
-
-def _within(host: str, hostname: str) -> bool:
-    return host == hostname or _below(host, hostname)
+    within = [host for host in hosts if host == hostname or _below(host, hostname)]
+    return within + [hostname for host in hosts if _below(hostname, host)]
 
 
 def _below(host: str, wildcard: str) -> bool:
@@ -304,3 +215,130 @@ def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Col
             if section:
                 fault = f"Gateway {name} has no listener {section!r}"
                 refuse_unknown(section, names, f"{route.place}: spec.parentRefs[{name}]", fault)
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def read_class(place: str, raw: Mapping[str, Any]) -> str:
+    """The controller's name."""
+    with spec_of(place, raw, "status") as spec:
+        spec.waive("description", "parametersRef")  # the controller's own, who reads it in the manifest
+        return spec.need("controllerName", "")
+
+
+def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
+    """UsageError for what is not read here."""
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace", "default")
+    with spec_of(place, raw, "status") as spec:
+        spec.waive("infrastructure")
+        class_name = spec.need("gatewayClassName", "")
+        listeners = tuple(_listener(item, namespace) for item in spec.each("listeners"))
+    if not listeners:
+        raise UsageError(f"{place}: spec", "'listeners' is empty", "name one")
+    for number, one in enumerate(listeners):
+        for other in listeners[:number]:
+            if one.name == other.name or (one.port, one.hostname) == (other.port, other.hostname):
+                fault = f"{one.name} has the name, or the port and the host, of another listener"
+                raise UsageError(f"{place}: spec.listeners", fault, "give it its own")
+    return Gateway(place, namespace, metadata["name"], class_name, listeners, raw)
+
+
+def _listener(item: Fields, namespace: str) -> Listener:
+    protocol = item.choice("protocol", ("HTTP", "HTTPS"))
+    with item.inner("allowedRoutes") as allowed:
+        allowed.waive("kinds")
+        with allowed.inner("namespaces") as namespaces:
+            namespaces.choice("from", ("Same", "All"), "Same")  # there is one
+    with item.inner("tls") as tls:
+        if protocol == "HTTPS":
+            tls.choice("mode", ("Terminate",), "Terminate")
+        options = tls.take("options", dict[str, str]())
+        secrets = [_named(reference, "Secret", namespace) for reference in tls.each("certificateRefs")]
+    if (protocol == "HTTPS") != bool(secrets):
+        fault = f"protocol {protocol} and {len(secrets)} certificates"
+        raise UsageError(item.at("tls"), fault, "HTTPS needs tls.certificateRefs, HTTP has none")
+    if hostname := item.take("hostname", ""):
+        _matching(_HOST, item.at("hostname"), hostname, "a host, such as shop.example or *.example")
+    return Listener(item.need("name", ""), _port(item), hostname, tuple(secrets), options)
+
+
+def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
+    """UsageError for what is not read here."""
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace", "default")
+    with spec_of(place, raw, "status") as spec:
+        parents = tuple(
+            (_named(item, "Gateway", namespace), item.take("sectionName", "")) for item in spec.each("parentRefs")
+        )
+        hosts = tuple(str(host).lower() for host in spec.take("hostnames", list[Any]()))
+        for host in hosts:
+            _matching(_HOST, spec.at("hostnames"), host, "a host, such as shop.example or *.example")
+        rules = tuple(_rule(item, namespace) for item in spec.each("rules")) or (Rule(place, (Match(),), None),)
+    if not parents:
+        raise UsageError(f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
+    return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
+
+
+def _rule(item: Fields, namespace: str) -> Rule:
+    item.waive("name")
+    backends = [
+        Backend(_named(reference, "Service", namespace), _port(reference)) for reference in item.each("backendRefs")
+    ]
+    if len(backends) > 1:
+        fault = "the local target does not honour a division between several Services"
+        raise UsageError(item.at("backendRefs"), fault, "name one, or use --target kind")
+    matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
+    with item.inner("timeouts") as timeouts:
+        text = timeouts.take("request", "")
+        request_s = durations.seconds(text) if text else None
+        if text and request_s is None:
+            fault = f"expected a duration such as 10s, got {text!r}"
+            raise UsageError(timeouts.at("request"), fault, "a number and its unit")
+    headers: dict[str, str] = {}
+    for change in item.each("filters", "type"):
+        change.choice("type", ("RequestHeaderModifier",), remedy="remove it, or use --target kind")
+        with change.inner("requestHeaderModifier") as modifier:
+            headers |= dict(_header(header) for header in modifier.each("set"))
+    return Rule(item.place, matches, backends[0] if backends else None, headers, request_s)
+
+
+def _match(item: Fields) -> Match:
+    with item.inner("path") as path:
+        kind = path.choice("type", ("PathPrefix", "Exact"), "PathPrefix")
+        value = path.take("value", "/")
+        if not _PATH.fullmatch(value) or _NO_PATH.search(value):
+            expected = "an absolute path as it comes over the wire, without //, /./ and /../"
+            raise UsageError(path.at("value"), f"expected {expected}, got {value!r}", "such as /shop")
+    return Match(cast("PathKind", kind), value)
+
+
+def _header(item: Fields) -> tuple[str, str]:
+    name, value = item.need("name", ""), item.need("value", "")
+    if _CONTROL.search(value):
+        raise UsageError(item.at("value"), f"{value!r} has a character that no header can have", "take it out")
+    return _matching(_HEADER, item.at("name"), name, "a header's name"), value
+
+
+def _matching(form: re.Pattern[str], place: str, text: str, expected: str) -> str:
+    if not form.fullmatch(text):
+        raise UsageError(place, f"expected {expected}, got {text!r}", "correct it")
+    return text
+
+
+def _port(item: Fields) -> int:
+    port = item.need("port", 0)
+    if not 0 < port <= 65535:
+        raise UsageError(item.at("port"), f"expected a port, 1 to 65535, got {port}", "correct it")
+    return port
+
+
+def _named(reference: Fields, kind: str, own: str) -> str:
+    """The name in a reference. UsageError for one to an object of another kind, or in another namespace than its `own`."""
+    reference.choice("kind", (kind,), kind)
+    reference.waive("group")
+    if (namespace := reference.take("namespace", own)) != own:
+        fault = f"the local target reads one namespace, got {namespace!r}"
+        raise UsageError(reference.at("namespace"), fault, "leave it out, or use --target kind")
+    return reference.need("name", "")

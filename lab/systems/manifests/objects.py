@@ -13,16 +13,22 @@ from lab.systems.manifests import certificates
 from lab.systems.manifests.deployments import Deployment, read_deployment
 from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import (
+    Backend,
+    Entry,
     Gateway,
     HttpRoute,
+    Match,
+    Rule,
     Served,
     check,
+    read_class,
+    read_gateway,
+    read_http_route,
     served,
 )
-from lab.systems.manifests.gateway_objects import read_class, read_gateway, read_http_route
 from lab.systems.manifests.pods import Pod
 from lab.systems.manifests.replicas import Budget, read_budget
-from lab.systems.manifests.routes import HostRoute, read_ingress, read_route
+from lab.systems.manifests.routes import PREFIX, HostRoute, read_ingress, read_route
 from lab.systems.manifests.routes import Route as Route
 
 ROLE_LABEL = "lab/role"
@@ -136,6 +142,31 @@ class Objects:
             raise UsageError("GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
         return served(mine, self.http_routes, options)
 
+    def served_ingresses(self, http: int = 80, https: int = 443) -> list[Served]:
+        """What every Ingress leads to, for a controller that is not ingress-nginx: a port, and one with TLS where a host has a certificate.
+
+        UsageError for annotations of ingress-nginx, which others do not read.
+        """
+        entries: dict[str, list[Entry]] = {}
+        for route in self.routes:
+            entries.setdefault(route.host, []).append(self._entry(route))
+        hosts = {
+            host: tuple(sorted(found, key=lambda entry: entry.match.precedence)) for host, found in entries.items()
+        }
+        secrets = {route.host: route.secret for route in self.routes if route.secret}
+        encrypted = Served(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
+        return [Served(http, hosts), *([encrypted] if secrets else [])]
+
+    def _entry(self, route: Route) -> Entry:
+        if route.rewrite or route.forwarded_prefix:
+            fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
+            raise UsageError(f"Ingress/{route.ingress}: metadata.annotations", fault, remedy)
+        numbers = {name: number for number, name in self.services[route.service].names.items()}
+        port = route.port if isinstance(route.port, int) else numbers[route.port]
+        match = Match("Exact" if route.path_type == "Exact" else "PathPrefix", route.path)
+        place = f"Ingress/{route.ingress}: {route.host}{route.path}"
+        return Entry(match, Rule(place, (match,), Backend(route.service, port)))
+
     def certificate(self, secret: str, place: str) -> Mapping[str, str]:
         """A Secret's files. UsageError of `place`, which names it, where there is none."""
         refuse_unknown(secret, self.secrets, place, f"there is no Secret {secret!r}")
@@ -194,7 +225,7 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
         if raw["kind"] == "Ingress":
             _class(raw, found.classes)
     check(found.gateways, found.http_routes, found.gateway_classes)
-    backends = [item for route in found.http_routes for rule in route.rules for item in (*rule.backends, *rule.mirrors)]
+    backends = [rule.backend for route in found.http_routes for rule in route.rules if rule.backend]
     for route in [*found.routes, *found.host_routes, *backends]:
         if route.service not in found.services or found.services[route.service].selector:
             found.target_port(route.service, route.port)

@@ -104,13 +104,12 @@ def amount(value: Amount, of: int, up: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One of `least` and `most_out` is given. `always`: unready pods may be evicted whatever it says."""
+    """One of `least` and `most_out` is given."""
 
     name: str
     selector: Mapping[str, str]
     least: Amount | None
     most_out: Amount | None
-    always: bool = False
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         return self.selector.items() <= labels.items()
@@ -121,7 +120,7 @@ class Budget:
         `ready`: the pod; `healthy`: ready pods that do not terminate; `expected`: replicas asked for.
         """
         wanted = self.healthy_wanted(expected)
-        if not ready and (self.always or healthy >= wanted > 0):
+        if not ready and healthy >= wanted > 0:
             return None
         if healthy - 1 < wanted:
             return f"PodDisruptionBudget {self.name} needs {wanted} healthy pods and has {healthy}"
@@ -145,11 +144,10 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
         with spec.inner("selector") as selector:
             labels = selector.need("matchLabels", dict[str, str]())
         least, most_out = (read_amount(spec, name) for name in ("minAvailable", "maxUnavailable"))
-        policies = ("IfHealthyBudget", "AlwaysAllow")
-        policy = spec.choice("unhealthyPodEvictionPolicy", policies, "IfHealthyBudget")
+        spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget",), "IfHealthyBudget", remedy="leave it out")
     if (least is None) == (most_out is None):
         raise UsageError(f"{place}: spec", "expected one of minAvailable and maxUnavailable", "keep one")
-    return Budget(str(raw["metadata"]["name"]), labels, least, most_out, policy == "AlwaysAllow")
+    return Budget(str(raw["metadata"]["name"]), labels, least, most_out)
 
 
 def over(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:

@@ -1,5 +1,5 @@
-"""What leads to a Service: an Ingress's paths, with the few annotations that ingress-nginx's configuration here knows, and OpenShift's
-Route, one host and where TLS ends. Pure; refuses every field that it would not honour.
+"""What leads to a Service: an Ingress's paths, with the two annotations that set a header of requests, and OpenShift's Route, one host and where
+TLS ends. Pure; refuses every field that it would not honour.
 
 Refuses x-forwarded-prefix without rewrite-target, too: the controller writes the header only beside a rewrite (buildProxyPass in
 internal/ingress/controller/template/template.go), and says nothing.
@@ -7,32 +7,23 @@ internal/ingress/controller/template/template.go), and says nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.systems.ingress_nginx.configmap import KEYS, TABLE
-from lab.systems.ingress_nginx.decoding import decoded
 from lab.systems.manifests.fields import Fields, spec_of
 
-OF_ONE = frozenset(
-    {key.name for key in TABLE if key.where == "location"}
-    | {"proxy-buffers-number", "proxy-next-upstream", "proxy-redirect-from", "proxy-redirect-to"}
-)
-"""Annotations that set for one Ingress what the ConfigMap's key of that name sets for all."""
-
 PREFIX = "nginx.ingress.kubernetes.io/"
-_REGEX, _REWRITE, _FORWARDED = f"{PREFIX}use-regex", f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
+_REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
 
-PathType = Literal["Prefix", "Exact", "ImplementationSpecific"]
+PathType = Literal["Prefix", "Exact"]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to.
+    """One path of one Ingress. `rewrite`: empty = none; with one, the path is a regular expression, to which it may refer.
 
     `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
     """
@@ -44,24 +35,15 @@ class Route:
     path_type: PathType
     service: str
     port: int | str
-    regex: bool = False
     rewrite: str = ""
     forwarded_prefix: str = ""
     secret: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """ConfigMap keys that its annotations set for it alone, decoded."""
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
     """UsageError for what the controller would not admit, or this target does not honour."""
     metadata = raw["metadata"]
-    annotations = metadata.get("annotations") or {}
-    regex, rewrite, forwarded = _annotations(place, annotations)
-    settings = {
-        name.removeprefix(PREFIX): _setting(f"{place}: metadata.annotations", name, text)
-        for name, text in annotations.items()
-        if name.removeprefix(PREFIX) in OF_ONE and name.startswith(PREFIX)
-    }
+    rewrite, forwarded = _annotations(f"{place}: metadata.annotations", metadata.get("annotations") or {})
     found: list[Route] = []
     with spec_of(place, raw, "status") as spec:
         spec.waive("ingressClassName")  # compared by whoever knows the classes
@@ -73,7 +55,7 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                 host = rule.need("host", "")
                 for path in http.each("paths", "path"):
                     service, port = _backend(path)
-                    kind = _path_type(path, regex)
+                    kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
                     found.append(
                         Route(
                             metadata.get("namespace", "default"),
@@ -83,11 +65,9 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                             kind,
                             service,
                             port,
-                            regex,
                             rewrite,
                             forwarded,
                             secrets.get(host, ""),
-                            settings,
                         )
                     )
     return found
@@ -100,47 +80,20 @@ def _backend(path: Fields) -> tuple[str, int | str]:
         return service.need("name", ""), number
 
 
-def _path_type(path: Fields, regex: bool) -> PathType:
-    kind = path.need("pathType", "")
-    if kind not in ("Prefix", "Exact") and not (regex and kind == "ImplementationSpecific"):
-        remedy = "ImplementationSpecific means nothing on its own: it takes the annotation use-regex"
-        raise UsageError(path.at("pathType"), f"expected Prefix or Exact, got {kind!r}", remedy)
-    return kind
-
-
-def _annotations(place: str, annotations: Mapping[str, str]) -> tuple[bool, str, str]:
-    where = f"{place}: metadata.annotations"
+def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:
+    """(rewrite, forwarded prefix). UsageError for another of ingress-nginx's."""
     for name in annotations:
-        known = name in (_REGEX, _REWRITE, _FORWARDED) or name.removeprefix(PREFIX) in OF_ONE
-        if name.startswith(PREFIX) and not known:
+        if name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED):
             raise UsageError(where, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
     if forwarded and not rewrite:
         fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
         raise UsageError(where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
-    return bool(rewrite) or annotations.get(_REGEX) == "true", rewrite, forwarded
-
-
-def _setting(where: str, name: str, text: str) -> str:
-    """UsageError for a number or truth that is none: the controller would take the ConfigMap's without a word."""
-    key = KEYS[name.removeprefix(PREFIX)]
-    decimal = key.kind != "int" or re.fullmatch(r"[+-]?[0-9]+", text)
-    found = decoded(key.kind, text if key.kind != "int" else text.lstrip("+").lstrip("0") or "0", key.default)
-    if found.kept or not decimal:
-        raise UsageError(f"{where}.{name}", f"{text!r} is no {key.kind}, and is ignored", "correct it")
-    return found.value
+    return rewrite, forwarded
 
 
 TERMINATIONS = ("edge", "passthrough", "reencrypt")
 Insecure = Literal["None", "Allow", "Redirect"]
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderAction:
-    """What is done to a header of every request. `value` as HAProxy reads it (a log format); None = it is deleted."""
-
-    name: str
-    value: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +109,8 @@ class HostRoute:
     port: int | str
     tls: Tls
     insecure: Insecure = "None"
-    headers: tuple[HeaderAction, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is set on every request; a value as HAProxy reads it, a log format."""
 
 
 def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
@@ -186,11 +140,11 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
             port=target,
             tls=tls,
             insecure=insecure,
-            headers=tuple(_headers(spec)),
+            headers=dict(_headers(spec)),
         )
 
 
-def _headers(spec: Fields) -> Iterator[HeaderAction]:
+def _headers(spec: Fields) -> Iterator[tuple[str, str]]:
     """Of requests; actions on responses are not honoured here."""
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
         if actions.take("response", list[Any]()):
@@ -198,11 +152,8 @@ def _headers(spec: Fields) -> Iterator[HeaderAction]:
         for item in actions.each("request"):
             name = item.need("name", "")
             with item.inner("action") as action, action.inner("set") as settings:
-                kind, value = action.need("type", ""), settings.take("value", "")
-                if kind not in ("Set", "Delete") or (kind == "Set") != bool(value):
-                    fault = f"expected Set with set.value, or Delete without, got {kind!r}"
-                    raise UsageError(action.at("type"), fault, "correct it")
-                yield HeaderAction(name, value or None)
+                action.choice("type", ("Set",), remedy="use --target kind")
+                yield name, settings.need("value", "")
 
 
 def _tls(spec: Fields) -> tuple[Tls, Insecure]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.systems.system import Loading, Process, write_changed
+from lab.systems.system import Loading, Process, bytes_of, pid_of, write_changed
 
 _MASTER, _WORKER = "nginx: master process", "nginx: worker process"
 TRY_S = 60.0
@@ -49,22 +49,16 @@ class NginxControl:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        pid = self._process.pid
-        if pid is None:
-            raise MeasuringError(self._place, "ended before it served", self._process.tail(5) or "it printed nothing")
+        pid = pid_of(self._process, "served")
         if not _title(pid).startswith(_MASTER):
             return False
         fresh = [_title(child) for child in _children(pid) if child not in self._before]
         return fresh.count(_WORKER) == len(fresh) >= self._workers
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        text = files[self._config]
-        file, pid = self._process.inside(self._config), self._process.pid
-        if file is None or pid is None:
-            raise MeasuringError(self._place, "ended before it took a reload", self._process.tail(5))
-        if file.read_text() == text:
-            return None
-        if not self._try(file, text, over):
+        text, pid = files[self._config], pid_of(self._process, "took a reload")
+        file = self._process.inside(self._config)
+        if file is None or file.read_text() == text or not self._try(file, text, over):
             return None
         self._before = frozenset(_children(pid))
         self._workers = max(1, sum(_title(child) == _WORKER for child in self._before))
@@ -74,8 +68,7 @@ class NginxControl:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        file = self._process.inside(self._config)
-        return file.stat().st_size if file is not None and file.exists() else 0
+        return bytes_of(self._process, [self._config])
 
     @property
     def _place(self) -> str:

@@ -30,6 +30,7 @@ from lab.model.variants.variants import Check
 from lab.systems.nginx import effects
 from lab.systems.reading import (
     ABSENT,
+    CLOCK_S,
     Process,
     Reading,
     UnreadableError,
@@ -40,11 +41,10 @@ from lab.systems.reading import (
     run,
     soft_limit,
     started,
+    wrong,
 )
 
 _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
-_CLOCK_S = 1.0
-"""Start times of processes are known to the boot time's second."""
 
 
 def read(system: System, check: Check) -> Reading:
@@ -59,17 +59,8 @@ def read(system: System, check: Check) -> Reading:
         )
     program = re.match(r"nginx: master process (\S*nginx)(?= |$)", masters[0].title)
     options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
-    files = dump(
-        run(
-            system,
-            check,
-            [
-                program[1] if program else "nginx",
-                *(word for option, value in options for word in (f"-{option}", value)),
-                "-T",
-            ],
-        )
-    )
+    words = [word for option, value in options for word in (f"-{option}", value)]
+    files = dump(run(system, check, [program[1] if program else "nginx", *words, "-T"]))
     main = next(iter(files))
     stated = [
         each.arguments
@@ -83,24 +74,20 @@ def read(system: System, check: Check) -> Reading:
         found = [check.value] if check.among and check.value in found else found
         reading = compared(check, joined(found) if found else ABSENT)
     if len(set(found)) > 1 and check.context is None:
-        reading = Reading(
-            check,
-            reading.observed,
-            ok=False,
-            detail=f"{name} stands in several places with several values: the check needs a context",
-        )
+        detail = f"{name} stands in several places with several values: the check needs a context"
+        reading = wrong(check, reading.observed, detail)
     if reading.ok:
         reading = _loaded(system, reading, main, workers)
-    if reading.ok and stated and (fault := effects.fault(system, check, masters[0], " ".join(stated[0]))):
-        return Reading(check, reading.observed, ok=False, detail=fault)
+    if reading.ok and stated and (fault := effects.fault(system, check, " ".join(stated[0]))):
+        return wrong(check, reading.observed, fault)
     return reading
 
 
 def _counted(check: Check, found: Sequence[str]) -> Reading:
     there = found.count(check.value)
-    ok = there == check.times
-    detail = "" if ok else f"expected {check.value!r} {check.times} times, found it {there} times"
-    return Reading(check, f"{there} times", ok, detail)
+    if there == check.times:
+        return Reading(check, f"{there} times", ok=True)
+    return wrong(check, f"{there} times", f"expected {check.value!r} {check.times} times, found it {there} times")
 
 
 def _argument(args: Sequence[str], part: str) -> str:
@@ -121,31 +108,19 @@ def _loaded(system: System, reading: Reading, main: str, workers: Sequence[Proce
     check = reading.check
     written = int(run(system, check, ["stat", "-c", "%Y", main]))
     oldest = min(started(system, check, [worker.pid for worker in workers]))
-    if oldest + _CLOCK_S < written:
-        return Reading(
-            check,
-            reading.observed,
-            ok=False,
-            detail=f"{main} was written after the workers had started: it is not what they run",
-        )
+    if oldest + CLOCK_S < written:
+        detail = f"{main} was written after the workers had started: it is not what they run"
+        return wrong(check, reading.observed, detail)
     if emergency := next((line for line in system.log_tail().splitlines() if "[emerg]" in line), None):
-        return Reading(check, reading.observed, ok=False, detail=f"nginx logged: {emergency.strip()}")
+        return wrong(check, reading.observed, f"nginx logged: {emergency.strip()}")
     if check.name == "worker_processes" and check.value.isdigit() and len(workers) != int(check.value):
-        return Reading(
-            check,
-            f"{reading.observed}, and {len(workers)} running",
-            ok=False,
-            detail=f"asked for {check.value} workers, {len(workers)} run",
-        )
+        observed = f"{reading.observed}, and {len(workers)} running"
+        return wrong(check, observed, f"asked for {check.value} workers, {len(workers)} run")
     if check.name == "worker_rlimit_nofile":
         limits = joined([soft_limit(system, check, worker.pid, "Max open files") for worker in workers])
         if limits != check.value:
-            return Reading(
-                check,
-                limits,
-                ok=False,
-                detail=f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower",
-            )
+            detail = f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower"
+            return wrong(check, limits, detail)
     return reading
 
 

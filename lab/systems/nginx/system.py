@@ -30,14 +30,13 @@ from lab.systems.system import (
     Realisation,
     Workers,
     all_cpus,
+    command,
     refuse_open_files,
     refuse_workers,
 )
 
 PORT, PATH = 10246, "/nginx_status"
 """StatusPort, and where the controller's template has it (rootfs/etc/nginx/template/nginx.tmpl)."""
-MODULE = "http_stub_status_module"
-"""As `nginx -V` has it."""
 LOADER = "nginx: cache loader process"
 """It reads what a cache has on disk and ends by itself, a minute after each start or reload: no process that a proxy must have."""
 _COUNTS = re.compile(r"^ *\d+ +\d+ +(\d+) *$", re.MULTILINE)
@@ -57,8 +56,7 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 def realise(context: Context) -> Realisation:
     """Refuses to guess a command: the image's own entry point is not on this machine."""
     container = context.container
-    if not container.command:
-        raise UsageError(container.place, "'command' is missing", "name it: [nginx, -c, FILE, -g, daemon off;]")
+    own = command(container)
     if context.pod.role == "proxy":
         sources = filter(None, (volume.source for volume in context.pod.volumes.values()))
         for name in (name for kind, name in sources if kind == "ConfigMap"):
@@ -66,8 +64,7 @@ def realise(context: Context) -> Realisation:
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
-    command = container.command + container.args
-    return Realisation(command, container.env, stop_signal=signal.SIGQUIT, checker=(*command, "-t", "-q"))
+    return Realisation(own, container.env, stop_signal=signal.SIGQUIT, checker=(*own, "-t", "-q"))
 
 
 @functools.cache
@@ -83,13 +80,6 @@ def nginx_version() -> tuple[int, ...]:
     if version < (1, 19, 10):
         raise UsageError("nginx", f"{match[0]} is too old: keepalive_time needs 1.19.10", "install a newer one")
     return version
-
-
-@functools.cache
-def has_status() -> bool:
-    """Whether the nginx on PATH can count its requests for others."""
-    told = subprocess.run(["nginx", "-V"], capture_output=True, text=True, check=False).stderr
-    return MODULE in told
 
 
 def count(process: Process) -> Mapping[str, int]:

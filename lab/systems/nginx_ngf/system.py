@@ -1,6 +1,6 @@
 """NGINX Gateway Fabric's data plane as the nginx that it carries, with the same directives: *directive-equivalent, not the controller*.
 
-What is missing: the control plane and its agent, njs (matches of methods, headers and queries), the status page. Which release it is, the image's tag says;
+What is missing: the control plane and its agent, njs, the status page. Which release it is, the image's tag says;
 all of them run the pinned nginx here. Facts: its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch
 of August 2026 (`edge`, e55bfe339), which writes no `keepalive`, so that nginx's own 32 idle connections hold, and `Connection: close` on
 every request unless a policy names a number: of the 32 none is used.
@@ -14,20 +14,18 @@ from dataclasses import replace
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.gateway_api import rules_of
 from lab.systems.manifests.objects import Objects
-from lab.systems.nginx import served as nginx_served
-from lab.systems.nginx.control import NginxControl
-from lab.systems.nginx.served import CONFIG, Directives
+from lab.systems.nginx.served import Directives, control, started
 from lab.systems.nginx.system import LOADER
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
-    Control,
-    Process,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
+    expect,
     refuse_open_files,
     refuse_workers,
 )
@@ -41,7 +39,6 @@ TLS: Mapping[str, str] = {
 }
 """Option of a listener's TLS → the directive that it is."""
 _METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
-_PER_S = 10.0
 _HEADERS = {
     "Host": "$gw_api_compliant_host",
     "X-Forwarded-For": "$proxy_add_x_forwarded_for",
@@ -60,8 +57,7 @@ _MAPS = (
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if container.command or container.args:
-        raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/nginx-ngf")
+    expect(container, not (container.command or container.args), "neither command nor args", "nginx-ngf")
     release = container.image.split("@")[0].rpartition(":")[2]
     fault = f"release {release!r} of NGINX Gateway Fabric is not known here"
     refuse_unknown(release, KEPT, container.place, fault)
@@ -69,22 +65,8 @@ def realise(context: Context) -> Realisation:
         replace(port, options={TLS[name]: value for name, value in port.options.items()})
         for port in context.objects.served(CONTROLLER, TLS)
     ]
-    services = {item.service for port in ports for item in port.backends}
-    program = nginx_served.program(container.place)
-    found = directives(context, release, services)
-    return Realisation(
-        command=(program.inside, "-e", "stderr", "-c", CONFIG),
-        env=container.env,
-        files=nginx_served.files("NGINX Gateway Fabric", ports, found, context),
-        stop_signal=signal.SIGQUIT,
-        checker=(program.inside, "-e", "stderr", "-t", "-q", "-c", CONFIG),
-        programs={program.inside: program.file},
-        about=program.about,
-    )
-
-
-def control(process: Process) -> Control:
-    return NginxControl(process, CONFIG, _PER_S, process.started.command[0])
+    services = {rule.backend.service for rule in rules_of(ports).values() if rule.backend}
+    return started(context, ports, directives(context, release, services), "NGINX Gateway Fabric")
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
@@ -103,16 +85,15 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
                 after += [f"keepalive_{name} {alive.take(name, '')}" for name in ("time", "timeout") if alive.has(name)]
     asked = [f"keepalive {kept}"] if kept else []
     gateways = {gateway.name for gateway in objects.gateways}
-    location = [*_buffering(objects, gateways), *_clients(objects, gateways)]
     return Directives(
         main=main,
         events=events,
         http=http,
         upstream=[*([method] if method != "round_robin" else []), f"zone {{name}} {zone}"],
         after=[*asked, *after],
-        location=["proxy_http_version 1.1", *location],
+        location=["proxy_http_version 1.1", *_location(objects, gateways)],
         headers={**_HEADERS, "Connection": "$connection_keepalive" if kept else "$connection_upgrade"},
-        health=(8081, "/readyz"),
+        ready="/readyz",
         http2=True,
         blocks=_MAPS,
     )
@@ -147,47 +128,31 @@ def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
     return [f"error_log stderr {level}", *main], http, [f"worker_connections {connections}"], zone
 
 
-def _buffering(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+def _location(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
     for place, spec in _of(objects, "ProxySettingsPolicy"):
-        with spec:
+        with spec, spec.inner("buffering") as buffering, spec.inner("timeout") as timeout:
             _targets(place, spec, "Gateway", gateways)
-            with spec.inner("buffering") as buffering:
-                if buffering.has("disable"):
-                    yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
-                for name, directive in (("bufferSize", "buffer_size"), ("busyBuffersSize", "busy_buffers_size")):
-                    if buffering.has(name):
-                        yield f"proxy_{directive} {buffering.take(name, '')}"
-                if buffering.has("buffers"):
-                    with buffering.inner("buffers") as buffers:
-                        yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
-            with spec.inner("timeout") as timeout:
-                for name in ("connect", "read", "send"):
-                    if timeout.has(name):
-                        yield f"proxy_{name}_timeout {timeout.take(name, '')}"
-
-
-def _clients(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+            if buffering.has("disable"):
+                yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
+            yield from _given(buffering, bufferSize="proxy_buffer_size", busyBuffersSize="proxy_busy_buffers_size")
+            if buffering.has("buffers"):
+                with buffering.inner("buffers") as buffers:
+                    yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
+            yield from _given(timeout, **{name: f"proxy_{name}_timeout" for name in ("connect", "read", "send")})
     for place, spec in _of(objects, "ClientSettingsPolicy"):
-        with spec:
-            target = spec.inner("targetRef")
-            with target:
-                _is(place, target, "Gateway", gateways)
-            with spec.inner("body") as body:
-                for name, directive in (
-                    ("maxSize", "max_body_size"),
-                    ("bufferSize", "body_buffer_size"),
-                    ("timeout", "body_timeout"),
-                ):
-                    if body.has(name):
-                        yield f"client_{directive} {body.take(name, '')}"
-            with spec.inner("keepAlive") as alive:
-                if alive.has("requests"):
-                    yield f"keepalive_requests {alive.take('requests', 0)}"
-                if alive.has("time"):
-                    yield f"keepalive_time {alive.take('time', '')}"
-                with alive.inner("timeout") as timeout:
-                    if timeout.has("server"):
-                        yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
+        with spec, spec.inner("targetRef") as target, spec.inner("body") as body, spec.inner("keepAlive") as alive:
+            _is(place, target, "Gateway", gateways)
+            sizes = {"maxSize": "client_max_body_size", "bufferSize": "client_body_buffer_size"}
+            yield from _given(body, **sizes, timeout="client_body_timeout")
+            yield from _given(alive, requests="keepalive_requests", time="keepalive_time")
+            with alive.inner("timeout") as timeout:
+                if timeout.has("server"):
+                    yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
+
+
+def _given(fields: Fields, **directives: str) -> Iterator[str]:
+    """A directive of each of these fields that is there."""
+    return (f"{directive} {fields.any(name)}" for name, directive in directives.items() if fields.has(name))
 
 
 def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:

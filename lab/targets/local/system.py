@@ -247,9 +247,9 @@ class LocalSystem:
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
-            if system is not None and system.gauges is not None:
+            if system is not None:
                 with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
-                    found.update(system.gauges(runner.process))
+                    found.update(system.workers.running(runner.process))
         told = {f"proxy/{name}": float(value) for name, value in found.items()}
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 

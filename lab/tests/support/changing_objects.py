@@ -35,8 +35,8 @@ def endpoint_slice(port: int, *addresses: tuple[str, bool | None]) -> dict[str, 
     }
 
 
-def route(prefix: str = "", deleted: str = "") -> dict[str, Any]:
-    """Lead to the Service by a Route, with a header that is set to `prefix` and one that is deleted, where they are said."""
+def route(prefix: str = "") -> dict[str, Any]:
+    """Lead to the Service by a Route, with a header that is set to `prefix`, where that is said."""
     spec: dict[str, Any] = {
         "host": ROUTED,
         "to": {"kind": "Service", "name": "changing", "weight": 100},
@@ -46,8 +46,6 @@ def route(prefix: str = "", deleted: str = "") -> dict[str, Any]:
     actions: list[dict[str, Any]] = []
     if prefix:
         actions.append({"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": prefix}}})
-    if deleted:
-        actions.append({"name": deleted, "action": {"type": "Delete"}})
     if actions:
         spec["httpHeaders"] = {"actions": {"request": actions, "response": []}}
     return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": META, "spec": spec}

@@ -1,4 +1,4 @@
-"""A Gateway with and without TLS, and a route with all that the API has and is read here: what every proxy's writer is tried on."""
+"""A Gateway with and without TLS, and a route with all that is read here: what every proxy's writer is tried on."""
 
 from __future__ import annotations
 
@@ -30,28 +30,12 @@ spec:
   hostnames: [bench.lab.test, shop.example]
   rules:
     - backendRefs: [{name: backend, port: 80}]
-    - matches:
-        - path: {type: Exact, value: /a}
-          method: POST
-        - path: {type: PathPrefix, value: /a}
-          headers: [{name: X-Who, value: me}, {name: X-What, type: RegularExpression, value: "a+"}]
-          queryParams: [{name: q, value: "1"}]
-        - path: {type: RegularExpression, value: "/[ab]"}
-      backendRefs: [{name: backend, port: 80, weight: 9}, {name: other, port: 8080}]
-      timeouts: {request: 1m30s, backendRequest: 10s}
+    - matches: [{path: {type: Exact, value: /a}}, {path: {type: PathPrefix, value: /a}}]
+      backendRefs: [{name: other, port: 8080}]
+      timeouts: {request: 1m30s}
       filters:
         - type: RequestHeaderModifier
-          requestHeaderModifier: {set: [{name: A, value: b}], add: [{name: C, value: d}], remove: [E]}
-        - type: ResponseHeaderModifier
-          responseHeaderModifier: {remove: [Server]}
-        - type: URLRewrite
-          urlRewrite: {hostname: inner, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}
-        - type: RequestMirror
-          requestMirror: {backendRef: {name: copy, port: 80}}
-    - matches: [{path: {value: /old}}]
-      filters:
-        - type: RequestRedirect
-          requestRedirect: {scheme: https, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /new}}
+          requestHeaderModifier: {set: [{name: A, value: b}]}
 """
 GATEWAY: Mapping[str, Any] = yaml.safe_load(_GATEWAY)
 ROUTE: Mapping[str, Any] = yaml.safe_load(_ROUTE)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from lab.base.errors import UsageError
 from lab.systems.checker import refusal
-from lab.systems.ingress_nginx import modules
 
 CONFIG = "/tmp/nginx/nginx.conf"
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
@@ -39,22 +35,3 @@ def test_files_beside_it_are_there_and_a_place_that_is_no_containers_own_is_refu
     )
     with pytest.raises(UsageError, match="not in a folder of the container's own"):
         refused("", {"/etc/nginx/x": ""})
-
-
-def test_modules_that_lie_in_a_folder_of_the_containers_own_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a checkout in /tmp, which every container has to itself."""
-    if why := modules.bring("brotli on;"):
-        pytest.skip(why)
-    if not modules.BROUGHT.is_dir():
-        pytest.skip("brotli is installed here")
-    brought = Path(shutil.copytree(modules.BROUGHT, tmp_path / "nginx-modules"))
-    monkeypatch.setattr(modules, "BROUGHT", brought)
-    copied = next(brought.rglob(modules.FILES[0]))
-    assert str(copied) in modules.hidden()
-    text = f"load_module {copied};\n{HEAD}http {{ brotli on; }}\n"
-    assert "cannot open shared object" in refusal(CHECKER, {CONFIG: text})
-    assert not refusal(CHECKER, {CONFIG: text}, programs=modules.hidden())
-    monkeypatch.setattr(modules, "BROUGHT", Path("/opt/lab/.cache/nginx-modules"))
-    assert not modules.hidden()

@@ -14,7 +14,6 @@ from lab.analysis.migration.values import LeaveError, UntranslatableError, trans
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS
 from lab.systems.ingress_nginx.configmap import KEYS
-from lab.systems.manifests.routes import OF_ONE
 
 
 def edited(tmp_path: Path, old: str, new: str, system: str = "traefik") -> Path:
@@ -45,7 +44,7 @@ def test_every_row_that_is_not_for_all_names_its_source(system: str) -> None:
 @pytest.mark.parametrize("system", systems())
 def test_every_known_annotation_has_a_row_or_a_key_that_does_the_same(system: str) -> None:
     rows = load(system).rows
-    named = {name for name in subjects() if name.startswith("@")} | {f"@{name}" for name in OF_ONE}
+    named = {name for name in subjects() if name.startswith("@")}
     assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
 
 

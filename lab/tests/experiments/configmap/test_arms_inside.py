@@ -33,8 +33,6 @@ FILES = {
         http-snippet: map $http_upgrade $connection_upgrade { default upgrade; }
     """,
     "outputs": """
-        enable-brotli: "true"
-        brotli-level: "6"
         ssl-session-tickets: "true"
         proxy-buffer-size: 64k
         proxy-buffers-number: "32"

@@ -17,8 +17,7 @@ from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
 from lab.systems.checker import refusal
-from lab.systems.ingress_nginx import modules
-from lab.systems.ingress_nginx.configmap import KEYS, TABLE
+from lab.systems.ingress_nginx.configmap import KEYS, REALISED
 from lab.systems.ingress_nginx.decoding import items
 
 CONFIG = "/tmp/nginx/nginx.conf"
@@ -37,7 +36,6 @@ LINES = {
     # compression
     "gzip-types": "gzip_types {};",
     "gzip-disable": 'gzip_disable "{}";',
-    "brotli-types": "brotli_types {};",
     # client side
     "client-body-buffer-size": "client_body_buffer_size {};",
     "client-header-buffer-size": "client_header_buffer_size {};",
@@ -65,11 +63,8 @@ LINES = {
     "location-snippet": "server {{ location / {{ {} }} }}",
 }
 """Keys that are text or a list for the controller, in http unless they begin with MAIN."""
-BESIDE = {
-    "gzip-min-length": "use-gzip", "brotli-min-length": "enable-brotli",
-    "gzip-types": "use-gzip", "gzip-disable": "use-gzip", "brotli-level": "enable-brotli", "brotli-types": "enable-brotli",
-}  # fmt: skip
-"""A key without which the line is not written."""
+BESIDE = "use-gzip"
+"""A key without which some lines are not written."""
 ELSEWHERE = {
     "ssl-ciphers": "it is never wrong for nginx where OpenSSL knows one of its words",
     "ssl-ecdh-curve": "OpenSSL looks for it where there is a certificate",
@@ -95,7 +90,6 @@ INTEGERS = {
     "upstream-keepalive-requests": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_requests {}; }}",
     "upstream-keepalive-timeout": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_timeout {}s; }}",
     "gzip-level": "gzip_comp_level {};",
-    "brotli-level": "brotli_comp_level {};",
     "client-header-timeout": "client_header_timeout {}s;",
     "client-body-timeout": "client_body_timeout {}s;",
     "limit-req-status-code": "limit_req_status {};",
@@ -105,7 +99,6 @@ INTEGERS = {
     "proxy-read-timeout": "proxy_read_timeout {}s;",
     "proxy-next-upstream-tries": "proxy_next_upstream_tries {};",
     "gzip-min-length": "gzip_min_length {};",
-    "brotli-min-length": "brotli_min_length {};",
     "http2-max-concurrent-streams": "http2_max_concurrent_streams {};",
     "proxy-buffers-number": "proxy_buffer_size 4k; proxy_buffers {} 4k;",
     "proxy-next-upstream-timeout": "proxy_next_upstream_timeout {};",
@@ -129,15 +122,14 @@ SLOWLY = settings(max_examples=40, deadline=None, derandomize=True, suppress_hea
 def takes(line: str) -> bool:
     """Whether nginx takes it; what would close the block and open another is none of ours to write."""
     main, http = (line.removeprefix("MAIN "), "") if line.startswith("MAIN ") else ("", line)
-    text = modules.loading(f"pid /tmp/nginx/nginx.pid;\n{main}\nevents {{}}\nhttp {{\n{http}\n}}\n")
+    text = f"pid /tmp/nginx/nginx.pid;\n{main}\nevents {{}}\nhttp {{\n{http}\n}}\n"
     return not refusal(("nginx", "-t", "-q", "-c", CONFIG), {CONFIG: text})
 
 
 def written(key: str, value: str) -> bytes:
     """Quoted, so that YAML hands it on as it is."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    beside = BESIDE.get(key, "use-gzip")
-    return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  {beside}: "true"\n'.encode()
+    return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  {BESIDE}: "true"\n'.encode()
 
 
 def line_of(key: str, value: str) -> str:
@@ -157,20 +149,13 @@ def outcome(key: str, value: str) -> tuple[bool, str]:
 
 
 def test_every_key_that_is_a_text_is_tried() -> None:
-    ours = [key for key in TABLE if key.where != "controller"]
+    ours = list(REALISED)
     texts = {key.name for key in ours if key.kind in ("text", "list", "colons", "format", "directives")}
     assert texts == LINES.keys() | ELSEWHERE.keys()
     assert INTEGERS.keys() | OTHER_INTEGERS.keys() == {key.name for key in ours if key.kind == "int"}
 
 
-@pytest.fixture(scope="module")
-def controllers_modules() -> None:
-    if told := modules.bring("brotli on;"):
-        pytest.skip(told)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("controllers_modules")
 @SLOWLY
 @given(st.sampled_from(sorted(LINES)), st.one_of(SIZES, TIMES, LISTS, QUOTES, BLOCKS))
 def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> None:
@@ -185,7 +170,6 @@ def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("controllers_modules")
 @SLOWLY
 @given(st.sampled_from(sorted(INTEGERS)), WHOLE)
 def test_a_number_is_what_go_makes_of_it_or_the_default_stays_and_is_told(key: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""What is read in Contour's log, what its image and its Envoy's may be asked, and what of an Envoy that Contour tells is the load's."""
+"""What is read in Contour's log, and what its image and its Envoy's may be asked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.systems import programs
-from lab.systems.contour import controller as contour
-from lab.systems.envoy import admin as envoy
+from lab.systems.contour import system as contour
 from lab.systems.manifests import objects as local_objects
 from lab.systems.programs import Program
 from lab.targets.apiserver import objects
@@ -113,48 +112,3 @@ def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:
     assert objects.definitions(load_variant("baseline").manifests) == []
     (definition,) = objects.definitions(load_variant("okd").manifests)
     assert definition["spec"]["names"]["kind"] == "Route"
-
-
-def test_of_an_envoy_that_contour_tells_its_own_interfaces_are_not_the_load_s() -> None:
-    def listener(name: str) -> dict[str, Any]:
-        kind = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-        filters = [{"typed_config": {"@type": kind, "stat_prefix": name}}]
-        return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
-
-    def routed(cluster: str) -> dict[str, Any]:
-        redirect = {"redirect": {"https_redirect": True}}
-        return {"route_config": {"virtual_hosts": [{"routes": [redirect, {"route": {"cluster": cluster}}]}]}}
-
-    clusters = ("contour", "envoy-admin")
-    source = {"api_config_source": {"grpc_services": [{"envoy_grpc": {"cluster_name": "contour"}}]}}
-    static = [{"cluster": {"name": name}} for name in clusters]
-    dump = {
-        "configs": [
-            {
-                "@type": "x.BootstrapConfigDump",
-                "bootstrap": {
-                    "dynamic_resources": {"cds_config": source},
-                    "static_resources": {"clusters": [{"name": name} for name in clusters]},
-                },
-            },
-            {
-                "@type": "x.ClustersConfigDump",
-                "static_clusters": static,
-                "dynamic_active_clusters": [{"cluster": {"name": "ingress-lab/backend"}}],
-            },
-            {
-                "@type": "x.ListenersConfigDump",
-                "dynamic_listeners": [listener(name) for name in ("ingress_http", "envoy-admin", "stats")],
-            },
-            {
-                "@type": "x.RoutesConfigDump",
-                "static_route_configs": [routed("envoy-admin")],
-                "dynamic_route_configs": [routed("ingress-lab/backend")],
-            },
-        ]
-    }
-    parts = envoy.parts(json.dumps(dump))
-    assert [each["route"]["cluster"] for each in parts["route"]] == ["ingress-lab/backend"]
-    assert [each["name"] for each in parts["cluster"]] == ["ingress-lab/backend"]
-    assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]
-    assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from typing import Any
 
@@ -12,7 +11,6 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems import programs
-from lab.systems.envoy import admin as envoy
 from lab.systems.envoy_gateway import system as envoy_gateway
 from lab.systems.envoy_gateway.objects import VERSION, Serves, written
 from lab.systems.envoy_gateway.objects import objects as given
@@ -139,20 +137,6 @@ def test_a_field_that_its_objects_have_not_is_refused_before_it_starts() -> None
     context: Any = type("Context", (), {"objects": read(manifests)})
     with pytest.raises(UsageError, match=r"BackendTrafficPolicy/proxy: /spec/circuitBreaker: .*maxConnectios"):
         envoy_gateway._refuse(context)  # pyright: ignore[reportPrivateUsage]
-
-
-def test_the_control_plane_s_cluster_serves_no_load() -> None:
-    """Nor is it judged by a read-back."""
-    ads = {"ads_config": {"grpc_services": [{"envoy_grpc": {"cluster_name": "xds_cluster"}}]}}
-    configs = [
-        {"@type": "x.BootstrapConfigDump", "bootstrap": {"dynamic_resources": ads}},
-        {
-            "@type": "x.ClustersConfigDump",
-            "static_clusters": [{"cluster": {"name": "xds_cluster"}}],
-            "dynamic_active_clusters": [{"cluster": {"name": "bench"}}],
-        },
-    ]
-    assert [each["name"] for each in envoy.parts(json.dumps({"configs": configs}))["cluster"]] == ["bench"]
 
 
 def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""The ConfigMap's table and the nginx.conf it becomes. `test_local_inside.py` shows that nginx takes them."""
+"""The ConfigMap's table, the nginx.conf it becomes, and what of it is read back. `test_local_inside.py` shows that nginx takes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
+from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.config import render
-from lab.systems.ingress_nginx.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context
@@ -179,43 +180,14 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
     assert "http/server/ssl_certificate" not in config({})
 
 
-def test_an_annotation_sets_a_key_for_one_ingress() -> None:
-    around = context()
-    (route,) = around.objects.routes
-    other = replace(route, host="other.test", settings={"proxy-buffering": "on", "proxy-buffers-number": "8"})
-    around = replace(around, objects=replace(around.objects, routes=(route, other)))
-    found = config({"proxy-buffer-size": "8k"}, OLD, around)
-    assert found["http/server/location/proxy_buffering"] == ["off", "on"]
-    assert found["http/server/location/proxy_buffers"] == ["4 8k", "8 8k"]
-
-
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
 
 
-def test_no_key_is_in_two_tables() -> None:
-    names = [key.name for key in TABLE]
-    names += [
-        line.split()[0] for text in (*NO_MEANING.values(), *NOT_HERE.values()) for line in text.strip().splitlines()
-    ]
-    assert sorted(names) == sorted(set(names))
-
-
-def limited(limit: str | None, cpus: int) -> Context:
-    """A machine that gives the proxy so many CPUs, and a pod with this limit of them."""
-    around = context(cpus=cpus)
-    return replace(around, container=replace(around.container, limits={} if limit is None else {"cpu": limit}))
-
-
-@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
-@pytest.mark.parametrize(
-    ("limit", "workers"), [(None, None), ("150m", 1), ("300m", 1), ("1", 1), ("1500m", 2), ("8", 8)]
-)
-def test_workers_are_the_pods_quota_rounded_up_and_else_its_cpus(
-    limit: str | None, workers: int | None, cpus: int
-) -> None:
-    """Whatever the machine has: a pod with 300m of eight CPUs gets one worker. A number that is asked for is rendered as it is."""
-    around = limited(limit, cpus)
-    for data in ({}, {"worker-processes": "auto"}):
-        assert config(data, around=around)["worker_processes"] == [str(cpus if workers is None else workers)]
-    assert config({"worker-processes": "4"}, around=around)["worker_processes"] == ["4"]
+def test_the_controllers_own_locations_may_have_other_values() -> None:
+    """It is told of backends through one that takes bodies of 21M whatever the file says."""
+    kept, limit = sorted(
+        keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"}), key=lambda check: check.among is True
+    )
+    assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
+    assert (kept.name, kept.among) == ("keepalive_timeout", None)

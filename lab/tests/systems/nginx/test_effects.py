@@ -11,9 +11,8 @@ import pytest
 from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
 from lab.systems.nginx import effects
-from lab.systems.reading import Process, UnreadableError
+from lab.systems.reading import UnreadableError
 
-MASTER = Process(9, "nginx: master process nginx -c /tmp/nginx.conf")
 LOG = "/var/log/lab/access.log"
 
 
@@ -39,7 +38,7 @@ class System:
 
 
 def fault(directive: str, arguments: str, system: Any) -> str:
-    return effects.fault(system, Check(kind="nginx", name=directive, value="x"), MASTER, arguments)
+    return effects.fault(system, Check(kind="nginx", name=directive, value="x"), arguments)
 
 
 @pytest.mark.parametrize(

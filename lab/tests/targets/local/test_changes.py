@@ -106,11 +106,6 @@ def test_a_budget_allows_what_leaves_enough_healthy_pods(
     assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
 
 
-def test_an_unready_pod_may_always_go_where_the_budget_says_so() -> None:
-    assert Budget("b", {}, 1, None, always=True).refusal(False, 0, 1) is None
-    assert Budget("b", {}, 1, None, always=True).refusal(True, 1, 1) is not None
-
-
 def test_two_budgets_for_one_pod_are_an_error() -> None:
     both = [Budget("a", {"x": "1"}, 1, None), Budget("b", {}, 1, None)]
     assert over(both, {"y": "1"}) is both[1] and over(both[:1], {}) is None
@@ -138,7 +133,7 @@ def test_budgets_and_strategies_are_read() -> None:
         ({"minAvailable": 1, "maxUnavailable": 1}, "expected one of minAvailable and maxUnavailable"),
         ({}, "expected one of minAvailable and maxUnavailable"),
         ({"minAvailable": "half"}, "expected a number or a percentage, got 'half'"),
-        ({"minAvailable": 1, "unhealthyPodEvictionPolicy": "Never"}, "expected IfHealthyBudget or AlwaysAllow"),
+        ({"minAvailable": 1, "unhealthyPodEvictionPolicy": "Never"}, "expected IfHealthyBudget, got 'Never'"),
         ({"minAvailible": 1}, "did you mean 'minAvailable'"),
     ],
 )

@@ -22,7 +22,7 @@ from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.configmap import TABLE
+from lab.systems.ingress_nginx.configmap import REALISED
 from lab.systems.manifests import objects
 from lab.systems.nginx import system as nginx
 from lab.targets.local import LocalTarget
@@ -70,9 +70,9 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
 
 
-OURS = [key for key in TABLE if key.where != "controller"]
-ELSEWHERE = {"brotli-types", "enable-brotli", "use-proxy-protocol"}
-"""Keys that want another way in or a module: experiments/configmap/test_values.py and test_arms.py have them."""
+OURS = REALISED
+ELSEWHERE = {"use-proxy-protocol"}
+"""Keys that want another way in: experiments/configmap/test_arms.py has them."""
 
 
 def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:

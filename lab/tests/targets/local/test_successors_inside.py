@@ -43,7 +43,7 @@ def telling() -> list[str]:
     return [
         name
         for name in changing()
-        if any(system is not None and system.gauges is not None for system in _systems(name))
+        if any(system is not None and system.workers.metric for system in _systems(name))
     ]
 
 

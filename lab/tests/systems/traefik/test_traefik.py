@@ -1,0 +1,204 @@
+"""Traefik's file from Gateway API's objects, what it takes of it and of its command line, check kinds `traefik` and `argument`, on what
+Traefik 3.7 answered (testdata, verbatim but for most metrics), and what is read in its log, as it really writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.model.endpoint import Role
+from lab.model.variants.variants import Check, load_variant
+from lab.systems import programs
+from lab.systems.checker import refusal
+from lab.systems.manifests import objects
+from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import read
+from lab.systems.traefik import system as traefik
+from lab.systems.traefik.config import FILE, PARTS, render, version
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.local import LocalTarget
+from lab.targets.local.kubelet import bringup
+from lab.targets.readback import read_back
+from lab.tests.support.factories import make_point
+from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
+from lab.tests.support.inside import changed
+
+MEMBERS = {Backend("backend", 80): (Member("10.64.0.3", 8080, "backend-0"),), Backend("other", 8080): ()}
+ENTRY_POINTS = {80: "web", 443: "secure"}
+ANSWERS = json.loads((Path(__file__).parent / "testdata" / "traefik-3.7-answers.json").read_text())
+CMDLINE = "/srv/proxy/traefik\0--a.b=1\0--concurrency\x002\0--a.b=2\0--a.bc=3\0"
+
+
+def rendered(data: Mapping[str, str] | None = None, entry_points: Mapping[int, str] = ENTRY_POINTS) -> str:
+    ports = served([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
+    settings = read("ConfigMap/traefik", data or {}, PARTS)
+    return render(ports, MEMBERS, {"certificate": CERTIFICATE}, entry_points, settings)
+
+
+def test_a_route_is_written_whole() -> None:
+    http = json.loads(rendered())["http"]
+    assert [router["rule"] for router in http["routers"].values()][:3] == [
+        "Host(`bench.lab.test`) && Path(`/a`)",
+        "Host(`bench.lab.test`) && (Path(`/a`) || PathPrefix(`/a/`))",
+        "Host(`bench.lab.test`) && PathPrefix(`/`)",
+    ]
+    first, *_, last = (router for name, router in http["routers"].items() if name.startswith("80-"))
+    assert first["priority"] > last["priority"] and first["middlewares"] == ["80-0-headers"]
+    assert http["middlewares"]["80-0-headers"]["headers"] == {"customRequestHeaders": {"A": "b"}}
+    assert (first["service"], last["service"]) == ("other-8080", "backend-80")
+    assert "serversTransports" not in http and http["routers"]["443-0"]["tls"] == {}
+
+
+def test_a_servers_transport_is_made_where_one_is_asked_for() -> None:
+    """And another file has another version."""
+    text = rendered({"serversTransport.forwardingTimeouts.dialTimeout": "60s"})
+    http = json.loads(text)["http"]
+    assert http["serversTransports"] == {"lab": {"forwardingTimeouts": {"dialTimeout": "60s"}}}
+    assert http["services"]["backend-80"]["loadBalancer"]["serversTransport"] == "lab"
+    assert version(text) != version(rendered())
+
+
+def test_a_port_without_an_entry_point_is_refused() -> None:
+    with pytest.raises(UsageError, match="no entry point has port 443"):
+        rendered(entry_points={80: "web"})
+
+
+def _said(*args: str, data: Mapping[str, str] | None = None) -> str:
+    program = programs.program("test", "traefik", "3.7.15")
+    served_by = [
+        "--entrypoints.web.address=:80",
+        "--entrypoints.secure.address=:443",
+        "--entrypoints.traefik.address=127.0.0.1:8080",
+        "--api.insecure=true",
+        f"--providers.file.filename={FILE}",
+    ]
+    files = {FILE: rendered(data), "/srv/traefik/check.bash": traefik.CHECK.read_text()}
+    command = ["bash", "/srv/traefik/check.bash", program.inside, *served_by, *args]
+    return refusal(command, files, programs={program.inside: program.file})
+
+
+@pytest.mark.slow
+def test_traefik_itself_takes_what_is_written_and_names_what_it_does_not_know() -> None:
+    assert _said() == ""
+    assert "field not found, node: dialTimeot" in _said(data={"serversTransport.forwardingTimeouts.dialTimeot": "1s"})
+    said = _said("--experimental.fastprxy=true")
+    assert said.endswith("field not found, node: fastprxy") and not said.startswith("{")
+
+
+class Traefik:
+    def ask(self, role: str, port: int, path: str) -> str:
+        assert (role, port) == ("proxy", 8080)
+        return ANSWERS[path]
+
+    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        assert list(argv) == ["cat", "/proc/1/cmdline"]
+        return subprocess.CompletedProcess(list(argv), 0, CMDLINE, "")
+
+
+def observed(kind: str, name: str, value: str) -> tuple[bool, str, str]:
+    system: Any = Traefik()
+    check: Any = {"kind": kind, "name": name, "value": value}
+    (reading,) = read_back(system, [Check(**check)])
+    return reading.ok, reading.observed, reading.detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("traefik", "version", "3.7.15"),
+        ("traefik", "metrics.go_gc_gogc_percent", "100"),
+        ("traefik", "metrics.nonsense", "absent"),
+        ("traefik", "overview.features.accessLog", "false"),
+        ("traefik", "entrypoint.http2.maxConcurrentStreams", "250"),
+        ("traefik", "entrypoint.transport.respondingTimeouts.readTimeout", "1m0s"),
+        ("traefik", "service.loadBalancer.serversTransport", "lab@file"),
+        ("traefik", "router.service", "backend-8080"),
+        ("argument", "--a.b", "2"),
+        ("argument", "--concurrency", "2"),
+        ("argument", "--a", "absent"),
+    ],
+)
+def test_what_it_runs_is_read_of_what_serves_the_load(kind: str, name: str, value: str) -> None:
+    assert observed(kind, name, value) == (True, value, "")
+    assert not observed(kind, name, f"{value}0")[0]
+
+
+def test_a_part_that_it_has_not_is_unreadable_and_the_file_that_it_serves_is_told() -> None:
+    ok, found, said = observed("traefik", "middleware.x", "1")
+    assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
+    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
+
+
+CPUS = frozenset({0})
+PINNED: dict[Role, frozenset[int]] = {"lab": CPUS, "proxy": CPUS, "backend": CPUS, "generator": CPUS}
+NO_SECRET = (
+    "\x1b[90m2026-11-26T02:10:14Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mCannot resolve auth secret, skipping ingress\x1b[0m "
+    '\x1b[36merror=\x1b[0m\x1b[31m"getting secret nope: secret \\"nope\\" not found"\x1b[0m '
+    '\x1b[36mingress=\x1b[0m"ingress-lab/bench rule-0 path-0" \x1b[36mproviderName=\x1b[0mkubernetesingressnginx'
+)
+NO_FORMAT = (
+    '\x1b[90m2026-11-26T02:06:21Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mUnsupported access log format: "bogus"\x1b[0m'
+)
+FORBIDDEN = (
+    'E1126 01:56:20.560355       1 reflector.go:227] "Failed to watch" err="failed to list *v1.ConfigMap: '
+    'configmaps is forbidden" type="*v1.ConfigMap"'
+)
+REFUSED = (
+    '{"level":"error","error":"command traefik error: failed to decode configuration from flags: field not found, '
+    'node: acesslog","time":"2026-11-26T02:06:19Z","message":"Command error"}'
+)
+ANSWERED = '10.64.0.2 - - [26/Nov/2026:02:06:21 +0000] "GET /ingress=ERR HTTP/1.1" 404 19 "-" "-" 1 "-" "-" 0ms'
+
+
+def test_its_log_is_told_in_its_words_each_once() -> None:
+    log = [ANSWERED, NO_SECRET, NO_SECRET, NO_FORMAT, FORBIDDEN, REFUSED]
+    told = traefik.complaints(log)
+    assert [words.split()[0] for words in told] == ["Cannot", "Unsupported", '"Failed', "failed"]
+    assert "secret nope" in told[0] and "\x1b" not in "".join(told)
+    assert traefik.ignored(log) == told[:1]
+
+
+@pytest.mark.parametrize(
+    ("variant", "target", "needed"),
+    [
+        ("traefik-ingress", LocalTarget(), "apiserver"),
+        ("traefik-ingress-nginx+traefik-access-log", LocalTarget(), "apiserver"),
+        ("traefik", ApiserverTarget(), "local"),
+    ],
+)
+def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
+    variant: str, target: LocalTarget, needed: str
+) -> None:
+    with pytest.raises(NotMeasurableError) as caught:
+        target.check_variant(load_variant(variant), [make_point()])
+    assert caught.value.remedy == f"--target {needed}"
+
+
+def test_a_controller_without_a_provider_is_refused() -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        container["args"] = [arg for arg in container["args"] if "providers" not in arg]
+
+    wanted = objects.read(changed("traefik-ingress", edit).manifests)
+    with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
+        bringup.vet(wanted, PINNED, ApiserverTarget().realise)
+
+
+@pytest.mark.slow
+def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_anything_starts() -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
+            "--serverstransport.maxidleconnsperhot=2"
+        )
+
+    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, ApiserverTarget().realise)
+    with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
+        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, ApiserverTarget().realise)
