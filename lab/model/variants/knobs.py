@@ -203,8 +203,7 @@ class Knob(Record):
     )
     openshift: tuple[dict[str, Any], ...] = Field(
         default=(),
-        description="what sets the same on OpenShift: the patches in its openshift.yaml",
-        json_schema_extra=annotated.NOT_AN_ANNOTATION,
+        description="what sets the same where OpenShift's ingress operator owns the router: YAML text, a list of patches",
     )
 
 
@@ -220,10 +219,8 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Component", KEYS)
     values = annotated.values(content, Knob, where)
-    values["readback"] = list_in("readback", values["readback"], where)
-    if "parameters" in values:
-        values["parameters"] = list_in("parameters", values["parameters"], where)
-    values["openshift"] = openshift.read(folder, where)
+    values |= {key: list_in(key, values[key], where) for key in _FORMS if key in values}
+    values["openshift"] = openshift.checked(values.get("openshift", ()), f"{where}: lab/openshift")
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     refuse_unknown(knob.sweep, sweeps.sweep_names(), where, f"lab/sweep: unknown sweep '{knob.sweep}'")
     subjects = [check.subject for check in knob.readback]
@@ -303,12 +300,13 @@ def list_in(key: str, text: str, where: str) -> list[Any]:
     except yaml.YAMLError as error:
         raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
     if not isinstance(found, list) or not found:
-        wanted = "checks" if key == "readback" else "texts"
-        raise UsageError(where, f"lab/{key}: expected a list of {wanted}, got {found!r}", form)
+        raise UsageError(where, f"lab/{key}: expected a list of {_OF[key]}, got {found!r}", form)
     return found
 
 
 _FORMS = {
     "readback": "- {kind: sysctl, name: net.core.somaxconn, value: 128}",
     "parameters": "- digitalocean/net.core.somaxconn",
+    "openshift": "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}",
 }
+_OF = {"readback": "checks", "parameters": "texts", "openshift": "patches"}

@@ -1,4 +1,4 @@
-"""A knob on OpenShift itself, where the ingress operator owns the router: `openshift.yaml` beside a component's patch.yaml.
+"""A knob on OpenShift itself, where the ingress operator owns the router: `lab/openshift` of a component, a list of patches.
 
     apiVersion: operator.openshift.io/v1
     kind: IngressController                        →  oc -n openshift-ingress-operator patch ingresscontroller/default
@@ -18,10 +18,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -29,7 +27,6 @@ from lab.base import durations
 from lab.base.errors import UsageError
 from lab.base.validation import Record, faults
 
-FILE = "openshift.yaml"
 DEFAULT = "default"
 """The IngressController that every OpenShift has."""
 RELOADS_S = (1, 120)
@@ -161,21 +158,15 @@ _PARTS = (
 """Among whose keys the nearest known one is looked for."""
 
 
-def read(folder: Path, where: str) -> tuple[dict[str, Any], ...]:
-    """The patches in a component's file, checked; none where there is no file. UsageError with file, key and remedy."""
+def checked(patches: Iterable[object], place: str) -> tuple[dict[str, Any], ...]:
+    """Return a component's patches as they will be sent: with their own keys, without defaults. UsageError with key and remedy."""
     try:
-        text = (folder / FILE).read_text()
-    except FileNotFoundError:
-        return ()
-    place = str(Path(where).with_name(FILE))
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise UsageError(place, f"not YAML: {' '.join(str(error).split())}", "see a folder beside it") from None
-    found = [_checked(document, place) for document in documents]
-    if not found:
-        raise UsageError(place, "holds no patch", "write one, or remove the file")
-    return tuple(found)
+        found = [_PATCH.validate_python(patch) for patch in patches]
+    except ValidationError as error:
+        remedy = "lab/model/variants/openshift.py has the fields and their bounds: a new one comes there with its own"
+        told = faults(error, *_PARTS, tags=("IngressController", "Deployment"))
+        raise UsageError(place, "; ".join(told), remedy) from None
+    return tuple(patch.model_dump(mode="json", by_alias=True, exclude_unset=True) for patch in found)
 
 
 def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -213,17 +204,6 @@ def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
 def snippet(patches: Sequence[Mapping[str, Any]]) -> str:
     """What to run on OpenShift, as a shell takes it; empty without patches."""
     return "".join(f"{line}\n" for line in (f"# {FOOTNOTE}", *commands(patches))) if patches else ""
-
-
-def _checked(document: object, place: str) -> dict[str, Any]:
-    """As it will be sent: the file's own keys, no defaults."""
-    try:
-        patch = _PATCH.validate_python(document)
-    except ValidationError as error:
-        remedy = "lab/model/variants/openshift.py has the fields and their bounds: a new one comes there with its own"
-        told = faults(error, *_PARTS, tags=("IngressController", "Deployment"))
-        raise UsageError(place, "; ".join(told), remedy) from None
-    return patch.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +37,8 @@ def deployment(**container: Any) -> dict[str, Any]:
     return {**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"name": "router", **container}]}}}}
 
 
-def read(folder: Path, *documents: object) -> tuple[dict[str, Any], ...]:
-    (folder / "openshift.yaml").write_text(yaml.safe_dump_all(documents))
-    return openshift.read(folder, "manifests/components/x/kustomization.yaml")
+def checked(*patches: object) -> tuple[dict[str, Any], ...]:
+    return openshift.checked(patches, "manifests/components/x/kustomization.yaml: lab/openshift")
 
 
 def patch_of(command: str) -> dict[str, Any]:
@@ -159,17 +157,11 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
         ("text", "input should be a valid dictionary"),
     ],
 )  # fmt: skip
-def test_what_the_operator_would_not_take_is_refused(tmp_path: Path, document: object, message: str) -> None:
+def test_what_the_operator_would_not_take_is_refused(document: object, message: str) -> None:
     with pytest.raises(UsageError, match=message) as told:
-        read(tmp_path, document)
-    assert told.value.place == "manifests/components/x/openshift.yaml" and told.value.exit_status == 2
+        checked(document)
+    assert told.value.place == "manifests/components/x/kustomization.yaml: lab/openshift" and told.value.exit_status == 2
 
 
-def test_no_file_is_no_form_and_one_that_is_no_yaml_or_empty_is_refused(tmp_path: Path) -> None:
-    assert openshift.read(tmp_path, "x/kustomization.yaml") == () and openshift.snippet(()) == ""
-    (tmp_path / "openshift.yaml").write_text("{")
-    with pytest.raises(UsageError, match="openshift.yaml: not YAML"):
-        openshift.read(tmp_path, "x/kustomization.yaml")
-    (tmp_path / "openshift.yaml").write_text("")
-    with pytest.raises(UsageError, match="openshift.yaml: holds no patch"):
-        openshift.read(tmp_path, "x/kustomization.yaml")
+def test_without_patches_there_is_nothing_to_run() -> None:
+    assert checked() == () and openshift.snippet(()) == ""
