@@ -329,16 +329,6 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
 
 
 @inside
-def test_a_changing_system_says_how_changes_reach_it(target: LocalTarget) -> None:
-    with target.up(changed(replicas(1)), changing=True) as system:
-        way = system.endpoint(make_point()).way
-        assert way.startswith("through a node's Service NAT") and way.endswith(
-            f", {ingress_nginx.SYSTEM.note}, {AT_ONCE}"
-        )
-        assert system.backend_endpoint().way == ""
-
-
-@inside
 def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         helper = system.spawn("backend", ["sleep", "600"])

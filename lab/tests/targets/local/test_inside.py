@@ -227,27 +227,6 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         assert any(event.detail == "no answer within 1 s" for event in system.events)
 
 
-def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod = pod_of(deployment)
-        pod["terminationGracePeriodSeconds"] = 1
-        command = "trap '' TERM QUIT; nginx -e stderr -c /srv/conf/nginx.conf; sleep 60 & wait; sleep 60"
-        pod["containers"][0]["command"] = ["sh", "-c", command]
-
-    with target.up(changed("direct", edit, of="backend")) as system:
-        (backend,) = [pod for pod in system.kubelet.pods if pod.pod.role == "backend"]
-        began = time.monotonic()
-        system.kubelet.end(backend)
-        assert (
-            1.9 < time.monotonic() - began < 30.0
-        )  # 1 s, but 2 s after the stop signal, as a kubelet's; not its own minute
-        assert [event.kind for event in system.events if event.kind.startswith(("Kill", "Stop"))] == [
-            "Killing",
-            "Killed",
-        ]
-        assert system.processes("backend") == []
-
-
 def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
@@ -346,16 +325,6 @@ def test_a_knob_that_does_not_take_is_read_back_as_such(
     with target.up(changed("baseline", edit, kind=kind, of=of)) as system:
         (reading,) = read_back(system, [check])
         assert not reading.ok and found in reading.detail
-
-
-def test_another_curve_than_its_family_has_is_found_by_a_handshake(target: LocalTarget) -> None:
-    def edit(settings: dict[str, Any]) -> None:
-        settings["data"]["ssl-ecdh-curve"] = "prime256v1"
-
-    wrong = changed("baseline-equal", edit, kind="ConfigMap", of="ingress-nginx-controller")
-    with target.up(wrong) as system:
-        bad = [str(reading) for reading in read_back(system, wrong.readback) if not reading.ok]
-        assert "proxy tls group: asked for X25519, found P-256 (expected 'X25519', found 'P-256')" in bad
 
 
 def snippet(text: str) -> Callable[[dict[str, Any]], None]:

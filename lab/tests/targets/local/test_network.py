@@ -197,15 +197,6 @@ def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(tar
 
 
 @inside
-def test_sysctls_of_both_forms_stand_side_by_side(target: LocalTarget) -> None:
-    """The pod's securityContext and init containers; and a range that replaces its baseline's."""
-    for name in ("kernel", "ports-200+port-range-1024-65535+tcp-rmem-8m+somaxconn-1"):
-        variant = load_variant(name)
-        with target.up(variant) as system:
-            assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
-
-
-@inside
 def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
     def sabotage(item: dict[str, Any]) -> None:
         if item["kind"] == "Deployment":

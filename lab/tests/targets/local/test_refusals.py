@@ -13,8 +13,7 @@ from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
-from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, refusals
+from lab.targets.local import LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.tests.support.factories import make_point
 
@@ -79,15 +78,6 @@ def test_where_nobody_is_to_have_less_cpu_none_is_tried(
     assert asked == []
 
 
-def test_with_room_it_is_tried_for_the_limits_of_whom_it_concerns(
-    asked: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Mapping[str, str]] = []
-    monkeypatch.setattr(cgroups, "no_room", lambda limits: tried.append(limits) or "")
-    check("backend-200m", SLOW)
-    assert [limits.get("cpu") for limits in tried] == ["200m"]
-
-
 @pytest.mark.parametrize(
     ("disturbance", "moved"),
     [
@@ -114,19 +104,6 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
         check("nginx", disturbance)
     assert raised.value.what == "fixed backends"
     assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
-
-
-def test_the_sweeps_of_the_lab_are_told_apart() -> None:
-    """By their own keys: every point that limits CPU says by how much, and the sweep `backends` has one of each kind."""
-    moving: set[str] = set()
-    for sweep in ("probes-quick", "startup-routes-quick", "kill-quick", "outage", "backends"):
-        for point in load_sweep(sweep)[1].expanded():
-            assert point.disturbance is not None
-            less = getattr(point.disturbance, "cpu", None) is not None
-            assert (refusals.squeezed(point.disturbance) is not None) == less
-            if refusals.moves_backends(point.disturbance):
-                moving.add(point.name)
-    assert "slow" not in moving and {"add", "remove", "fail", "freeze", "roll"} <= moving
 
 
 @pytest.mark.parametrize(

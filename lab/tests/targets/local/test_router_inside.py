@@ -115,23 +115,6 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
 
 
 @inside
-def test_what_the_router_does_not_do_is_read_back_as_such(target: LocalTarget) -> None:
-    """Every check of the knobs, against the router without them."""
-    with target.up(load_variant("okd")) as system:
-        assert observed(system, kind="haproxy-config", name="timeout client", context="defaults", value="30s")[0]
-        assert not observed(system, kind="haproxy-config", name="timeout nothing", value="1s")[0]
-        assert observed(system, kind="haproxy", name="Nbthread", value="99") == (
-            False,
-            str(len(target.cpus()["proxy"])),
-        )
-        assert observed(system, kind="termination", value="edge") == (False, "none")
-        assert observed(system, kind="routes", value="10") == (False, "100")
-        assert observed(system, kind="pod", name="spec.hostNetwork", value="true") == (False, "false")
-        probe = "spec.containers[proxy].livenessProbe.timeoutSeconds"
-        assert observed(system, kind="pod", name=probe, value="5") == (False, "1")
-
-
-@inside
 def test_handshakes_are_counted(target: LocalTarget) -> None:
     with target.up(load_variant("okd-edge")) as system:
         before = system.counters()["proxy/tls_handshakes"]
@@ -141,23 +124,6 @@ def test_handshakes_are_counted(target: LocalTarget) -> None:
         assert system.counters()["proxy/tls_resumed"] == 0
     with target.up(load_variant("okd-passthrough")) as system:
         assert "proxy/tls_handshakes" not in system.counters()
-
-
-@inside
-def test_changes_within_an_interval_make_one_reload(target: LocalTarget) -> None:
-    """Five lines to the FIFO: one new HAProxy with what was written last; a sixth change makes one more."""
-    with target.up(changed("okd", variable("RELOAD_INTERVAL", "2s"))) as system:
-        for number in range(5):
-            shell(
-                system,
-                f"sed -i 's/bench-0000[.0-9]*/bench-0000.{number}/' {CONF}/os_http_be.map; echo reload >{RUN}/reload",
-            )
-        until(lambda: starts(system) == 2)
-        until(lambda: not served(system))  # its host is now called something else
-        shell(system, f"sed -i 's/bench-0000[.0-9]*/bench-0000/' {CONF}/os_http_be.map; echo reload >{RUN}/reload")
-        until(lambda: served(system))
-        assert starts(system) == 3 and system.restarts()["proxy-0/proxy"] == 0
-        until(lambda: len(system.processes("proxy")) == 2)  # the script and one HAProxy: the old ones have ended
 
 
 @inside
@@ -184,11 +150,3 @@ def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> N
         (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
         haproxy.kill()
         until(lambda: system.restarts()["proxy-0/proxy"] == 1 and served(system))
-
-
-@inside
-def test_a_router_that_is_told_to_end_ends_gracefully(target: LocalTarget) -> None:
-    with target.up(load_variant("okd")) as system:
-        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
-        system.kubelet.end(proxy)
-        assert "Stopped" in [event.kind for event in system.events]
