@@ -36,8 +36,7 @@ from lab.targets.common import fetching, leftovers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
-from lab.targets.local.control_plane.control import Control
-from lab.targets.local.control_plane.recorder import LocalRecorder
+from lab.targets.local.control_plane.control import Control, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet import bringup, pod_objects
 from lab.targets.local.kubelet.containers import ask, tree

@@ -34,8 +34,7 @@ class RunningPod:
     """One pod from its making to its end. `runners`: its containers, none before they are started.
 
     What `control` knows of it: `generation` of its Deployment's template; `begun`: it has a place on the node; `told_ready`: what
-    was made known of its readiness, since `ready_s` (monotonic); `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one
-    however often it is looked at; `ending`: its kubelet has been told.
+    was made known of its readiness; `ending`: its kubelet has been told.
     """
 
     pod: Pod
@@ -44,8 +43,6 @@ class RunningPod:
     generation: int = 0
     begun: bool = False
     told_ready: bool = False
-    ready_s: float = 0.0
-    timed_s: float = 0.0
     ending: bool = False
     created_s: float = field(default_factory=time.monotonic)
 

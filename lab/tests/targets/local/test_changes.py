@@ -13,7 +13,7 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
 from lab.systems.manifests.replicas import Budget, Member, Step, Strategy, over, step
-from lab.targets.local.control_plane import recorder, services
+from lab.targets.local.control_plane import control, services
 from lab.targets.local.kubelet import runner
 
 SHIPPED = Strategy(unavailable=1)
@@ -25,7 +25,7 @@ def members(*words: str) -> list[Member]:
     found: list[Member] = []
     for number, word in enumerate(words):
         name, age, *ready = word.split()
-        found.append(Member(name, age == "new", bool(ready), bool(ready), float(number)))
+        found.append(Member(name, age == "new", bool(ready), float(number)))
     return found
 
 
@@ -202,5 +202,5 @@ def test_the_kubelets_log_is_told_in_the_words_of_events(
     kind: str, detail: str, wanted: tuple[str, str] | None
 ) -> None:
     at_s = 1767323045.678901
-    found = recorder.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
+    found = control.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
     assert found == (None if wanted is None else Event(at_s, "kubelet", "proxy", "proxy-0", *wanted))
