@@ -37,10 +37,6 @@ def deployment(**container: Any) -> dict[str, Any]:
     return {**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"name": "router", **container}]}}}}
 
 
-def checked(*patches: object) -> tuple[dict[str, Any], ...]:
-    return openshift.checked(patches, "manifests/components/x/kustomization.yaml: lab/openshift")
-
-
 def patch_of(command: str) -> dict[str, Any]:
     words = shlex.split(command)
     return json.loads(words[words.index("-p") + 1])
@@ -138,30 +134,13 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (controller(tuningOptions={"threadCount": 65}), "spec.tuningOptions.threadCount: input should be less than or equal to 64, got 65"),
-        (controller(tuningOptions={"threadCount": "4"}), "threadCount: input should be a valid integer, got '4'"),
-        (controller(tuningOptions={"reloadInterval": "121s"}), "reloadInterval: expected 1s to 120s, got '121s'"),
-        (controller(tuningOptions={"reloadInterval": "soon"}), "reloadInterval: expected 1s to 120s, got 'soon'"),
-        (controller(tuningOptions={"maxConnections": 1000}), "maxConnections: expected -1, 0 or 2000 to 2000000, got 1000"),
-        (controller(tuningOptions={"threadCout": 4}), "spec.tuningOptions.threadCout: unknown key: did you mean 'threadCount'"),
-        (controller(replicas=2), "spec.replicas: unknown key"),
-        (controller(endpointPublishingStrategy={"type": "Private"}), "type: input should be 'HostNetwork', got 'Private'"),
-        ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "spec.domain: every IngressController but 'default' needs one of its own"),
-        (deployment(livenessProbe={"timeoutSeconds": 0}), "timeoutSeconds: input should be greater than or equal to 1, got 0"),
-        (deployment(resources={"limits": {"cpu": "some"}}), "resources.limits.cpu: string should match pattern"),
-        (deployment(resources={"requests": {"cpu": "1"}}), "resources.requests: unknown key"),
-        (deployment(env=[]), "containers.0.env: unknown key"),
-        ({"kind": "Route"}, "found using 'kind' does not match"),
-        ("text", "input should be a valid dictionary"),
-    ],
-)  # fmt: skip
-def test_what_the_operator_would_not_take_is_refused(document: object, message: str) -> None:
-    with pytest.raises(UsageError, match=message) as told:
-        checked(document)
-    assert told.value.place == "manifests/components/x/kustomization.yaml: lab/openshift" and told.value.exit_status == 2
+    "patch",
+    [{"kind": "Route"}, "text", {**CONTROLLER, "kind": "Deployment"}, DEPLOYMENT, {**controller(), "apiVersion": "v1"}],
+)
+def test_a_patch_of_anything_else_is_refused(patch: object) -> None:
+    with pytest.raises(UsageError, match="x: lab/openshift: expected the spec of an IngressController or a Deployment"):
+        openshift.checked([patch], "x: lab/openshift")
 
 
 def test_without_patches_there_is_nothing_to_run() -> None:
-    assert checked() == () and openshift.snippet(()) == ""
+    assert openshift.checked((), "x") == () and openshift.snippet(()) == ""
