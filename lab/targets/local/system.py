@@ -30,6 +30,7 @@ from lab.systems import renewing, workers
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
 from lab.systems.renewing import running
+from lab.systems.system import ProxySystem
 from lab.systems.table import PASSING, find
 from lab.systems.workers import GAUGE
 from lab.targets.common import fetching, leftovers
@@ -110,17 +111,28 @@ class LocalSystem:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         place = network.CLIENT if role == "generator" else pods[0].name
         enter = self._client if role == "generator" else self.net[place].enter
-        command = [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
-        helper = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=composed(),
-        )
+        helper = self._started(role, enter, argv, None, subprocess.DEVNULL, subprocess.DEVNULL)
         self._helpers.append((helper, place))
         return helper
+
+    def _started(
+        self,
+        role: Role,
+        enter: Sequence[str],
+        argv: Sequence[str],
+        cwd: Path | None,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes] | int,
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed() if cwd is None else composed(cwd),
+        )
 
     def end_helpers(self, of: Pod | None = None) -> None:
         """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
@@ -150,7 +162,7 @@ class LocalSystem:
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
-        return {**self.kubelet.groups.counters(), **links, **nat, **self._told()}
+        return {**self.kubelet.groups.counters(), **links, **nat, **self._counted()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
@@ -178,16 +190,7 @@ class LocalSystem:
     ) -> subprocess.Popen[bytes]:
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
-        command = [*self._client, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            env=composed(cwd),
-        )
+        process = self._started("generator", self._client, argv, cwd, stdout, stderr)
         self._generators.append(process)
         return process
 
@@ -243,13 +246,7 @@ class LocalSystem:
             (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
             for pid in self.processes("proxy")
         )
-        found: Counter[str] = Counter()
-        for runner in self.kubelet.runners("proxy"):
-            system = find(runner.container.repository)
-            if system is not None and system.gauges is not None:
-                with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
-                    found.update(system.gauges(runner.process))
-        told = {f"proxy/{name}": float(value) for name, value in found.items()}
+        told = {f"proxy/{name}": float(value) for name, value in self._told(lambda system: system.gauges).items()}
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
     def leftovers(self) -> Leftovers:
@@ -412,18 +409,22 @@ class LocalSystem:
         base_url = url(self._routers.get(names[0]), names[0])
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
-    def _told(self) -> Mapping[str, int]:
+    def _counted(self) -> Mapping[str, int]:
         """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where the entry ends TLS; empty where they do not tell."""
+        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
+        found = self._told(lambda system: system.counters)
+        return {f"proxy/{name}": int(value) for name, value in found.items() if ends_tls or not name.startswith("tls_")}
+
+    def _told(self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]) -> Mapping[str, float]:
+        """What an interface of their systems says of all proxies together; nothing of one without it, or that has just ended."""
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
-            if system is not None and system.counters is not None:
-                with contextlib.suppress(
-                    OSError, ValueError
-                ):  # it has no such page, or has just ended, which the restarts tell
-                    found.update(system.counters(runner.process))
-        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
-        return {f"proxy/{name}": value for name, value in found.items() if ends_tls or not name.startswith("tls_")}
+            ask_it = interface(system) if system is not None else None
+            if ask_it is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    found.update(ask_it(runner.process))
+        return found
 
     def ask(self, role: Role, port: int, path: str) -> str:
         return ask(self.net[self._running(role)[0].name], port, path)

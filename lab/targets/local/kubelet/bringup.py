@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +47,6 @@ def links(objects: Objects) -> list[tuple[str, str]]:
 
 def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for raw in realising.unknown(objects):
         fault = f"the local target does not know objects of kind {raw.get('kind')}"
         raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
@@ -64,38 +63,32 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
             _keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
             find_program(container.place, command(container)[0])
-        for container in pod.containers:
-            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
-            if started.root is None:
-                find_program(container.place, started.command[0])
+    for context in _contexts(objects, pinned):
+        started = realise(context)
+        if started.root is None:
+            find_program(context.container.place, started.command[0])
 
 
 def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    for pod in objects.role("proxy"):
-        hosts = "\n".join([*_names(pod, objects, addresses), ""])
-        for container in pod.containers:
-            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
-            folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
-            if started.checker and (
-                told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
-            ):
-                known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
-                program = Path(next(known, started.command[0])).name  # which a shell may start
-                fault = f"{program} refuses this configuration: {told}"
-                raise UsageError(container.place, fault, "correct what it names")
+    for context in _contexts(objects, pinned):
+        if context.pod.role != "proxy":
+            continue
+        started, pod = realise(context), context.pod
+        hosts = "\n".join([*_names(pod, objects, context.addresses), ""])
+        folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
+        if started.checker and (
+            told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+        ):
+            known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+            program = Path(next(known, started.command[0])).name  # which a shell may start
+            fault = f"{program} refuses this configuration: {told}"
+            raise UsageError(context.container.place, fault, "correct what it names")
 
 
 def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> set[str]:
     """What its containers run that is not the machine's own, with versions."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    contexts = [
-        _context(container, pod, objects, addresses, pinned, somaxconn=4096)
-        for pod in objects.pods
-        for container in pod.containers
-    ]
-    return {realise(context).about for context in contexts} - {""}
+    return {realise(context).about for context in _contexts(objects, pinned)} - {""}
 
 
 def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
@@ -217,6 +210,14 @@ def _refuse_devices(objects: Objects) -> None:
         if container.privileged and "/sys/class/net" in text and not real_root():
             fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
             raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
+
+
+def _contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
+    """Of every container, before there is an address."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for pod in objects.pods:
+        for container in pod.containers:
+            yield _context(container, pod, objects, addresses, pinned, somaxconn=4096)
 
 
 def _context(
