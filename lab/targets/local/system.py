@@ -267,7 +267,11 @@ class LocalSystem:
             open_connections={place: one.connections for place, one in seen.items()},
             accept_queue={place: one.queued for place, one in seen.items()},
             old_workers=self._ordinary.beyond(len(serving), ending) if serving else None,
-            memory_bytes={role: sum(_resident_bytes(pid) for pid in mine) for role, mine in pids.items() if mine},
+            memory_bytes={
+                role: sum(times.rss_bytes for times in map(process_times, mine) if times is not None)
+                for role, mine in pids.items()
+                if mine
+            },
             unseen=unseen,
         )
 
@@ -429,22 +433,16 @@ class LocalSystem:
     def ask(self, role: Role, port: int, path: str) -> str:
         return ask(self.net[self._running(role)[0].name], port, path)
 
-    def _way(self, objects: Objects) -> str:
-        """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""
-        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        return ", ".join(filter(None, [services.way(objects), *late, self.routing.said]))
-
     def _at(self, role: Role) -> Endpoint:
-        """The Service in front of a role's first pod, by its port called http (or its first)."""
+        """The Service in front of a role's first pod, by its port called http (or its first).
+
+        Its way, in words: with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise
+        than in a cluster.
+        """
         objects = self._objects
         if role == "backend" and (running := self._running(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
-        way = self._way(objects) if role != "backend" else ""
-        return Endpoint(f"http://{address}:{number}", self._host, way=way)
-
-
-def _resident_bytes(pid: int) -> int:
-    """Return a process's resident memory, 0 once it has ended."""
-    times = process_times(pid)
-    return times.rss_bytes if times is not None else 0
+        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
+        ways = [] if role == "backend" else [services.way(objects), *late, self.routing.said]
+        return Endpoint(f"http://{address}:{number}", self._host, way=", ".join(filter(None, ways)))

@@ -26,7 +26,7 @@ from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
 from lab.targets.base import nothing
-from lab.targets.local import realising, refusals
+from lab.targets.local import refusals
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control
 from lab.targets.local.control_plane.routing import Routes, Routing
@@ -65,7 +65,7 @@ class LocalTarget:
         return objects.read(manifests)
 
     def realise(self, context: Context) -> Realisation:
-        return realising.realise(context)
+        return bringup.realise(context)
 
     def order(self, wanted: objects.Objects) -> Sequence[Sequence[Pod]]:
         """Pods that are started at once, when those before them are ready."""
@@ -73,11 +73,13 @@ class LocalTarget:
 
     def fixed(self, container: Container) -> bool:
         """Whether a proxy keeps the backends of its start."""
-        return realising.is_fixed(container)
+        system = table.find(container.repository)
+        return system is None or system.control is None
 
     def renews(self, container: Container) -> bool:
         """Whether a reload of a proxy makes new workers."""
-        return realising.makes_new_workers(container)
+        system = table.find(container.repository)
+        return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
         """Of those on PATH that stand for images."""

@@ -119,7 +119,11 @@ class Control:
         with self._lock:
             life = self._first(role)
             if how == "crash":
-                self._crash(life)
+                pid = life.runners[0].process.pid
+                if pid is None:
+                    fault = "its first container does not run"
+                    raise MeasuringError(life.pod.name, fault, "nothing is there to crash")
+                os.kill(pid, signal.SIGKILL)
                 return True
             if how == "evict" and (fault := self._refusal(life)) is not None:
                 self._say("EvictionRefused", life.pod, fault)
@@ -171,7 +175,11 @@ class Control:
             if life.terminating and life.runners and not life.ending:
                 life.ending = True
                 self._thread(self._end, life)
-        self._schedule()
+        for life in self._lives:  # every pod starts whose ports are free
+            others = [other.pod for other in self._lives if other.begun]
+            if not life.begun and not any(life.pod.excludes(other) for other in others):
+                life.begun = True
+                self._thread(self._start, life)
 
     def _step(self, deployment: Deployment) -> Step:
         mine = [life for life in self._lives if life.pod.deployment == deployment.name]
@@ -197,14 +205,6 @@ class Control:
         if not life.begun:  # nothing of it is anywhere
             self._lives.remove(life)
             self._say("Gone", life.pod)
-
-    def _schedule(self) -> None:
-        """Start every pod whose ports are free."""
-        for life in self._lives:
-            others = [other.pod for other in self._lives if other.begun]
-            if not life.begun and not any(life.pod.excludes(other) for other in others):
-                life.begun = True
-                self._thread(self._start, life)
 
     def _start(self, life: RunningPod) -> None:
         with self._noting():
@@ -279,12 +279,6 @@ class Control:
         guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
         expected = sum(self._replicas[name] for name in guarded)
         return budget.refusal(life.told_ready, healthy, expected)
-
-    def _crash(self, running: RunningPod) -> None:
-        pid = running.runners[0].process.pid
-        if pid is None:
-            raise MeasuringError(running.pod.name, "its first container does not run", "nothing is there to crash")
-        os.kill(pid, signal.SIGKILL)
 
     def _first(self, role: Role) -> RunningPod:
         for life in self._lives:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
 from lab.base.quantities import quantity
@@ -16,7 +17,8 @@ from lab.systems import checker
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod, Volume
 from lab.systems.system import Context, Realisation, Realise, command, find_program
-from lab.targets.local import realising
+from lab.systems.table import find
+from lab.targets.cluster import images as references
 from lab.targets.local.control_plane import services
 from lab.targets.local.kubelet.containers import Process, Setting
 from lab.targets.local.kubelet.kubelet import Make
@@ -26,6 +28,39 @@ from lab.targets.local.sandbox.namespaces import STATE, real_root
 from lab.targets.local.sandbox.network import Network, Place
 
 PODS = STATE / "pods"
+
+
+def realise(context: Context) -> Realisation:
+    """By its system, or its command executed. UsageError for another version than what stands for the image here."""
+    system = find(context.container.repository)
+    if (
+        system is None or system.realise is None or context.pod.role == "balancer"
+    ):  # whatever a balancer runs, it serves no route
+        return Realisation(command(context.container), context.container.env)
+    if context.pod.role == "proxy" and not system.by_tag:
+        refuse_other_version(context.container)
+    return system.realise(context)
+
+
+def refuse_other_version(container: Container) -> None:
+    """UsageError for a tag that changes nothing here: its effect would be none."""
+    if not references.PINNED.exists():
+        return  # an ablation that goes on has manifests of its own, which were held to it when it began
+    system, tag = find(container.repository), references.split(container.image)[1]
+    pinned = map(references.split, references.pinned().values())
+    tags = [other for repository, other in pinned if find(repository) is system]
+    if tags and tag not in tags:
+        fault = (
+            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
+        )
+        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
+
+
+def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
+    """Objects of kinds that none of its proxies' systems reads."""
+    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
+    kinds = frozenset[str]().union(*(system.kinds for system in found if system is not None))
+    return (raw for raw in objects.others if raw.get("kind") not in kinds)
 
 
 def links(objects: Objects) -> list[tuple[str, str]]:
@@ -45,9 +80,9 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
-def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
-    for raw in realising.unknown(objects):
+    for raw in unknown(objects):
         fault = f"the local target does not know objects of kind {raw.get('kind')}"
         raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
     services.vet(objects)
@@ -69,7 +104,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
             find_program(context.container.place, started.command[0])
 
 
-def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
     for context in _contexts(objects, pinned):
         if context.pod.role != "proxy":
@@ -86,7 +121,7 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
             raise UsageError(context.container.place, fault, "correct what it names")
 
 
-def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> set[str]:
+def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
     """What its containers run that is not the machine's own, with versions."""
     return {realise(context).about for context in _contexts(objects, pinned)} - {""}
 
@@ -109,7 +144,7 @@ def job(
     groups: Groups,
     made: Callable[[Pod, Process], None],
     changing: bool = False,
-    realise: Realise = realising.realise,
+    realise: Realise = realise,
 ) -> Make:
     """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
 
@@ -162,10 +197,11 @@ def realisation(
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
-    realise: Realise = realising.realise,
+    realise: Realise = realise,
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
-    return realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
+    somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    return realise(_context(container, pod, objects, addresses, pinned, somaxconn))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
@@ -234,10 +270,6 @@ def _context(
 
 def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
     return pinned["proxy"] if pod.role == "proxy" else pinned["backend"]
-
-
-def _somaxconn(place: Place) -> int:
-    return network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
 
 
 def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
