@@ -15,9 +15,9 @@ from lab.base.errors import UsageError
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Plan, Shape, Slot, arms_for, plan
-from lab.model.samples import cells
+from lab.model.samples import bring_ups_s, cells
 from lab.records.store import RunStore
-from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
 
 names = st.lists(st.sampled_from(["a", "b", "c", "d+e", "f-again"]), min_size=1, max_size=4)
@@ -345,3 +345,19 @@ def test_in_a_run_with_pairs_each_arm_begins_with_each_point_equally_often(
     for block in range(1, blocks + 1):
         solo = (slot for slot in run.slots if slot.block == block and not slot.against and slot.arm.role != "reference")
         assert len({tuple(each.point.name for each in own) for _, own in groupby(solo, key=lambda slot: slot.arm)}) <= 1
+
+
+def test_a_pair_is_one_bring_up_of_both_sides_together() -> None:
+    arms, points = arms_for([("keepalive", "baseline")], None), [make_point("rate")]
+    planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
+    slot = next(slot for slot in planned.slots if slot.layout is not None)
+    pair = [make_sample(**of_slot(side) | {"bring_up_s": 2.0}) for side in slot.sides]
+    alone = make_sample(arm="baseline", bring_up_s=3.0)
+    failed = make_sample(arm="other", bring_up_s=None)
+    assert sorted(bring_ups_s([*pair, alone, failed])) == [3.0, 4.0]
+
+
+def test_what_is_measured_on_one_bring_up_counts_it_once() -> None:
+    twice = [make_sample(order=order, bring_up_s=2.0) for order in (1, 2)]
+    begun_anew = make_sample(order=1, generation=1, bring_up_s=5.0)
+    assert sorted(bring_ups_s([*twice, begun_anew])) == [2.0, 5.0]
