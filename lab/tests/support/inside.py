@@ -126,6 +126,6 @@ def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def answers(system: LocalSystem) -> bool:
     try:
-        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 1.0).status == 200
+        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 2.0).status == 200
     except OSError:
         return False

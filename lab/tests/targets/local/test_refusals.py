@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from lab.model.variants.variants import load_variant
 from lab.targets.local import LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.tests.support.factories import make_point
+from lab.tests.support.inside import changed, pod_of
 
 WHY = "no group from /a up gives cpu to its children"
 
@@ -118,13 +118,9 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
 )
 def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
     """But where the tag decides what runs, and for another registry's copy."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    (proxy,) = [item for item in manifests if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy"]
-    proxy["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    changed = variant.model_copy(update={"manifests": manifests})
+    variant = changed(name, lambda item: pod_of(item)["containers"][0].update(image=image))
     if not pinned:
-        LocalTarget().check_variant(changed, [make_point()])
+        LocalTarget().check_variant(variant, [make_point()])
         return
     with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
-        LocalTarget().check_variant(changed, [make_point()])
+        LocalTarget().check_variant(variant, [make_point()])

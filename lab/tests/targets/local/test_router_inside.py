@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +10,22 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.model.variants.variants import Check, Variant, load_variant
+from lab.model.variants.variants import Check, load_variant
 from lab.systems.haproxy_router.config import CONF, RUN
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import (
+    IDENTITIES,
+    INSIDE,
+    answers,
+    changed,
+    clean,
+    inside,
+    pod_of,
+    run_inside,
+    target,
+)
 from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
@@ -38,30 +47,14 @@ def hosts() -> Iterator[None]:
     assert Path("/etc/hosts").read_text() == before
 
 
-def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
-    """A variant whose router's container is edited."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            edit(item["spec"]["template"]["spec"]["containers"][0])
-    return variant.model_copy(update={"manifests": manifests})
-
-
 def variable(name: str, value: str) -> Callable[[dict[str, Any]], None]:
-    def edit(container: dict[str, Any]) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        container = pod_of(deployment)["containers"][0]
         container["env"] = [item for item in container["env"] if item["name"] != name] + [
             {"name": name, "value": value}
         ]
 
     return edit
-
-
-def served(system: LocalSystem) -> bool:
-    try:
-        return system.fetch(system.entry(), "/1kB.bin", 2.0).status == 200
-    except OSError:
-        return False
 
 
 def starts(system: LocalSystem) -> int:
@@ -119,7 +112,7 @@ def test_handshakes_are_counted(target: LocalTarget) -> None:
     with target.up(load_variant("okd-edge")) as system:
         before = system.counters()["proxy/tls_handshakes"]
         for _ in range(3):
-            assert served(system)
+            assert answers(system)
         assert system.counters()["proxy/tls_handshakes"] == before + 3
         assert system.counters()["proxy/tls_resumed"] == 0
     with target.up(load_variant("okd-passthrough")) as system:
@@ -131,7 +124,7 @@ def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget)
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
         shell(system, f"echo nonsense >>{CONF}/haproxy.config; echo reload >{RUN}/reload")
         until(lambda: "stays at work" in system.log_tail())
-        assert served(system) and system.restarts()["proxy-0/proxy"] == 0
+        assert answers(system) and system.restarts()["proxy-0/proxy"] == 0
 
 
 @inside
@@ -140,8 +133,8 @@ def test_no_request_is_lost_over_a_reload(target: LocalTarget) -> None:
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
         shell(system, f"echo reload >{RUN}/reload")
         while starts(system) < 2:
-            assert served(system)
-        assert all(served(system) for _ in range(50))
+            assert answers(system)
+        assert all(answers(system) for _ in range(50))
 
 
 @inside
@@ -149,4 +142,4 @@ def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> N
     with target.up(load_variant("okd")) as system:
         (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
         haproxy.kill()
-        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and served(system))
+        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
