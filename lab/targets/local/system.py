@@ -43,7 +43,7 @@ from lab.targets.local.kubelet import bringup, pod_objects
 from lab.targets.local.kubelet.containers import ask, tree
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.kubelet.runner import CONTAINER
-from lab.targets.local.sandbox import cpus, hostwide, network, shaping
+from lab.targets.local.sandbox import cpus, network, shaping
 from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
@@ -222,8 +222,6 @@ class LocalSystem:
         return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if role == "node":
-            return hostwide.run(argv)
         runners = self.kubelet.runners(role)
         if not runners:
             raise UsageError(

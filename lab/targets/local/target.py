@@ -32,7 +32,7 @@ from lab.targets.local.control_plane.control import Control
 from lab.targets.local.control_plane.routing import Routes, Routing
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet, Make
-from lab.targets.local.sandbox import cgroups, cpus, disk, hostwide, namespaces, network
+from lab.targets.local.sandbox import cgroups, cpus, disk, namespaces, network
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 60.0
@@ -106,7 +106,6 @@ class LocalTarget:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
                 raise UsageError(f"{self.name} target", fault, PACKAGES)
-            os.environ[hostwide.SEEN_OUTSIDE] = hostwide.seen_outside()
             return namespaces.enter(argv)
         namespaces.attach()
         return None

@@ -22,7 +22,7 @@ from lab.targets.cluster import images as references
 from lab.targets.local.control_plane import services
 from lab.targets.local.kubelet.containers import Process, Setting
 from lab.targets.local.kubelet.kubelet import Make
-from lab.targets.local.sandbox import disk, hostwide, network
+from lab.targets.local.sandbox import disk, network
 from lab.targets.local.sandbox.cgroups import Groups
 from lab.targets.local.sandbox.namespaces import STATE, real_root
 from lab.targets.local.sandbox.network import Network, Place
@@ -89,7 +89,9 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
     for service in objects.services.values():
         if service.selector:
             objects.endpoints(service.name)
-    hostwide.vet(objects)
+    for name, (place, asked) in objects.node_settings.items():
+        fault = f"{name} is the whole machine's, which the lab never changes; the variant asks for {asked}"
+        raise NotMeasurableError("host-wide", place, fault, "use --target kind")
     _refuse_devices(objects)
     for pod in objects.pods:
         for volume in pod.volumes.values():

@@ -21,7 +21,6 @@ What the environment carries; of a descriptor or a socket, its number:
     LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM; end of file: the outer is gone
     LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
     LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's own (`lab.targets.common.sampler`)
-    LAB_NODE       the machine's own settings as the outer process sees them (`hostwide`)
     LAB_HANDED     a ConfigMap that was read from a pipe, which gives it once only (`lab.base.handing`)
 
 How it ends: whatever ends the outer process ends everything. The outer forwards each signal once; a third interrupt kills. If the

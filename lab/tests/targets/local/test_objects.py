@@ -211,6 +211,12 @@ def test_more_open_files_than_a_container_may_have_are_not_measurable(
     vet(edit, "ConfigMap", of, name)
 
 
+def test_a_setting_of_the_whole_machine_is_not_measurable() -> None:
+    with pytest.raises(NotMeasurableError, match="fs.file-max is the whole machine's.*asks for 1048576") as raised:
+        bringup.vet(objects.read(load_variant("baseline+file-max-1048576").manifests), PINNED)
+    assert raised.value.what == "host-wide"
+
+
 def test_a_point_that_cannot_be_served_is_refused_beforehand() -> None:
     target, variant = LocalTarget(), load_variant("baseline")
     assert target.check_variant(variant, [make_point()])["rate-1000"].hosts == ("bench.lab.test",)
