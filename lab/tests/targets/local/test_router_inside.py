@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +145,23 @@ def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> N
         (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
         haproxy.kill()
         until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
+
+
+@inside
+def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
+    variant = load_variant("okd+okd-sharded-2")
+    point = make_point(routes="all")
+    assert len(target.check_variant(variant, [point])[point.name].shards) == 2
+    with target.up(variant) as system:
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        first, second = system.endpoint(point).shards
+        assert (first.url, len(first.hosts), len(second.hosts)) == ("http://10.65.0.1:80", 50, 50)
+        assert second.url == "http://10.65.0.2:80"
+        alone = replace(system.entry(), base_url=first.url)
+        assert system.fetch(replace(alone, host=first.hosts[-1]), "/1kB.bin", 2.0).status == 200
+        assert system.fetch(replace(alone, host=second.hosts[-1]), "/1kB.bin", 2.0).status == 503
+        assert {pod.pod.name for pod in system.kubelet.pods if pod.pod.role == "proxy"} == {"proxy-0", "proxy-2-0"}
+        # names lead there too, which TLS needs
+        seen = subprocess.run([*system.client, "cat", "/etc/hosts"], capture_output=True, text=True, check=True)
+        known = dict(line.split()[::-1] for line in seen.stdout.splitlines() if "apps.lab" in line)
+        assert (known[first.hosts[0]], known[second.hosts[0]]) == ("10.65.0.1", "10.65.0.2")
