@@ -199,15 +199,15 @@ def _rename(path: Path) -> list[str]:
     content = yaml.safe_load(path.read_text("utf-8"))
     found: list[str] = []
     for patch in content.get("patches", []):
-        documents = [item for item in yaml.safe_load_all(patch["patch"]) if isinstance(item, dict)]
+        text = patch.pop("patch", None) or (path.parent / patch.pop("path")).read_text("utf-8")
+        documents = [item for item in yaml.safe_load_all(text) if isinstance(item, dict)]
         for document in documents:
             pod: dict[str, Any] = document.get("spec", {}).get("template", {}).get("spec", {})
             for container in pod.get("containers", []):
                 if "image" not in container and "$patch" not in container:
                     found.append(container["name"])
                     container["name"] += "-misnamed"
-        if documents:
-            patch["patch"] = yaml.safe_dump_all(documents)
+        patch["patch"] = yaml.safe_dump_all(documents) if documents else text
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return found
 
