@@ -385,16 +385,16 @@ class Sweep(Record, strict=True):
 
     def expanded(self) -> list[Point]:
         """Every point; with a disturbance, also a control run for each load that differs: the same, and nothing is done."""
-        found = [point for spec in self.points for point in self._of(spec)]
+        found = [
+            point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
+            for spec in self.points
+            for point in spec.expand()
+        ]
         disturbed = [point for point in found if point.disturbance is not None]
         firsts = list({point.load: point for point in reversed(disturbed)}.values())[::-1]
         names = [CONTROL] if len(firsts) == 1 else [f"{point.name}-{CONTROL}" for point in firsts]
         controls = zip(firsts, names, strict=True)
         return [*found, *(point.model_copy(update={"name": name, "control": True}) for point, name in controls)]
-
-    def _of(self, spec: PointSpec) -> list[Point]:
-        disturbance = spec.disturbance or self.disturbance
-        return [point.model_copy(update={"disturbance": disturbance}) for point in spec.expand()]
 
 
 def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -39,11 +39,12 @@ from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet import bringup, pod_objects
+from lab.targets.local.kubelet import pod_objects
 from lab.targets.local.kubelet.containers import ask, tree
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.kubelet.runner import CONTAINER
 from lab.targets.local.sandbox import cpus, network, shaping
+from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
@@ -78,8 +79,12 @@ class LocalSystem:
             control.ended = self.end_helpers
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._host = next(iter(self._routed))
-        self._addresses = self._resolved()
-        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, bringup.client_folder(net)))
+        ways = {self._routers.get(host) for host in self._routed}
+        found = {by: services.address(wanted, net, self._way_in, by=by)[0] for by in ways}
+        self._addresses = {host: found[self._routers.get(host)] for host in self._routed}
+        """Host → where it is, for a client: the proxy's address, or its Service's."""
+        own = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, own))
 
     @property
     def events(self) -> Sequence[Event]:
@@ -378,12 +383,6 @@ class LocalSystem:
 
     def entry(self) -> Endpoint:
         return self._entry((self._host,), self._routed[self._host])
-
-    def _resolved(self) -> Mapping[str, str]:
-        """Host → where it is, for a client: the proxy's address, or its Service's."""
-        ways = {self._routers.get(host) for host in self._routed}
-        found = {by: services.address(self._objects, self.net, self._way_in, by=by)[0] for by in ways}
-        return {host: found[self._routers.get(host)] for host in self._routed}
 
     def _control(self, what: str) -> Control:
         if self._changes is None:

@@ -162,7 +162,7 @@ def job(
         else _make_volume(folder / "volumes" / name, volume, objects)
         for name, volume in pod.volumes.items()
     }
-    hosts = _hosts(pod, place, objects, addresses)
+    hosts = "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses), ""])
 
     def make(container: Container) -> Process:
         if container in pod.init:
@@ -209,11 +209,6 @@ def realisation(
 def pod_folder(pod: Pod, net: Network) -> Path:
     """Its volumes and its containers' files."""
     return PODS / f"{net.lane.prefix}{pod.name}"
-
-
-def client_folder(net: Network) -> Path:
-    """What the client's place has of its own."""
-    return STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
 
 
 def _write_sysctls(pod: Pod, place: Place) -> None:
@@ -274,12 +269,8 @@ def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
     return pinned["proxy"] if pod.role == "proxy" else pinned["backend"]
 
 
-def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
-    """A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
-    return "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses)]) + "\n"
-
-
 def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    """Lines of its /etc/hosts. A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
     found = ["127.0.0.1 localhost"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
