@@ -27,7 +27,10 @@ from lab.targets.local.kubelet.containers import Process
 
 
 class Routes(Protocol):
-    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last."""
+    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last.
+
+    What has a body here is so where nothing but the proxies is there.
+    """
 
     log: EventLog
 
@@ -42,15 +45,18 @@ class Routes(Protocol):
     @property
     def said(self) -> str:
         """What the proxies do not take of their settings, in their own words; empty where they take all."""
+        return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
         """Why a system did not come up, with what is known of it here."""
+        return fault
 
     def begin(self) -> None:
         """Before any pod is started. Raises LabError."""
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
         """With what a container is given beside its image and its manifest."""
+        return started
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start."""
@@ -75,6 +81,7 @@ class Routes(Protocol):
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """As `lab.targets.base.System.deployed`."""
+        return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """As `lab.targets.base.System.configmap`."""
@@ -89,7 +96,7 @@ class Routes(Protocol):
         """After they have ended. Idempotent."""
 
 
-class Routing:
+class Routing(Routes):
     """Proxies are followed from before they start until they are told to end: `follow`, `leave`; all of them until `stop`.
 
     Without `changing` it only sees how long the proxies take to load: nothing is to be measured with this beside it.
@@ -130,15 +137,9 @@ class Routing:
         found = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
-    said = ""
-
-    def explained(self, fault: MeasuringError) -> MeasuringError:
-        return fault
-
     def begin(self) -> None: ...
 
-    def equipped(self, context: Context, started: Realisation) -> Realisation:
-        return started
+    def close(self) -> None: ...
 
     def apart(self) -> Sequence[int]:
         """Of proxies whose system names the processes that serve: the others in their containers."""
@@ -150,11 +151,6 @@ class Routing:
             if system and system.proxy
             for pid in process.processes_but(system.proxy)
         ]
-
-    def deployed(self) -> Sequence[Mapping[str, Any]]:
-        return []
-
-    def close(self) -> None: ...
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start: of a proxy, it is told of changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -651,15 +651,6 @@ def test_the_list_is_of_what_has_all_of_some_words() -> None:
     assert {knob["name"] for knob in catalog.as_json(["keep-alive", "requests"])["knobs"]} <= set(names)
     with pytest.raises(UsageError, match="nothing has 'no such thing' in it"):
         catalog.print_list(Console(file=out), ["no such thing"])
-
-
-def test_a_narrow_terminal_breaks_no_word() -> None:
-    """Of the list's names and of what is said of a variant."""
-    for print_it in (catalog.print_list, partial(catalog.print_show, name="keepalive")):
-        out = io.StringIO()
-        print_it(Console(file=out, width=80, force_terminal=True, color_system=None))
-        lines = out.getvalue().splitlines()
-        assert max(map(len, lines)) <= 80 and any("keep-alive-requests-10000" in line for line in lines)
 
 
 def test_the_catalogue_for_programs_holds_every_folder() -> None:
