@@ -25,6 +25,7 @@ class Watch(AbstractContextManager["Watch"], Protocol):
 
     def observation(self) -> Observation:
         """What was seen between both ends; only afterwards."""
+        ...
 
 
 class System(Disturbable, Protocol):
@@ -32,6 +33,7 @@ class System(Disturbable, Protocol):
 
     def endpoint(self, point: Point) -> Endpoint:
         """Where this point's load goes. UsageError if the system cannot serve the point (TLS mode, routes)."""
+        ...
 
     def held(
         self,
@@ -42,18 +44,22 @@ class System(Disturbable, Protocol):
         files: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
         """As `popen`, which is what calling it does: whatever has to be made for it before is made now, or begun. Not called, nothing is left."""
+        ...
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         """One load made by `load.generators` at once, each in a place of its own; only where the target let the point pass.
 
         Within a `watch`, for which only what is seen from their beginning on counts.
         """
+        ...
 
     def shape(self, link_mbit: float | None) -> None:
         """Shape the client's link in both directions, None = not at all; idempotent. MeasuringError if it does not take."""
+        ...
 
     def watch(self) -> Watch:
         """CPU, memory and counters of every role, from now on; `counters` are among them."""
+        ...
 
     def counters(self) -> Mapping[str, int]:
         """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
@@ -62,6 +68,7 @@ class System(Disturbable, Protocol):
         counts them) and `proxy/requests_h2` (those of them by HTTP/2), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
         `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
         """
+        ...
 
     def gauges(self) -> Mapping[str, float]:
         """What the system says of itself now, by `role/name`, where the target can tell.
@@ -69,38 +76,49 @@ class System(Disturbable, Protocol):
         `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served;
         `proxy/workers`: workers or threads that run, counted, of all its pods.
         """
+        ...
 
     def leftovers(self) -> Leftovers:
         """Look at what earlier loads have left in the system now. Its processes at the first look, and at the first after `renew`, are its
         ordinary ones. A place that cannot be looked at is in `unseen`.
         """
+        ...
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The PodDisruptionBudgets over the role's pods as Kubernetes would show them (`metadata`, `spec`), from what is in force."""
+        ...
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """Return the data of a ConfigMap as it is in force now; empty where there is no such ConfigMap."""
+        ...
 
     def processes(self, role: Role) -> list[int]:
         """What tells the processes apart that make up a role now, children included; on this machine, their ids."""
+        ...
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command inside the first container of the role's first pod (its network, mounts and /proc)."""
+        ...
 
     def ask(self, role: Role, port: int, path: str) -> str:
         """What the role's first pod answers to a GET on its own loopback. Raises OSError."""
+        ...
 
     def renew(self) -> Renewed:
         """Have the proxy make new workers by a reload of its own, of the configuration that it has; returns when they alone serve.
 
         MeasuringError where it makes none, or the old ones do not end. Only where `check_variant` let a point with several generations pass.
         """
+        ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """What came up, for the record: per pod its role, node, images with digests, restarts; empty where no pod is."""
+        ...
 
     def unapplied(self) -> Sequence[str]:
         """What the manifests ask for and this target did not apply (for example a memory limit): each makes samples invalid."""
+        ...
 
     def log_tail(self) -> str:
         """The last lines of the proxy's and backend's error output."""
+        ...

@@ -17,9 +17,11 @@ class Recorder(AbstractContextManager["Recorder"], Protocol):
 
     def events(self) -> Sequence[Event]:
         """All that was seen, by the lab's clock; only afterwards. MeasuringError when some may be missing."""
+        ...
 
     def notes(self) -> Sequence[str]:
         """What a reader of the events must know of them; only afterwards."""
+        ...
 
 
 class Disturbable(Protocol):
@@ -31,17 +33,21 @@ class Disturbable(Protocol):
 
     def entry(self) -> Endpoint:
         """Where clients go: the proxy, or the backend where there is none."""
+        ...
 
     def backend_endpoint(self) -> Endpoint:
         """The backend itself, for the canary's truth."""
+        ...
 
     def pod_address(self, role: Role) -> str:
         """The IP address of the role's first pod itself, which `spawn` starts its helpers in; no Service's."""
+        ...
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         """One request from the client's place, on a connection of its own; `body` as it came. Raises OSError."""
+        ...
 
     def popen(
         self,
@@ -56,27 +62,34 @@ class Disturbable(Protocol):
         `files`, by name, lie in the folder that it starts in: `cwd`, or, where the client's place is on another machine,
         a scratch folder there. When the process that this returns is killed, what it stands for ends as well.
         """
+        ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a helper (a round-trip server) in the place and on the CPUs of a role; it ends with the system at the latest."""
+        ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The running, ready pods of a role as Kubernetes would show them (`spec`, …), from what is really in force."""
+        ...
 
     def restarts(self) -> Mapping[str, int]:
         """Container → times it was restarted since bring-up."""
+        ...
 
     def recorder(self) -> Recorder:
         """Pods, endpoints, probes, restarts and reloads from now on (`lab.model.events` has the kinds)."""
+        ...
 
     def clock(self) -> ClockOffset:
         """Measured now."""
+        ...
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
         """End the role's first pod. Its Deployment makes another at once, which starts when it can. Returns when it was asked for.
 
         False: an eviction was refused by a PodDisruptionBudget (an event says so); the caller may try again.
         """
+        ...
 
     def scale(self, role: Role, replicas: int) -> None:
         """Of the role's Deployment. Returns when it was asked for."""

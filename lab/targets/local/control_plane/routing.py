@@ -37,10 +37,12 @@ class Routes(Protocol):
     @property
     def objects(self) -> Objects:
         """As they are now: what a new pod is to be started with."""
+        ...
 
     @property
     def note(self) -> str:
         """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
+        ...
 
     @property
     def said(self) -> str:
@@ -75,9 +77,11 @@ class Routes(Protocol):
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        ...
 
     def apart(self) -> Sequence[int]:
         """Processes of the control plane, also those in a proxy's container: what they use is not the proxy's. Empty where there are none."""
+        ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """As `lab.targets.base.System.deployed`."""
@@ -85,6 +89,7 @@ class Routes(Protocol):
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """As `lab.targets.base.System.configmap`."""
+        ...
 
     def check(self) -> None:
         """MeasuringError when something could not be told."""
