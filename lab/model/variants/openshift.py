@@ -32,7 +32,7 @@ def checked(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], ...]:
     """Return a component's patches. UsageError for one that is not of the operator's IngressController or its router's Deployment."""
     found = tuple(patches)
     for patch in found:
-        head = patch if isinstance(patch, dict) else {}
+        head: dict[str, Any] = patch if isinstance(patch, dict) else {}
         where = head.get("apiVersion"), (head.get("metadata") or {}).get("namespace")
         if PLACES.get(str(head.get("kind"))) != where or not isinstance(head.get("spec"), dict):
             fault = f"expected the spec of an IngressController or a Deployment, got {patch!r}"
