@@ -183,7 +183,7 @@ def _misnamed(variant: Variant, knob: str) -> Finding | None:
     """The knob's patch for containers of another name, in a copy of the manifests; None if it patches none."""
     with scratch() as folder:
         manifests = Path(shutil.copytree(MANIFESTS, folder / "manifests"))
-        renamed = [name for path in (manifests / "components" / knob).glob("*.yaml") for name in _rename(path)]
+        renamed = _rename(manifests / "components" / knob / "kustomization.yaml")
         if not renamed:
             return None
         sabotage = f"container misnamed: {renamed[0]}"
@@ -195,17 +195,20 @@ def _misnamed(variant: Variant, knob: str) -> Finding | None:
 
 
 def _rename(path: Path) -> list[str]:
-    """Renames the containers of a patch that patches existing ones; their names before."""
-    documents = [item for item in yaml.safe_load_all(path.read_text("utf-8")) if isinstance(item, dict)]
+    """Rename the containers of a component's patches that patch existing ones; return their names before."""
+    content = yaml.safe_load(path.read_text("utf-8"))
     found: list[str] = []
-    for document in documents:
-        pod: dict[str, Any] = document.get("spec", {}).get("template", {}).get("spec", {})
-        for container in pod.get("containers", []):
-            if "image" not in container and "$patch" not in container:
-                found.append(container["name"])
-                container["name"] += "-misnamed"
-    if found:
-        path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    for patch in content.get("patches", []):
+        text = patch.pop("patch", None) or (path.parent / patch.pop("path")).read_text("utf-8")
+        documents = [item for item in yaml.safe_load_all(text) if isinstance(item, dict)]
+        for document in documents:
+            pod: dict[str, Any] = document.get("spec", {}).get("template", {}).get("spec", {})
+            for container in pod.get("containers", []):
+                if "image" not in container and "$patch" not in container:
+                    found.append(container["name"])
+                    container["name"] += "-misnamed"
+        patch["patch"] = yaml.safe_dump_all(documents) if documents else text
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return found
 
 

@@ -71,7 +71,8 @@ def _processor() -> dict[str, str]:
     siblings = dict.fromkeys(
         readable(path).strip()
         for path in sorted(
-            CPUS.glob("cpu[0-9]*/topology/thread_siblings_list"), key=lambda path: _number(path.parts[-3])
+            CPUS.glob("cpu[0-9]*/topology/thread_siblings_list"),
+            key=lambda path: int(path.parts[-3].removeprefix("cpu")),
         )
     )
     found = {
@@ -82,10 +83,6 @@ def _processor() -> dict[str, str]:
         "cpu_siblings": "; ".join(filter(None, siblings)),
     }
     return {name: value or "not visible" for name, value in found.items()}
-
-
-def _number(cpu: str) -> int:
-    return int(cpu.removeprefix("cpu"))
 
 
 def _cache(folder: Path) -> str:

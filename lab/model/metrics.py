@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from lab.model import readings
-from lab.model.metric import Metric
+from lab.model.metric import Metric, OfHistogram, OfSample
 
 if TYPE_CHECKING:
+    from lab.model.samples import Sample
     from lab.model.sweeps import Point
+    from lab.stats.histogram import Histogram
 
 GAP_S = 0.1
 """A shorter pause between good answers is none: latencies of a busy machine vary by as much."""
@@ -24,6 +25,92 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 """The percentiles of steady loads that have effects."""
 WINDOWED = ("p50", "p99")
 """Those that are taken before, during and after a disturbance, too."""
+
+
+# -- how they are read off a sample and its histogram: None where these cannot tell, and never a guess
+
+
+def quantile(share: float) -> OfHistogram:
+    return lambda histogram: histogram.quantile_s(share)
+
+
+def spread(histogram: Histogram) -> float | None:
+    """1 would be a flat line. None where too few requests lie beyond p99."""
+    middle, high = (histogram.quantile_s(share) for share in (0.5, 0.99))
+    return high / middle if middle and high is not None else None
+
+
+def memory_bytes(sample: Sample) -> float | None:
+    """Of the proxy, or of the backend where there is none."""
+    usage = sample.usage.get("proxy") or sample.usage.get("backend")
+    return float(usage.rss_bytes) if usage else None
+
+
+def control_memory_bytes(sample: Sample) -> float | None:
+    """Of a controller's own processes, where they are counted apart from the proxy's."""
+    usage = sample.usage.get("control")
+    return float(usage.rss_bytes) if usage else None
+
+
+def failed_share(sample: Sample) -> float | None:
+    """Of all requests, those not answered as they should; of steady loads by what the generator counted."""
+    if sample.outcome:
+        return outcome_ratio("failed", "requests")(sample)
+    failed, status = sum(sample.errors.values()), sample.errors.get("status", 0)
+    total = (sample.requests or 0) + failed - status
+    return failed / total if total else None
+
+
+def outcome_ratio(over: str, under: str) -> OfSample:
+    def of(sample: Sample) -> float | None:
+        first, second = sample.outcome.get(over), sample.outcome.get(under)
+        return first / second if first is not None and second else None
+
+    return of
+
+
+def refused_share(sample: Sample) -> float | None:
+    """Of all large bodies; None where none was tried."""
+    tried = [sample.outcome.get(name) for name in ("transfers", "too_large", "transfers_lost")]
+    total = sum(count for count in tried if count is not None)
+    return (sample.outcome.get("too_large") or 0.0) / total if total else None
+
+
+def link_share(sample: Sample) -> float | None:
+    """How full the shaped link was towards the client, as `lab.model.bottleneck` counts it; None where none was shaped."""
+    mbit, duration_s = sample.point.link_mbit, sample.duration_s
+    return sample.counters.get("client/rx_bytes", 0) * 8 / (mbit * 1e6 * duration_s) if mbit and duration_s else None
+
+
+def counted(name: str) -> OfSample:
+    """What the kernel counted in the whole sample; None where nobody counted."""
+    return lambda sample: float(sample.counters[name]) if name in sample.counters else None
+
+
+def per_good_request(sample: Sample, amount: float | None) -> float | None:
+    good = (sample.requests or 0) - sample.errors.get("status", 0)
+    return amount / good if amount is not None and good > 0 else None
+
+
+def counted_per_request(*names: str) -> OfSample:
+    """The sum of these counters for every good answer; None where nobody counted one of them.
+
+    The proxy's are of its connections to both sides; the client's link tells what it carried towards it, headers and all.
+    """
+
+    def of(sample: Sample) -> float | None:
+        counted = [sample.counters[name] for name in names if name in sample.counters]
+        return per_good_request(sample, sum(counted) if len(counted) == len(names) else None)
+
+    return of
+
+
+def backend_cpu_per_request(sample: Sample) -> float | None:
+    used = sample.usage.get("backend")
+    return per_good_request(sample, used.cpu_s if used else None)
+
+
+# -- the catalogue
 
 
 def _ms(title: str, **more: Any) -> Metric:
@@ -50,7 +137,7 @@ METRICS: Mapping[str, Metric] = {
         sample=lambda sample: sample.cpu_per_request_s,
     ),
     **{
-        name: _ms(name, kind="ratio", column=column, primary=True, histogram=readings.quantile(share))
+        name: _ms(name, kind="ratio", column=column, primary=True, histogram=quantile(share))
         for column, (name, share) in enumerate(QUANTILES.items(), 2)
     },
     # -- of steady loads, never compared in a table
@@ -97,45 +184,45 @@ METRICS: Mapping[str, Metric] = {
     **_latency("max"),
     "clock_error_s": _ms("clock error", better="neither", decimals=2),
     # -- what a claim or a figure may ask for beside these
-    "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=readings.memory_bytes),
-    "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=readings.control_memory_bytes),
+    "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=memory_bytes),
+    "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=control_memory_bytes),
     "bring_up_s": _claim("brought up in", "s", sample=lambda sample: sample.bring_up_s),
     "mean_s": _ms("average latency", kind="claim", histogram=lambda histogram: histogram.mean_s),
-    "p75_s": _ms("p75", kind="claim", histogram=readings.quantile(0.75)),
-    "p95_s": _ms("p95", kind="claim", histogram=readings.quantile(0.95)),
-    "spread": _claim("p99 as a multiple of p50", "×", histogram=readings.spread),
+    "p75_s": _ms("p75", kind="claim", histogram=quantile(0.75)),
+    "p95_s": _ms("p95", kind="claim", histogram=quantile(0.95)),
+    "spread": _claim("p99 as a multiple of p50", "×", histogram=spread),
     "busiest_second": _claim("a process in its busiest second", "% of a core", 0.01),
-    "failed_share": _claim("share that failed", "%", 0.01, sample=readings.failed_share),
+    "failed_share": _claim("share that failed", "%", 0.01, sample=failed_share),
     "dropped_connections": _claim(
-        "connections dropped at a full accept queue", sample=readings.counted("proxy/ListenOverflows")
+        "connections dropped at a full accept queue", sample=counted("proxy/ListenOverflows")
     ),
-    "opened_connections": _claim("upstream connections opened", sample=readings.counted("proxy/ActiveOpens")),
+    "opened_connections": _claim("upstream connections opened", sample=counted("proxy/ActiveOpens")),
     "bytes_per_request": _claim(
-        "bytes on the link per good answer", "kB", 1e3, sample=readings.counted_per_request("client/rx_bytes")
+        "bytes on the link per good answer", "kB", 1e3, sample=counted_per_request("client/rx_bytes")
     ),
     "accepted_per_request": _claim(
         "clients' connections per 1000 good answers",
         scale=1e-3,
-        sample=readings.counted_per_request("proxy/PassiveOpens"),
+        sample=counted_per_request("proxy/PassiveOpens"),
     ),
     "opened_per_request": _claim(
         "upstream connections per 1000 good answers",
         scale=1e-3,
-        sample=readings.counted_per_request("proxy/ActiveOpens"),
+        sample=counted_per_request("proxy/ActiveOpens"),
     ),
     "segments_per_request": _claim(
         "TCP segments in and out of the proxy per good answer",
-        sample=readings.counted_per_request("proxy/InSegs", "proxy/OutSegs"),
+        sample=counted_per_request("proxy/InSegs", "proxy/OutSegs"),
     ),
     "backend_cpu_per_request": _claim(
-        "CPU of the backend per request", "µs", 1e-6, sample=readings.backend_cpu_per_request
+        "CPU of the backend per request", "µs", 1e-6, sample=backend_cpu_per_request
     ),
     "slowdown": _claim(
-        "p50 during against before", "×", sample=readings.outcome_ratio("p50_during_s", "p50_before_s")
+        "p50 during against before", "×", sample=outcome_ratio("p50_during_s", "p50_before_s")
     ),
     "answered_while_failing": _claim("answered between the first failure and the last", "%", 0.01),
-    "refused_share": _claim("large bodies refused with 413", "%", 0.01, sample=readings.refused_share),
-    "link_share": _claim("of the link filled", "%", 0.01, sample=readings.link_share),
+    "refused_share": _claim("large bodies refused with 413", "%", 0.01, sample=refused_share),
+    "link_share": _claim("of the link filled", "%", 0.01, sample=link_share),
     "routes": _claim("routes"),
     "least_reload_spacing_s": _claim("between two reloads at least", "s"),
     "startup_allowance_s": _claim("startup probe allows", "s"),

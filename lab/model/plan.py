@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lab.base.errors import UsageError
-from lab.model.counterbalance import draw_orders
 from lab.model.pairs import SIDES, Layout
 from lab.model.sweeps import Point
 
@@ -167,7 +166,7 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
     """Split plot: in every block each arm comes up once, in shuffled order, and inside it every point is measured, in a counterbalanced one.
 
     Arms that are alone have the same order of points within a block; which order, is drawn by lot from Williams squares
-    (lab/model/counterbalance.py), as it is for each pair. The generations of workers and the repeats of one point stand together: each
+    (`williams_squares`), as it is for each pair. The generations of workers and the repeats of one point stand together: each
     point after the first begins on the workers that are there. The reference arm is measured in the first, the middle and the last block.
     Where a `shape` asks for pairs, each is one bring-up more; which arm has which side, which comes up and which runs first is half and
     half over its blocks. Which blocks, where not all, is drawn by lot.
@@ -298,3 +297,40 @@ def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: 
                 longer=longer,
             )
     return found
+
+
+def williams_squares(size: int) -> list[list[tuple[int, ...]]]:
+    """Return the Latin squares of a Williams design for `size` points: one where their number is even, two where it is odd.
+
+    What a load leaves behind may change what the next point shows. In such a design (Williams 1949, Australian Journal of Scientific
+    Research A 2:149) this falls on every point alike, and what depends on the point before can be told from what does not. Over all rows each point stands in each place equally often and directly follows each other point equally often. The first row
+    is 0, 1, n-1, 2, n-2, ...; each other row adds one to it, modulo n. The second square has the rows of the first one backwards.
+    """
+    steps = [(at + 1) // 2 if at % 2 else -(at // 2) for at in range(size)]
+    square = [tuple((row + step) % size for step in steps) for row in range(size)]
+    return [square, [row[::-1] for row in square]] if size % 2 and size > 1 else [square]
+
+
+def draw_orders(
+    lots: random.Random, names: Sequence[str], count: int, firsts: Mapping[str, int] | None = None
+) -> list[tuple[str, ...]]:
+    """Draw `count` orders of the names by lot: whole Williams designs as far as they go, then rows of a further square.
+
+    The rows of one square begin with different names, so that each name is first equally often, within one.
+
+    Args:
+        lots: The source of chance: which name has which number, and in which order the rows are used.
+        names: What is ordered; at least one where `count` is above 0.
+        count: How many orders.
+        firsts: Name → how often it was first elsewhere: where rows are left over, those begin with the names that were least.
+
+    """
+    seen, orders = Counter(firsts), list[tuple[str, ...]]()
+    while len(orders) < count:
+        labels = lots.sample(names, len(names))
+        squares = williams_squares(len(names))
+        for square in lots.sample(squares, len(squares)):
+            rows = [tuple(labels[at] for at in row) for row in lots.sample(square, len(square))]
+            rows.sort(key=lambda row: seen[row[0]])  # stable: among equals the draw decides
+            orders += rows[: count - len(orders)]
+    return lots.sample(orders, len(orders))

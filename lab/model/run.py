@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -259,11 +259,16 @@ class RunRecord(Record):
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
         pairs = {pair.order: pair for pair in self.pairs}
-        slots = tuple(
-            Slot(order, block, arms[arm], points[point], *_paired(pairs.get(order), arms))
-            for order, (block, arm, point) in enumerate(self.slots, start=1)
-        )
-        return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+        slots: list[Slot] = []
+        for order, (block, arm, point) in enumerate(self.slots, start=1):
+            slot, pair = Slot(order, block, arms[arm], points[point]), pairs.get(order)
+            if pair is not None:
+                layout = Layout(
+                    side=pair.side, first_up=pair.first_up, first_slice=pair.first_slice, longer=pair.longer
+                )
+                slot = replace(slot, against=arms[pair.against], layout=layout, reload=pair.reload, repeat=pair.repeat)
+            slots.append(slot)
+        return Plan(self.arms, self.points, self.blocks, self.seed, tuple(slots))
 
     def with_plan(self, planned: Plan) -> RunRecord:
         """Return the run with these slots, which `plan` gives again."""
@@ -286,13 +291,6 @@ def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:
     if variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]:
         return False
     return not variant.own_knobs or variant.knobs != (*baseline.knobs, *variant.own_knobs)
-
-
-def _paired(pair: PairSlot | None, arms: Mapping[str, Arm]) -> tuple[Arm | None, Layout | None, int, int]:
-    if pair is None:
-        return None, None, 0, 0
-    layout = Layout(side=pair.side, first_up=pair.first_up, first_slice=pair.first_slice, longer=pair.longer)
-    return arms[pair.against], layout, pair.reload, pair.repeat
 
 
 def now() -> str:

@@ -39,84 +39,55 @@ SPARE = 1.2
 """Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
 with none to spare requests were never sent (measured: 995 of 13,500 at 300 per second and 2 s)."""
 
-OF_SUSTAINED = "whether `--sustained` made it as long as it is: that it changes within is its subject, and its effects are shown by thirds"
-
 Blocks = Annotated[int, Field(ge=1, le=1000)]
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Subject = Literal["errors", "listen-overflow"]
 
-RATE = "offered requests per second; null = closed loop"
-DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
-WARMUP = (
-    "the same load before it, not recorded, for this long, at least 1 s of all generators but a single wrk; 0 = none"
-)
-THREADS = "threads of the generator, for those that have them; no more than it has CPUs"
-MOST_THREADS = "instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections"
-REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"
-KEEPALIVE = "false = a new connection for every request"
-TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say"
-ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as the variant has"
-RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
-ENCODING = "what the client accepts: `gzip` or `br` lets the proxy compress"
-ANSWERS = "the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone"
-FORWARDED = "requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto"
-PROTOCOL = "what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)"
-STREAMS = "requests at once on each connection of HTTP/2 (h2load)"
-LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
-GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster"
-TIMEOUT = "an answer later than this is an error"
 DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
-OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured"
-ALONE = "why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell"
-GENERATIONS = (
-    "on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload"
-)
-ATTEMPTS = (
-    "how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared"
-)
-REPEATED = "how often a pair is measured on each of its generations of workers"
-SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
 class Point(Record, strict=True):
-    """One load: what the generator is asked for, for how long, and which page."""
+    """One load: what the generator is asked for, for how long, and which page. `PointSpec` says what the keys of both are."""
 
     name: str = Field(description="unique in the sweep; part of sample ids")
     generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
     connections: int
-    rate_rps: float | None = Field(description=RATE)
-    of_knee: float | None = Field(default=None, description=OF_KNEE)
-    duration_s: float = Field(description=DURATION)
-    warmup_s: float = Field(description=WARMUP)
-    threads: int = Field(description=THREADS)
-    threads_at_most: int | None = Field(default=None, description=f"{MOST_THREADS}; null once they are settled")
+    rate_rps: float | None
+    of_knee: float | None = None
+    duration_s: float
+    warmup_s: float
+    threads: int
+    threads_at_most: int | None = Field(default=None, description="null once they are settled")
     page: str
-    requests: int | None = Field(default=None, description=REQUESTS)
-    keepalive: bool = Field(default=True, description=KEEPALIVE)
-    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
-    routes: int | Literal["all"] = Field(default=1, description=ROUTES)
-    resumption: bool | None = Field(default=None, description=RESUMPTION)
-    accept_encoding: Encoding = Field(default="identity", description=ENCODING)
-    forwarded: bool = Field(default=False, description=FORWARDED)
-    answers: tuple[int, ...] = Field(default=(), description=ANSWERS)
-    protocol: Spoken = Field(default="h1", description=PROTOCOL)
-    streams: int = Field(default=1, description=STREAMS)
-    link_mbit: float | None = Field(default=None, description=LINK)
-    generators: int = Field(default=1, description=GENERATORS)
-    subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
-    timeout_s: float = Field(default=10.0, description=TIMEOUT)
-    alone: str = Field(default="", description=ALONE)
-    generations: int = Field(default=1, description=GENERATIONS)
-    repeats: int = Field(default=1, description=REPEATED)
-    attempts: int = Field(default=3, description=ATTEMPTS)
+    requests: int | None = None
+    keepalive: bool = True
+    tls: Tls | Literal["routed"] = "routed"
+    routes: int | Literal["all"] = 1
+    resumption: bool | None = None
+    accept_encoding: Encoding = "identity"
+    forwarded: bool = False
+    answers: tuple[int, ...] = ()
+    protocol: Spoken = "h1"
+    streams: int = 1
+    link_mbit: float | None = None
+    generators: int = 1
+    subject: tuple[Subject, ...] = ()
+    timeout_s: float = 10.0
+    alone: str = ""
+    generations: int = 1
+    repeats: int = 1
+    attempts: int = 3
     singly: bool = Field(
         default=False,
         description="statistics are over generations, not bring-ups: those of one bring-up are known to share little (data/levels)",
     )
-    sustained: bool = Field(default=False, description=OF_SUSTAINED)
-    disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
+    sustained: bool = Field(
+        default=False,
+        description="whether `--sustained` made it as long as it is: that it changes within is its subject, and its effects are shown by thirds",
+    )
+    disturbance: AnyDisturbance | None = None
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
     def at_rate(self, knee_rps: float) -> Point:
@@ -200,37 +171,37 @@ class PointSpec(Record, strict=True):
     generator: str
     connections: Connections | Annotated[list[Connections], Field(min_length=1)]
     rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = Field(
-        default=None, description=f"{RATE}; `connections` = as many as there are connections"
+        default=None, description="offered requests per second; null = closed loop; `connections` = as many as there are connections"
     )
     of_knee: Fraction | Annotated[list[Fraction], Field(min_length=1)] | None = Field(
-        default=None, description=f"{OF_KNEE}; a list appends its percentage"
+        default=None, description="the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured; a list appends its percentage"
     )
-    duration_s: float = Field(ge=1, le=86_400, description=DURATION)
-    warmup_s: float = Field(default=1.0, ge=0, le=600, description=WARMUP)
-    threads: int = Field(default=1, ge=1, le=256, description=THREADS)
-    threads_at_most: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, description=MOST_THREADS)
+    duration_s: float = Field(ge=1, le=86_400, description="how long to load; with `requests` the deadline: a generator still running well after it is killed")
+    warmup_s: float = Field(default=1.0, ge=0, le=600, description="the same load before it, not recorded, for this long, at least 1 s of all generators but a single wrk; 0 = none")
+    threads: int = Field(default=1, ge=1, le=256, description="threads of the generator, for those that have them; no more than it has CPUs")
+    threads_at_most: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, description="instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections")
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
-    requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description=REQUESTS)
-    keepalive: bool = Field(default=True, description=KEEPALIVE)
+    requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description="end after so many requests instead of after `duration_s` (hey, oha); null = by time")
+    keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="`requests` as a multiple of the connections, where both grow together"
     )
-    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
-    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description=ROUTES)
-    resumption: bool | None = Field(default=None, description=RESUMPTION)
-    accept_encoding: Encoding = Field(default="identity", description=ENCODING)
-    forwarded: bool = Field(default=False, description=FORWARDED)
-    answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(default_factory=list[int], description=ANSWERS)
-    protocol: Spoken = Field(default="h1", description=PROTOCOL)
-    streams: int = Field(default=1, ge=1, le=1000, description=STREAMS)
-    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
-    generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
-    subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
-    timeout_s: float = Field(default=10.0, gt=0, le=600, description=TIMEOUT)
-    alone: str = Field(default="", description=ALONE)
-    generations: int = Field(default=1, ge=1, le=200, description=GENERATIONS)
-    repeats: int = Field(default=1, ge=1, le=20, description=REPEATED)
-    attempts: int = Field(default=3, ge=1, le=9, description=ATTEMPTS)
+    tls: Tls | Literal["routed"] = Field(default="routed", description="the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say")
+    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description="how many routes (hosts) the load is spread over; `all` = as many as the variant has")
+    resumption: bool | None = Field(default=None, description="whether new TLS connections must resume a session (true), must not (false); null = recorded only")
+    accept_encoding: Encoding = Field(default="identity", description="what the client accepts: `gzip` or `br` lets the proxy compress")
+    forwarded: bool = Field(default=False, description="requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto")
+    answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(default_factory=list[int], description="the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone")
+    protocol: Spoken = Field(default="h1", description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)")
+    streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load)")
+    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description="the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes")
+    generators: int = Field(default=1, ge=1, le=100, description="how many generators make it together, each its part; more than one: k6, on a cluster")
+    subject: list[Subject] = Field(default_factory=list[Subject], description="faults that are this load's subject: counted as outcome, never a reason against a sample")
+    timeout_s: float = Field(default=10.0, gt=0, le=600, description="an answer later than this is an error")
+    alone: str = Field(default="", description="why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell")
+    generations: int = Field(default=1, ge=1, le=200, description="on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload")
+    repeats: int = Field(default=1, ge=1, le=20, description="how often a pair is measured on each of its generations of workers")
+    attempts: int = Field(default=3, ge=1, le=9, description="how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared")
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
 
     @property
@@ -385,16 +356,16 @@ class Sweep(Record, strict=True):
 
     def expanded(self) -> list[Point]:
         """Every point; with a disturbance, also a control run for each load that differs: the same, and nothing is done."""
-        found = [point for spec in self.points for point in self._of(spec)]
+        found = [
+            point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
+            for spec in self.points
+            for point in spec.expand()
+        ]
         disturbed = [point for point in found if point.disturbance is not None]
         firsts = list({point.load: point for point in reversed(disturbed)}.values())[::-1]
         names = [CONTROL] if len(firsts) == 1 else [f"{point.name}-{CONTROL}" for point in firsts]
         controls = zip(firsts, names, strict=True)
         return [*found, *(point.model_copy(update={"name": name, "control": True}) for point, name in controls)]
-
-    def _of(self, spec: PointSpec) -> list[Point]:
-        disturbance = spec.disturbance or self.disturbance
-        return [point.model_copy(update={"disturbance": disturbance}) for point in spec.expand()]
 
 
 def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:

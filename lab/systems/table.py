@@ -103,7 +103,7 @@ def speak(check: Check) -> str:
     """Put a check into a sentence's worth of words."""
     context = f" in {check.context}" if check.context else ""
     own = READBACKS.get(check.kind)
-    form = own.spoken if own else Check.SPOKEN.get(check.kind, "{kind}: {name}{context}")
+    form = own.spoken if own else Check.KINDS.get(check.kind, ("", "{kind}: {name}{context}"))[1]
     what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
     often = "" if check.times is None else f", {check.times} times"
     return f"{check.role}: {what} = {check.value}{often}"
@@ -112,9 +112,9 @@ def speak(check: Check) -> str:
 def refuse_checks(place: str, checks: Iterable[Check]) -> None:
     """UsageError for a check of a kind that neither `Check` nor a system has, or with a key that its kind has not."""
     for check in checks:
-        if check.kind in Check.KEYS:
+        if check.kind in Check.KINDS:
             continue
-        refuse_unknown(check.kind, [*Check.KEYS, *READBACKS], place, f"readback: there is no kind {check.kind!r}")
+        refuse_unknown(check.kind, [*Check.KINDS, *READBACKS], place, f"readback: there is no kind {check.kind!r}")
         given = {key for key in ("context", "among", "times") if getattr(check, key) is not None}
         if extra := sorted(given - READBACKS[check.kind].possible):
             raise UsageError(place, f"readback: a check of kind {check.kind!r} has no {extra[0]}", "leave it out")

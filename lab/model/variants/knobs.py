@@ -71,58 +71,32 @@ class Check(Record, coerce_numbers_to_str=True):
     `among` (of several values one is enough), `times` (how often it stands there). `lab.systems.table.refuse_checks` knows which there are.
     """
 
-    KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
-        "sysctl": ({"name"}, set()),
-        "backlog": ({"port"}, set()),
-        "limit": ({"name", "process"}, set()),
-        "processes": ({"process"}, set()),
-        "affinity": ({"process"}, set()),
-        "environment": ({"name"}, set()),
-        "quota": ({"name"}, set()),
-        "ports": (set(), set()),
-        "entry": (set(), set()),
-        "node": ({"name"}, set()),
-        "rps": (set(), set()),
-        "page": ({"name", "port"}, set()),
-        "argument": ({"name"}, set()),
-        "configmap": ({"name"}, set()),
-        "pod": ({"name"}, set()),
-        "pods": (set(), set()),
-        "budget": ({"name"}, set()),
-        "echo": ({"name"}, {"context"}),
-        "routes": (set(), set()),
-        "termination": (set(), set()),
-        "tls": ({"name"}, set()),
-        "shards": (set(), set()),
-        "disk": ({"name"}, set()),
+    KINDS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "sysctl": ("name", "sysctl {name} in the pod"),
+        "backlog": ("port", "accept queue of the socket on port {port}"),
+        "limit": ("name process", "{name} of every process '{process}'"),
+        "processes": ("process", "number of processes '{process}'"),
+        "affinity": ("process", "CPUs of every process '{process}'"),
+        "environment": ("name", "{name} in the container's environment"),
+        "quota": ("name", "{name} limit of the container's cgroup"),
+        "ports": ("", "local ports of outgoing connections"),
+        "entry": ("", "whose address load is sent to"),
+        "node": ("name", "the node's {name}"),
+        "rps": ("", "CPUs that receive packet steering spreads to"),
+        "page": ("name port", "port {port}: {name}"),
+        "argument": ("name", "{name} on the command line"),
+        "configmap": ("name", "{name} in the ConfigMap that its controller watches"),
+        "pod": ("name", "the running pod's {name}"),
+        "pods": ("", "ready pods"),
+        "budget": ("name", "budget: {name}"),
+        "echo": ("name", "{name} as it reaches the backend"),
+        "routes": ("", "routes that answer"),
+        "termination": ("", "where TLS ends"),
+        "tls": ("name", "{name} that a TLS handshake comes to"),
+        "shards": ("", "shards: {name}"),
+        "disk": ("name", "how {name} is written"),
     }
-    """kind → the keys it needs and the keys it may have, beside kind, role and value."""
-
-    SPOKEN: ClassVar[dict[str, str]] = {
-        "configmap": "{name} in the ConfigMap that its controller watches",
-        "disk": "how {name} is written",
-        "echo": "{name} as it reaches the backend",
-        "sysctl": "sysctl {name} in the pod",
-        "backlog": "accept queue of the socket on port {port}",
-        "ports": "local ports of outgoing connections",
-        "entry": "whose address load is sent to",
-        "rps": "CPUs that receive packet steering spreads to",
-        "node": "the node's {name}",
-        "page": "port {port}: {name}",
-        "pod": "the running pod's {name}",
-        "pods": "ready pods",
-        "limit": "{name} of every process '{process}'",
-        "processes": "number of processes '{process}'",
-        "affinity": "CPUs of every process '{process}'",
-        "argument": "{name} on the command line",
-        "environment": "{name} in the container's environment",
-        "quota": "{name} limit of the container's cgroup",
-        "routes": "routes that answer",
-        "termination": "where TLS ends",
-        "tls": "{name} that a TLS handshake comes to",
-    }
-    """kind → its form in words; a kind without one is called by its name."""
-    OF_A_SYSTEM: ClassVar[tuple[set[str], set[str]]] = ({"name"}, {"context", "among", "times"})
+    """Kind → the keys that it needs beside kind, role and value, and its form in words. `echo` may have a context."""
 
     kind: str = Field(pattern=r"^[a-z][a-z-]*$", description="of those above, or a proxy system's own")
     value: str = Field(min_length=1)
@@ -136,7 +110,10 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @model_validator(mode="after")
     def _keys_of_kind(self) -> Self:
-        needed, possible = self.KEYS.get(self.kind, self.OF_A_SYSTEM)
+        needed = set(self.KINDS.get(self.kind, ("name", ""))[0].split())
+        possible = {"context"} if self.kind == "echo" else set[str]()
+        if self.kind not in self.KINDS:  # a system's own
+            possible = {"context", "among", "times"}
         possibly = ("name", "context", "port", "process", "among", "times")
         given = {key for key in possibly if getattr(self, key) is not None}
         if missing := sorted(needed - given):
@@ -203,8 +180,7 @@ class Knob(Record):
     )
     openshift: tuple[dict[str, Any], ...] = Field(
         default=(),
-        description="what sets the same on OpenShift: the patches in its openshift.yaml",
-        json_schema_extra=annotated.NOT_AN_ANNOTATION,
+        description="what sets the same where OpenShift's ingress operator owns the router: YAML text, a list of patches",
     )
 
 
@@ -220,10 +196,8 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Component", KEYS)
     values = annotated.values(content, Knob, where)
-    values["readback"] = list_in("readback", values["readback"], where)
-    if "parameters" in values:
-        values["parameters"] = list_in("parameters", values["parameters"], where)
-    values["openshift"] = openshift.read(folder, where)
+    values |= {key: list_in(key, values[key], where) for key in _FORMS if key in values}
+    values["openshift"] = openshift.checked(values.get("openshift", ()), f"{where}: lab/openshift")
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     refuse_unknown(knob.sweep, sweeps.sweep_names(), where, f"lab/sweep: unknown sweep '{knob.sweep}'")
     subjects = [check.subject for check in knob.readback]
@@ -303,12 +277,13 @@ def list_in(key: str, text: str, where: str) -> list[Any]:
     except yaml.YAMLError as error:
         raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
     if not isinstance(found, list) or not found:
-        wanted = "checks" if key == "readback" else "texts"
-        raise UsageError(where, f"lab/{key}: expected a list of {wanted}, got {found!r}", form)
+        raise UsageError(where, f"lab/{key}: expected a list of {_OF[key]}, got {found!r}", form)
     return found
 
 
 _FORMS = {
     "readback": "- {kind: sysctl, name: net.core.somaxconn, value: 128}",
     "parameters": "- digitalocean/net.core.somaxconn",
+    "openshift": "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}",
 }
+_OF = {"readback": "checks", "parameters": "texts", "openshift": "patches"}

@@ -15,9 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from lab.base.validation import read_toml, validated
+from lab.base.validation import Record, read_toml, validated
 from lab.model.variants.annotations import folders
 from lab.model.variants.knobs import MANIFESTS, knob_names
 
@@ -29,10 +27,8 @@ ON, ON_TOP = "+", "++"
 _ARM = re.compile(r"(?P<variant>.+?)(?P<more>-again|-null-\d+)?")
 
 
-class Aliases(BaseModel):
+class Aliases(Record, strict=True):
     """The file of former names: each → the present one."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     root: str = ""
     """The root of components whose names begin with no other system's; empty in manifests from before there was such a file."""

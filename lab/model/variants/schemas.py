@@ -14,7 +14,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -33,17 +32,15 @@ Status = Literal["Valid", "Invalid", "Errors"]
 STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of one object; `fault` is empty for a valid one."""
-
-    status: Status
-    fault: str = ""
-
-
 @cache
-def _finding(custom: Path, text: str) -> Finding:
-    """Of one object as JSON: overlays have most of theirs in common. `custom`: the schemas of kinds that Kubernetes does not have."""
+def _finding(custom: Path, text: str) -> tuple[Status, str]:
+    """Return what came of one object as JSON, and its fault: overlays have most of theirs in common.
+
+    Args:
+        custom: The schemas of kinds that Kubernetes does not have.
+        text: The object.
+
+    """
     item = json.loads(text)
     try:
         try:
@@ -52,27 +49,27 @@ def _finding(custom: Path, text: str) -> Finding:
             return _by_own_schema(custom, item)
     except jsonschema.ValidationError as error:
         place = "".join(f"/{step}" for step in error.absolute_path)
-        return Finding("Invalid", f"{place or '/'}: {error.message}")
-    return Finding("Valid")
+        return "Invalid", f"{place or '/'}: {error.message}"
+    return "Valid", ""
 
 
-def _by_own_schema(custom: Path, item: dict[str, Any]) -> Finding:
+def _by_own_schema(custom: Path, item: dict[str, Any]) -> tuple[Status, str]:
     group, _, version = item["apiVersion"].rpartition("/")
     path = custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
     try:
         schema = json.loads(path.read_text(encoding="utf-8"))
         jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
     except FileNotFoundError:
-        return Finding("Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}")
+        return "Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}"
     except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:
-        return Finding("Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}")
-    return Finding("Valid")
+        return "Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}"
+    return "Valid", ""
 
 
 def refused(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
     """Why an object is none of its kind, by the place in it; empty where it is one, and of a kind without a schema."""
-    found = _finding(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
-    return found.fault if found.status == "Invalid" else ""
+    status, fault = _finding(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
+    return fault if status == "Invalid" else ""
 
 
 def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
@@ -85,11 +82,11 @@ def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
     texts = (json.dumps(item, sort_keys=True, default=str) for item in items)
     findings = [_finding(manifests / "schemas", text) for text in texts]
     lines = [
-        f"{variant}: {item['kind']} {item['metadata']['name']}: {found.fault}"
-        for item, found in zip(items, findings, strict=True)
-        if found.fault
+        f"{variant}: {item['kind']} {item['metadata']['name']}: {fault}"
+        for item, (_, fault) in zip(items, findings, strict=True)
+        if fault
     ]
-    counts = Counter(found.status for found in findings)
+    counts = Counter(status for status, _ in findings)
     told = ", ".join(f"{status}: {counts[status]}" for status in STATUSES)
     return [*lines, f"{variant}: Summary: {len(items)} objects - {told}"], not lines
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -187,14 +187,13 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 @lru_cache(maxsize=8)
 def _listed(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
     """`times_ns`: of the components' files, so that they are read anew when one changes."""
-    return tuple(name for component in knob_names(manifests) for name in _on_its_parents(component, manifests))
-
-
-def _on_its_parents(component: str, manifests: Path) -> Iterator[str]:
-    folder = manifests / "components" / component
-    content = annotated.kustomization(folder, "Component", KNOB_KEYS)
-    parents = annotated.values(content, Knob, annotated.place(folder)).get("on", "")
-    yield from (join_name(present_name(parent, manifests), [component], manifests) for parent in parents.split())
+    names: list[str] = []
+    for component in knob_names(manifests):
+        folder = manifests / "components" / component
+        content = annotated.kustomization(folder, "Component", KNOB_KEYS)
+        parents = annotated.values(content, Knob, annotated.place(folder)).get("on", "")
+        names += [join_name(present_name(parent, manifests), [component], manifests) for parent in parents.split()]
+    return tuple(names)
 
 
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:

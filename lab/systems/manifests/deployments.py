@@ -25,7 +25,6 @@ class Deployment:
     template: Pod
     replicas: int
     strategy: Strategy
-    min_ready_s: int
 
     def pod(self, number: int) -> Pod:
         """The pod `<deployment>-<n>`."""
@@ -40,7 +39,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
     metadata = raw["metadata"]
     with spec_of(place, raw) as spec:
         spec.waive("revisionHistoryLimit", "progressDeadlineSeconds")
-        replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
+        replicas = spec.take("replicas", 1)
         with spec.inner("selector") as selector:
             selected = selector.take("matchLabels", dict[str, str]())
         strategy = read_strategy(spec)
@@ -56,7 +55,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
     if replicas < 0 or replicas > 200:
         raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
-    return Deployment(str(metadata["name"]), pod, replicas, strategy, min_ready_s)
+    return Deployment(str(metadata["name"]), pod, replicas, strategy)
 
 
 def _named(pod: Pod, name: str) -> Pod:

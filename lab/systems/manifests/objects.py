@@ -119,7 +119,7 @@ class Objects:
     """OpenShift's Routes."""
     secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
     node_settings: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Name → (place, value) of what node-tuning would set. Its DaemonSet is never run here: see `hostwide`."""
+    """Name → (place, value) of what node-tuning would set. Its DaemonSet is never run here."""
     slices: Mapping[str, Slice] = field(default_factory=dict[str, Slice])
     ready: tuple[Pod, ...] | None = None
     """The pods that are ready and do not terminate, where that is known; None = all, as when everything comes up."""

@@ -37,12 +37,11 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod that is not terminating. `current`: of the newest template; `available`: ready for minReadySeconds."""
+    """A pod that is not terminating. `current`: of the newest template."""
 
     name: str
     current: bool
     ready: bool
-    available: bool
     created_s: float
 
 
@@ -64,11 +63,11 @@ def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_endin
     surge, unavailable = strategy.allowed(replicas)
     create = max(0, min(replicas + surge - len(members), replicas - len(new)))
     least = replicas - unavailable
-    coming = create + sum(not item.available for item in new)
+    coming = create + sum(not item.ready for item in new)
     room = len(members) + create - least - coming
-    broken = [item for item in old if not item.available][: max(0, room)]
-    spare = max(0, sum(item.available for item in members) - least)
-    whole = [item for item in old if item.available][:spare] if room > 0 else []
+    broken = [item for item in old if not item.ready][: max(0, room)]
+    spare = max(0, sum(item.ready for item in members) - least)
+    whole = [item for item in old if item.ready][:spare] if room > 0 else []
     return Step(create, (*surplus, *(item.name for item in [*broken, *whole])))
 
 

@@ -26,8 +26,8 @@ from lab.targets.apiserver.programs import SERVERS, provide, server, version
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.objects import on_side
-from lab.targets.local import realising
 from lab.targets.local.control_plane.routing import Routes
+from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import Network
 from lab.targets.local.target import LocalTarget
@@ -76,9 +76,9 @@ class ApiserverTarget(LocalTarget):
         """By the controller's own programs, or as on the local target. UsageError for another version than there is."""
         controller = table.find_controller(context.container.repository)
         if controller is None:
-            return realising.realise(context)
+            return bringup.realise(context)
         if context.pod.role == "proxy":
-            realising.refuse_other_version(context.container)
+            bringup.refuse_other_version(context.container)
         return controller.realise(context)
 
     def program_versions(self) -> Mapping[str, str]:

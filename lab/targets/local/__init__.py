@@ -3,7 +3,6 @@
 sandbox         namespaces, network, cgroups, CPUs, disks: where processes run
 kubelet         pods as processes: containers, probes, restarts, and from objects to what is started
 control_plane   pods that come and go, Services' ways, routes that change, reloads, and what happened meanwhile
-realising       what an image stands for here, by the table of systems
 system, target  one variant that is up, and the protocol of `lab.targets.base`
 """
 

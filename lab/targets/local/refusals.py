@@ -28,10 +28,16 @@ def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], 
             fault = "the load balancer in front knows the proxy of its start"
             raise NotMeasurableError("fixed proxies", f"point {point.name}", fault, "a variant without it")
         if point.disturbance is not None and not point.control:
-            place = f"point {point.name}"
-            _vet_squeeze(place, objects, squeezed(point.disturbance))
-            if moves_backends(point.disturbance):
-                _vet_fixed(place, objects, fixed)
+            place, role = f"point {point.name}", squeezed(point.disturbance)
+            for pod in objects.role(role)[:1] if role else ():
+                if why := cgroups.no_room(pod.containers[0].limits):
+                    fault = f"the {role} cannot be given less CPU here: {why}"
+                    raise NotMeasurableError("CPU limits", place, fault, "`just doctor` tries limits; or use --target kind")
+            containers = [container for pod in objects.role("proxy") for container in pod.containers]
+            if moves_backends(point.disturbance) and (deaf := [each for each in containers if fixed(each)]):
+                fault = f"{deaf[0].place}: this proxy knows its backends' addresses from its start, not a Service's"
+                remedy = "a proxy that reads Ingresses or Routes, or --target kind"
+                raise NotMeasurableError("fixed backends", place, fault, remedy)
 
 
 def vet_limits(objects: Objects) -> None:
@@ -74,19 +80,3 @@ def vet_generations(objects: Objects, points: Sequence[Point], renews: Callable[
     containers = [pod.containers[0] for pod in objects.role("proxy")]
     if fixed := [container for container in containers if not renews(container)]:
         raise NotMeasurableError("generations of workers", fixed[0].place, *renewing.NONE)
-
-
-def _vet_squeeze(place: str, objects: Objects, role: Role | None) -> None:
-    for pod in objects.role(role)[:1] if role else ():
-        if why := cgroups.no_room(pod.containers[0].limits):
-            fault = f"the {role} cannot be given less CPU here: {why}"
-            raise NotMeasurableError("CPU limits", place, fault, "`just doctor` tries limits; or use --target kind")
-
-
-def _vet_fixed(place: str, objects: Objects, fixed: Callable[[Container], bool]) -> None:
-    for pod in objects.role("proxy"):
-        for container in pod.containers:
-            if fixed(container):
-                fault = f"{container.place}: this proxy knows its backends' addresses from its start, not a Service's"
-                remedy = "a proxy that reads Ingresses or Routes, or --target kind"
-                raise NotMeasurableError("fixed backends", place, fault, remedy)

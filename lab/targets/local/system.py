@@ -30,20 +30,21 @@ from lab.systems import renewing, workers
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
 from lab.systems.renewing import running
+from lab.systems.system import ProxySystem
 from lab.systems.table import PASSING, find
 from lab.systems.workers import GAUGE
 from lab.targets.common import fetching, leftovers
 from lab.targets.common.process import composed
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
-from lab.targets.local.control_plane.control import Control
-from lab.targets.local.control_plane.recorder import LocalRecorder
+from lab.targets.local.control_plane.control import Control, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet import bringup, pod_objects
+from lab.targets.local.kubelet import pod_objects
 from lab.targets.local.kubelet.containers import ask, tree
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.kubelet.runner import CONTAINER
-from lab.targets.local.sandbox import cpus, hostwide, network, shaping
+from lab.targets.local.sandbox import cpus, network, shaping
+from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
@@ -78,8 +79,12 @@ class LocalSystem:
             control.ended = self.end_helpers
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._host = next(iter(self._routed))
-        self._addresses = self._resolved()
-        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, bringup.client_folder(net)))
+        ways = {self._routers.get(host) for host in self._routed}
+        found = {by: services.address(wanted, net, self._way_in, by=by)[0] for by in ways}
+        self._addresses = {host: found[self._routers.get(host)] for host in self._routed}
+        """Host → where it is, for a client: the proxy's address, or its Service's."""
+        own = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, own))
 
     @property
     def events(self) -> Sequence[Event]:
@@ -111,17 +116,28 @@ class LocalSystem:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         place = network.CLIENT if role == "generator" else pods[0].name
         enter = self._client if role == "generator" else self.net[place].enter
-        command = [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
-        helper = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=composed(),
-        )
+        helper = self._started(role, enter, argv, None, subprocess.DEVNULL, subprocess.DEVNULL)
         self._helpers.append((helper, place))
         return helper
+
+    def _started(
+        self,
+        role: Role,
+        enter: Sequence[str],
+        argv: Sequence[str],
+        cwd: Path | None,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes] | int,
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed() if cwd is None else composed(cwd),
+        )
 
     def end_helpers(self, of: Pod | None = None) -> None:
         """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
@@ -151,7 +167,7 @@ class LocalSystem:
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
-        return {**self.kubelet.groups.counters(), **links, **nat, **self._told()}
+        return {**self.kubelet.groups.counters(), **links, **nat, **self._counted()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
@@ -179,16 +195,7 @@ class LocalSystem:
     ) -> subprocess.Popen[bytes]:
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
-        command = [*self._client, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            env=composed(cwd),
-        )
+        process = self._started("generator", self._client, argv, cwd, stdout, stderr)
         self._generators.append(process)
         return process
 
@@ -220,8 +227,6 @@ class LocalSystem:
         return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if role == "node":
-            return hostwide.run(argv)
         runners = self.kubelet.runners(role)
         if not runners:
             raise UsageError(
@@ -244,13 +249,7 @@ class LocalSystem:
             (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
             for pid in self.processes("proxy")
         )
-        found: Counter[str] = Counter()
-        for runner in self.kubelet.runners("proxy"):
-            system = find(runner.container.repository)
-            if system is not None:
-                with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
-                    found.update(system.workers.running(runner.process))
-        told = {f"proxy/{name}": float(value) for name, value in found.items()}
+        told = {f"proxy/{name}": float(value) for name, value in self._told(lambda system: system.workers.running).items()}
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
     def leftovers(self) -> Leftovers:
@@ -271,7 +270,11 @@ class LocalSystem:
             open_connections={place: one.connections for place, one in seen.items()},
             accept_queue={place: one.queued for place, one in seen.items()},
             old_workers=self._ordinary.beyond(len(serving), ending) if serving else None,
-            memory_bytes={role: sum(_resident_bytes(pid) for pid in mine) for role, mine in pids.items() if mine},
+            memory_bytes={
+                role: sum(times.rss_bytes for times in map(process_times, mine) if times is not None)
+                for role, mine in pids.items()
+                if mine
+            },
             unseen=unseen,
         )
 
@@ -381,12 +384,6 @@ class LocalSystem:
     def entry(self) -> Endpoint:
         return self._entry((self._host,), self._routed[self._host])
 
-    def _resolved(self) -> Mapping[str, str]:
-        """Host → where it is, for a client: the proxy's address, or its Service's."""
-        ways = {self._routers.get(host) for host in self._routed}
-        found = {by: services.address(self._objects, self.net, self._way_in, by=by)[0] for by in ways}
-        return {host: found[self._routers.get(host)] for host in self._routed}
-
     def _control(self, what: str) -> Control:
         if self._changes is None:
             raise MeasuringError(
@@ -413,38 +410,36 @@ class LocalSystem:
         base_url = url(self._routers.get(names[0]), names[0])
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
-    def _told(self) -> Mapping[str, int]:
+    def _counted(self) -> Mapping[str, int]:
         """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where the entry ends TLS; empty where they do not tell."""
+        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
+        found = self._told(lambda system: system.counters)
+        return {f"proxy/{name}": int(value) for name, value in found.items() if ends_tls or not name.startswith("tls_")}
+
+    def _told(self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]) -> Mapping[str, float]:
+        """What an interface of their systems says of all proxies together; nothing of one without it, or that has just ended."""
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
-            if system is not None and system.counters is not None:
-                with contextlib.suppress(
-                    OSError, ValueError
-                ):  # it has no such page, or has just ended, which the restarts tell
-                    found.update(system.counters(runner.process))
-        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
-        return {f"proxy/{name}": value for name, value in found.items() if ends_tls or not name.startswith("tls_")}
+            ask_it = interface(system) if system is not None else None
+            if ask_it is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    found.update(ask_it(runner.process))
+        return found
 
     def ask(self, role: Role, port: int, path: str) -> str:
         return ask(self.net[self._running(role)[0].name], port, path)
 
-    def _way(self, objects: Objects) -> str:
-        """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""
-        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        return ", ".join(filter(None, [services.way(objects), *late, self.routing.said]))
-
     def _at(self, role: Role) -> Endpoint:
-        """The Service in front of a role's first pod, by its port called http (or its first)."""
+        """The Service in front of a role's first pod, by its port called http (or its first).
+
+        Its way, in words: with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise
+        than in a cluster.
+        """
         objects = self._objects
         if role == "backend" and (running := self._running(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
-        way = self._way(objects) if role != "backend" else ""
-        return Endpoint(f"http://{address}:{number}", self._host, way=way)
-
-
-def _resident_bytes(pid: int) -> int:
-    """Return a process's resident memory, 0 once it has ended."""
-    times = process_times(pid)
-    return times.rss_bytes if times is not None else 0
+        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
+        ways = [] if role == "backend" else [services.way(objects), *late, self.routing.said]
+        return Endpoint(f"http://{address}:{number}", self._host, way=", ".join(filter(None, ways)))

@@ -26,13 +26,13 @@ from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
 from lab.targets.base import nothing
-from lab.targets.local import realising, refusals
+from lab.targets.local import refusals
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control
 from lab.targets.local.control_plane.routing import Routes, Routing
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet, Make
-from lab.targets.local.sandbox import cgroups, cpus, disk, hostwide, namespaces, network
+from lab.targets.local.sandbox import cgroups, cpus, disk, namespaces, network
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 60.0
@@ -65,7 +65,7 @@ class LocalTarget:
         return objects.read(manifests)
 
     def realise(self, context: Context) -> Realisation:
-        return realising.realise(context)
+        return bringup.realise(context)
 
     def order(self, wanted: objects.Objects) -> Sequence[Sequence[Pod]]:
         """Pods that are started at once, when those before them are ready."""
@@ -73,11 +73,13 @@ class LocalTarget:
 
     def fixed(self, container: Container) -> bool:
         """Whether a proxy keeps the backends of its start."""
-        return realising.is_fixed(container)
+        system = table.find(container.repository)
+        return system is None or system.control is None
 
     def renews(self, container: Container) -> bool:
         """Whether a reload of a proxy makes new workers."""
-        return realising.makes_new_workers(container)
+        system = table.find(container.repository)
+        return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
         """Of those on PATH that stand for images."""
@@ -104,7 +106,6 @@ class LocalTarget:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
                 raise UsageError(f"{self.name} target", fault, PACKAGES)
-            os.environ[hostwide.SEEN_OUTSIDE] = hostwide.seen_outside()
             return namespaces.enter(argv)
         namespaces.attach()
         return None

@@ -9,8 +9,7 @@ ports   outgoing connections that are really made use only local ports of the ra
 
 entry   `pod`: the address of the role's first pod itself. Else the address that it is, a Service's or a node's
 node    fs.file-max: /proc/sys; irqbalance: whether the service's process runs; irq-affinity: the CPUs that the interrupts of the
-        default route's interface go to. LAB_NODE is what the local target saw before it entered its network namespace, which does not
-        show everything
+        default route's interface go to
 
 For `ports` a large page is fetched through the entry while the pod is looked at, so that there is one even where none is
 kept. Refuses to judge by nothing: no outgoing connection seen = unreadable.
@@ -39,23 +38,17 @@ for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do
 done
 """
 NODE = r"""
-proc=${LAB_PROC:-/proc}
-outside() {
-  printf '%s\n' "${LAB_NODE:-}" | sed -n "s/^$1=//p"
-}
 case $1 in
 irqbalance)
-  cat "$proc/1/comm" >/dev/null
-  if cat "$proc"/[0-9]*/comm 2>/dev/null | grep -qx irqbalance; then echo on; else echo off; fi ;;
+  cat /proc/1/comm >/dev/null
+  if cat /proc/[0-9]*/comm 2>/dev/null | grep -qx irqbalance; then echo on; else echo off; fi ;;
 irq-affinity)
-  [ -z "${LAB_NODE:-}" ] || { outside "$1"; exit; }
   device=$(awk '$2 == "00000000" { print $1; exit }' /proc/net/route)
   for folder in "/sys/class/net/$device/device/msi_irqs" "/sys/class/net/$device/device/../msi_irqs"; do
     [ ! -d "$folder" ] || { for irq in $(ls "$folder"); do cat "/proc/irq/$irq/smp_affinity_list"; done; break; }
   done | sort -nu | paste -sd, - ;;
 *)
-  file=/proc/sys/$(echo "$1" | tr . /)
-  if [ -e "$file" ]; then cat "$file"; else outside "$1"; fi ;;
+  cat "/proc/sys/$(echo "$1" | tr . /)" ;;
 esac
 """
 

@@ -15,9 +15,8 @@ from lab.analysis.decision import Decision
 from lab.analysis.effects import UNBOUNDED, Asked
 from lab.analysis.judging import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
-from lab.model import readings
 from lab.model.metric import Metric
-from lab.model.metrics import METRICS
+from lab.model.metrics import METRICS, memory_bytes
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
@@ -125,7 +124,7 @@ def test_a_ratio_that_is_read_off_usage_is_no_latency(
     monkeypatch: pytest.MonkeyPatch, limit: str, usage: Ruling, latency: Ruling
 ) -> None:
     """A closed loop beside points with a rate shows it, unless its generator was the limit: then it would grow in a faster loop."""
-    made_up = Metric("proxy's memory", "MB", scale=1e6, kind="ratio", sample=readings.memory_bytes)
+    made_up = Metric("proxy's memory", "MB", scale=1e6, kind="ratio", sample=memory_bytes)
     monkeypatch.setitem(cast("dict[str, Metric]", METRICS), "memory", made_up)
     plan = make_plan(points=[CEILING, make_point("low")])
     samples, histograms = make_run(plan, change=limits(keepalive=limit, baseline="proxy"))

@@ -56,7 +56,7 @@ done
   cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
   ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"
   cd "$BATS_TEST_TMPDIR" || return
-  sed -i 's/periodSeconds: 1$/periodSecond: 1/' manifests/base/nginx/deployment.yaml
+  sed -i 's/periodSeconds: 1$/periodSecond: 1/' manifests/base/nginx/objects.yaml
   run scripts/validate nginx direct
   assert_failure 1
   assert_output --partial "Additional properties are not allowed ('periodSecond' was unexpected)"

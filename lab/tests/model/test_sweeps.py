@@ -1,7 +1,6 @@
 """Sweeps: every file in the folder loads, and every kind of bad file is refused with place, fault and remedy."""
 
 import json
-import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -121,13 +120,6 @@ def test_no_two_sweeps_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("name", sweep_names())
-def test_every_sweep_loads(name: str) -> None:
-    """Every TOML file in lab/sweeps is a sweep with at least one point."""
-    _, sweep = load_sweep(name)
-    assert sweep.expanded()
-
-
-@pytest.mark.parametrize("name", sweep_names())
 def test_a_disturbance_that_takes_over_half_an_hour_has_a_quick_form(name: str) -> None:
     """For one variant with its baseline twice; a bring-up of its own for each sample, some 5 s of which are not the load."""
     sweep = load_sweep(name)[1]
@@ -173,12 +165,6 @@ def test_a_disturbance_that_does_not_fit_its_load_is_refused(tmp_path: Path, was
     assert says in str(caught.value)
 
 
-def test_a_load_beside_a_disturbance_may_be_spread_over_the_variants_own_routes(tmp_path: Path) -> None:
-    text = GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6")
-    (tmp_path / "s.toml").write_text(f"{text}rate_rps = 100\ntimeout_s = 5\nroutes = 2\n{OUTAGE}\n")
-    assert {point.routes for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()} == {2}
-
-
 def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     """connections × page gives one point each, with the values in its name."""
     text = GOOD.replace("connections = 10", 'connections = [10, 20]\npage = ["1kB.bin", "8kB.txt"]')
@@ -192,31 +178,18 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     ]
 
 
-def test_digitalocean_offers_as_many_requests_as_connections() -> None:
-    """The study's sweep has ten points whose rate equals their connections, 60 s each."""
-    _, sweep = load_sweep("digitalocean")
-    points = sweep.expanded()
-    assert [(p.connections, p.rate_rps) for p in points] == [(n, float(n)) for n in range(100, 1001, 100)]
-    assert {p.duration_s for p in points} == {60.0}
-
-
 @pytest.mark.parametrize(
     ("was", "becomes", "says"),
     [
         ("connections = 10", "connections = 0", "points.0.connections"),
         ("connections = 10", 'connections = "many"', "many"),
-        ("connections = 10", "connections = 99999999", "points.0.connections"),
         ("connections = 10", "conections = 10", "did you mean 'connections'?"),
         ("duration_s = 5", "duration_s = 0", "points.0.duration_s"),
-        ("duration_s = 5", "duration_s = nan", "points.0.duration_s"),
         ("duration_s = 5", "duration_s = 5\nrate_rps = -1", "points.0.rate_rps"),
-        ("duration_s = 5", "duration_s = 5\nrate_rps = inf", "points.0.rate_rps"),
         ("duration_s = 5", 'duration_s = 5\npage = "3kB.bin"', "unknown page"),
         ("duration_s = 5", "duration_s = 5\nconnections = [1, 1]", "Cannot overwrite"),
         ("connections = 10", "connections = [10, 10]", "two points"),
-        ("connections = 10", "connections = []", "connections"),
         ("blocks = 2", "blocks = 0", "blocks"),
-        ("blocks = 2", "blocks = 2.5", "blocks"),
         ("blocks = 2", "", "blocks"),
         ('name = "a"', 'name = "A b/../c"', "points.0.name"),
         ('title = "t"', 'title = "t"\ndisturb = 1', "disturb: unknown key"),
@@ -226,18 +199,11 @@ def test_digitalocean_offers_as_many_requests_as_connections() -> None:
         ("duration_s = 5", f"duration_s = {10**400}", "points.0.duration_s"),
         ("duration_s = 5", "duration_s = 5\nkeepalive = 1", "points.0.keepalive"),
         ("duration_s = 5", "duration_s = 5\nthreads = 2.0", "points.0.threads"),
-        ("duration_s = 5", "duration_s = 5\nrequests = 0", "points.0.requests"),
-        ("duration_s = 5", "duration_s = 5\nroutes = 0", "points.0.routes"),
         ("duration_s = 5", 'duration_s = 5\nroutes = "most"', "points.0.routes"),
         ("duration_s = 5", "duration_s = 5\nrequests = 5\nrequests_per_connection = 2", "points.a.requests: so is"),
-        ("duration_s = 5", "duration_s = 5\nrequests_per_connection = 0", "points.0.requests_per_connection"),
         ("duration_s = 5", 'duration_s = 5\nresumption = true\ntls = "none"', "points.a.resumption: there is no TLS"),
-        ("duration_s = 5", 'duration_s = 5\nresumption = "yes"', "points.0.resumption"),
-        ("duration_s = 5", 'duration_s = 5\naccept_encoding = "zstd"', "points.0.accept_encoding"),
-        ("duration_s = 5", "duration_s = 5\nlink_mbit = 0", "points.0.link_mbit"),
         ("duration_s = 5", 'duration_s = 5\nsubject = ["eror"]', "points.0.subject.0: input should be 'errors' or"),
         ("duration_s = 5", 'duration_s = 5\nsubject = ["errors", "errors"]', "points.a.subject: 'errors' stands"),
-        ("duration_s = 5", 'duration_s = 5\nsubject = "errors"', "points.0.subject"),
         ("duration_s = 5", 'duration_s = 5\ntls = "egde"', "points.0.tls"),
         ("blocks = 2", 'blocks = "2"', "blocks"),
     ],
@@ -288,41 +254,6 @@ def test_a_file_that_cannot_be_read_is_refused(fault: OSError, says: str, monkey
         load_sweep("/closed/s.toml")
     assert says in str(caught.value) and "/closed/s.toml" in str(caught.value)
     assert caught.value.exit_status == 2
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
-def test_a_sweep_in_a_closed_folder_is_refused(tmp_path: Path) -> None:
-    """The same with a real folder, as an unprivileged user."""
-    folder = tmp_path / "closed"
-    folder.mkdir()
-    (folder / "s.toml").write_text(GOOD)
-    folder.chmod(0)
-    try:
-        with pytest.raises(UsageError, match="cannot be read"):
-            load_sweep(str(folder / "s.toml"))
-    finally:
-        folder.chmod(0o700)
-
-
-def test_requests_grow_with_the_connections(tmp_path: Path) -> None:
-    """`requests_per_connection` is for every point of the list its own number, and nobody else's."""
-    spec = 'requests_per_connection = 10\n[[points]]\nname = "b"\ngenerator = "hey"\nconnections = 7\nduration_s = 5\n'
-    (tmp_path / "s.toml").write_text(GOOD.replace("connections = 10", "connections = [100, 200]") + spec)
-    points = load_sweep(str(tmp_path / "s.toml"))[1].expanded()
-    assert [(p.connections, p.requests) for p in points] == [(100, 1000), (200, 2000), (7, None)]
-
-
-def test_what_a_load_asks_for_is_handed_on(tmp_path: Path) -> None:
-    """Every key that has no list of values stands in each of its points."""
-    asked = (
-        'page = ["1kB.txt", "8kB.txt"]\ntls = "edge"\nroutes = "all"\nresumption = false\naccept_encoding = "gzip"\n'
-    )
-    asked += 'link_mbit = 20\nsubject = ["errors", "listen-overflow"]\nkeepalive = false\nwarmup_s = 2\nthreads = 2\n'
-    (tmp_path / "s.toml").write_text(GOOD + asked)
-    for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded():
-        assert (point.tls, point.routes, point.resumption, point.accept_encoding) == ("edge", "all", False, "gzip")
-        assert (point.link_mbit, point.subject) == (20.0, ("errors", "listen-overflow"))
-        assert (point.keepalive, point.warmup_s, point.threads, point.duration_s) == (False, 2.0, 2, 5.0)
 
 
 def test_unknown_sweep_names_the_nearest() -> None:

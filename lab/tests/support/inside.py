@@ -9,9 +9,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +129,64 @@ def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def answers(system: LocalSystem) -> bool:
     try:
-        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 1.0).status == 200
+        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 2.0).status == 200
     except OSError:
         return False
+
+
+EVERY_S = 0.02
+
+
+class Client:
+    """A request every `EVERY_S`, whatever becomes of the others, on a connection of its own."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        self._system, self._entry = system, system.entry()
+        self.rows: list[tuple[float, float, int, str]] = []
+        """(sent, done, status or 0, what answered)"""
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def run(self) -> None:
+        while not self._over.wait(EVERY_S):
+            thread = threading.Thread(target=self._ask, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for thread in self._threads:
+            thread.join()
+
+    def end(self) -> None:
+        """`run` returns when everything it began to ask is answered, the last too, which it may have begun meanwhile."""
+        self._over.set()
+
+    @property
+    def failed(self) -> list[str]:
+        return [f"{status} {what}" for _, _, status, what in self.rows if status != 200]
+
+    @property
+    def gap_s(self) -> float:
+        """The longest time between two good answers."""
+        done = sorted(done for _, done, status, _ in self.rows if status == 200)
+        return max(after - before for before, after in pairwise(done))
+
+    def _ask(self) -> None:
+        sent = time.time()
+        try:
+            answer = self._system.fetch(self._entry, "/1kB.bin", 10.0)
+            self.rows.append((sent, time.time(), answer.status, answer.headers.get("x-lab-backend", "")))
+        except OSError as error:
+            self.rows.append((sent, time.time(), 0, str(error)))
+
+
+@contextmanager
+def asked(system: LocalSystem) -> Iterator[Client]:
+    client = Client(system)
+    thread = threading.Thread(target=client.run, daemon=True)
+    thread.start()
+    try:
+        time.sleep(0.3)
+        yield client
+        time.sleep(0.3)
+    finally:
+        client.end()
+        thread.join()

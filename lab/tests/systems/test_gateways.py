@@ -28,7 +28,7 @@ from lab.systems.manifests import objects
 from lab.systems.nginx.served import CONFIG as NGINX
 from lab.systems.programs import Program
 from lab.systems.system import Context, Realisation
-from lab.targets.local import realising
+from lab.targets.local.kubelet import bringup
 from lab.tests.support.factories import limited, plain_systems
 
 Manifests = list[dict[str, Any]]
@@ -96,7 +96,7 @@ def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: in
     pod = wanted.role("proxy")[0]
     container = replace(pod.containers[0], limits=limits or {})
     addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
-    return realising.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
+    return bringup.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:

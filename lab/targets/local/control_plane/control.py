@@ -17,13 +17,14 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import HowToEnd, Role
-from lab.model.events import EventLog
+from lab.model.events import Event, EventLog
+from lab.model.system import Recorder
 from lab.systems.manifests.deployments import Deployment
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
@@ -32,13 +33,11 @@ from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet, Make, RunningPod
+from lab.targets.local.kubelet.runner import CONTAINER
 from lab.targets.local.sandbox.network import Network, complaining
 
 KUBELET_S = 0.05
 """From a pod's deletion to its kubelet's first act: a watch and a queue lie between. What was on its way arrives."""
-
-LATE_S = 0.001
-"""What a timer is set late by, so that its time is over for sure when it looks."""
 
 START_S = 30.0
 """For a pod's init containers."""
@@ -110,7 +109,7 @@ class Control:
         with self._lock:
             for life in self._lives:
                 if (ready := life.ready) != life.told_ready:
-                    life.told_ready, life.ready_s = ready, time.monotonic()
+                    life.told_ready = ready
                     if not life.terminating:
                         self._say("Ready" if ready else "NotReady", life.pod)
             self._settle()
@@ -120,7 +119,11 @@ class Control:
         with self._lock:
             life = self._first(role)
             if how == "crash":
-                self._crash(life)
+                pid = life.runners[0].process.pid
+                if pid is None:
+                    fault = "its first container does not run"
+                    raise MeasuringError(life.pod.name, fault, "nothing is there to crash")
+                os.kill(pid, signal.SIGKILL)
                 return True
             if how == "evict" and (fault := self._refusal(life)) is not None:
                 self._say("EvictionRefused", life.pod, fault)
@@ -172,22 +175,20 @@ class Control:
             if life.terminating and life.runners and not life.ending:
                 life.ending = True
                 self._thread(self._end, life)
-        self._schedule()
+        for life in self._lives:  # every pod starts whose ports are free
+            others = [other.pod for other in self._lives if other.begun]
+            if not life.begun and not any(life.pod.excludes(other) for other in others):
+                life.begun = True
+                self._thread(self._start, life)
 
     def _step(self, deployment: Deployment) -> Step:
         mine = [life for life in self._lives if life.pod.deployment == deployment.name]
-        now, generation = time.monotonic(), self._generations[deployment.name]
-        members: list[Member] = []
-        for life in mine:
-            wait_s = life.ready_s + deployment.min_ready_s - now if life.told_ready else 0.0
-            if wait_s > 0 and not life.terminating and life.timed_s != life.ready_s:
-                life.timed_s = life.ready_s
-                timer = threading.Timer(wait_s + LATE_S, self.look)
-                timer.daemon = True
-                timer.start()
-            if not life.terminating:
-                current, available = life.generation == generation, life.told_ready and wait_s <= 0
-                members.append(Member(life.pod.name, current, life.told_ready, available, life.created_s))
+        generation = self._generations[deployment.name]
+        members = [
+            Member(life.pod.name, life.generation == generation, life.told_ready, life.created_s)
+            for life in mine
+            if not life.terminating
+        ]
         old_ending = sum(life.terminating and life.generation != generation for life in mine)
         return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
 
@@ -204,14 +205,6 @@ class Control:
         if not life.begun:  # nothing of it is anywhere
             self._lives.remove(life)
             self._say("Gone", life.pod)
-
-    def _schedule(self) -> None:
-        """Start every pod whose ports are free."""
-        for life in self._lives:
-            others = [other.pod for other in self._lives if other.begun]
-            if not life.begun and not any(life.pod.excludes(other) for other in others):
-                life.begun = True
-                self._thread(self._start, life)
 
     def _start(self, life: RunningPod) -> None:
         with self._noting():
@@ -287,12 +280,6 @@ class Control:
         expected = sum(self._replicas[name] for name in guarded)
         return budget.refusal(life.told_ready, healthy, expected)
 
-    def _crash(self, running: RunningPod) -> None:
-        pid = running.runners[0].process.pid
-        if pid is None:
-            raise MeasuringError(running.pod.name, "its first container does not run", "nothing is there to crash")
-        os.kill(pid, signal.SIGKILL)
-
     def _first(self, role: Role) -> RunningPod:
         for life in self._lives:
             if life.pod.role == role and life.runners and not life.terminating:
@@ -322,3 +309,47 @@ class Control:
         thread = threading.Thread(target=act, args=(life,), name=f"pod-{life.pod.name}", daemon=True)
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
         thread.start()
+
+
+_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
+"""Kinds of a container's that are the same in `lab.model.events`."""
+
+_ENDS = {"Stopped": "within its grace period", "Killed": "SIGKILL: its grace period was over"}
+"""How a container ended that was told to."""
+
+
+class LocalRecorder:
+    """What happened between two moments, in the words of `lab.model.events`.
+
+    The kubelet knows containers, `Control` knows pods: what a container's readiness meant for its pod is said by `Control` alone.
+    Everything is in one process, so all times are by the lab's own clock as they are. `check`: MeasuringError when something that
+    should have happened did not.
+    """
+
+    def __init__(self, log: EventLog, check: Callable[[], None]) -> None:
+        self._log, self._check = log, check
+        self._ends: list[int] = []
+
+    def __enter__(self) -> Recorder:
+        self._ends.append(len(self._log.events))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.append(len(self._log.events))
+
+    def events(self) -> Sequence[Event]:
+        self._check()
+        return [told for event in self._log.events[slice(*self._ends)] if (told := translated(event)) is not None]
+
+    def notes(self) -> Sequence[str]:
+        return []
+
+
+def translated(event: Event) -> Event | None:
+    """A line of the log; None where it has no meaning beyond its container."""
+    if event.source != CONTAINER:
+        return event
+    kind = "Exited" if event.kind in _ENDS else event.kind
+    if kind not in _KINDS:
+        return None
+    return replace(event, source="kubelet", kind=kind, detail=_ENDS.get(event.kind, event.detail))

@@ -27,7 +27,10 @@ from lab.targets.local.kubelet.containers import Process
 
 
 class Routes(Protocol):
-    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last."""
+    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last.
+
+    What has a body here is so where nothing but the proxies is there.
+    """
 
     log: EventLog
 
@@ -44,39 +47,33 @@ class Routes(Protocol):
     @property
     def said(self) -> str:
         """What the proxies do not take of their settings, in their own words; empty where they take all."""
-        ...
+        return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
         """Why a system did not come up, with what is known of it here."""
-        ...
+        return fault
 
     def begin(self) -> None:
         """Before any pod is started. Raises LabError."""
-        ...
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
         """With what a container is given beside its image and its manifest."""
-        ...
+        return started
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start."""
-        ...
 
     def leave(self, pod: Pod) -> None:
         """A pod was told to end."""
-        ...
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
         """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
-        ...
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """As `lab.model.system.Disturbable.apply`."""
-        ...
 
     def renew(self) -> None:
         """Ask every proxy for a reload that makes new workers; returns when it was asked for. MeasuringError."""
-        ...
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
@@ -88,7 +85,7 @@ class Routes(Protocol):
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """As `lab.targets.base.System.deployed`."""
-        ...
+        return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """As `lab.targets.base.System.configmap`."""
@@ -96,18 +93,15 @@ class Routes(Protocol):
 
     def check(self) -> None:
         """MeasuringError when something could not be told."""
-        ...
 
     def stop(self) -> None:
         """Before the processes are ended. Idempotent."""
-        ...
 
     def close(self) -> None:
         """After they have ended. Idempotent."""
-        ...
 
 
-class Routing:
+class Routing(Routes):
     """Proxies are followed from before they start until they are told to end: `follow`, `leave`; all of them until `stop`.
 
     Without `changing` it only sees how long the proxies take to load: nothing is to be measured with this beside it.
@@ -136,7 +130,6 @@ class Routing:
 
     @property
     def objects(self) -> Objects:
-        """As they are now: what a new proxy pod is to be started with."""
         return self._objects
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -145,20 +138,13 @@ class Routing:
 
     @property
     def note(self) -> str:
-        """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         found = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
-    said = ""
-
-    def explained(self, fault: MeasuringError) -> MeasuringError:
-        return fault
-
     def begin(self) -> None: ...
 
-    def equipped(self, context: Context, started: Realisation) -> Realisation:
-        return started
+    def close(self) -> None: ...
 
     def apart(self) -> Sequence[int]:
         """Of proxies whose system names the processes that serve: the others in their containers."""
@@ -170,11 +156,6 @@ class Routing:
             if system and system.proxy
             for pid in process.processes_but(system.proxy)
         ]
-
-    def deployed(self) -> Sequence[Mapping[str, Any]]:
-        return []
-
-    def close(self) -> None: ...
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start: of a proxy, it is told of changes."""
@@ -199,13 +180,11 @@ class Routing:
                 self._followers.append(follower)
 
     def leave(self, pod: Pod) -> None:
-        """It was told to end."""
         for follower in self._followers:
             if follower.pod == pod.name:
                 follower.end()
 
     def stop(self) -> None:
-        """Before the proxies' processes are ended. Idempotent."""
         with self._following:
             self._over = True
         for follower in self._followers:
@@ -213,7 +192,6 @@ class Routing:
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
         names = {pod.name for pod in ready if pod.role == "backend"}
         self._moved = self._moved or names != {pod.name for pod in self._first}
         with self._accepting:
@@ -221,10 +199,7 @@ class Routing:
             self._accept(replace(self._objects, ready=tuple(ready)))
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change Routes, Ingresses, Services, EndpointSlices; all of them or, where one is refused, none.
-
-        MeasuringError for what is not honoured here.
-        """
+        """All of them or, where one is refused, none. MeasuringError for what is not honoured here."""
         if self._deaf:
             fault = "this proxy reads neither Ingresses nor Routes"
             raise MeasuringError(min(self._deaf), fault, "leave the change out, or measure another proxy")
@@ -246,7 +221,6 @@ class Routing:
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
         followers = [follower for follower in self._followers if not follower.left]
         found = {
             "proxy/config_bytes": [float(follower.config_bytes()) for follower in followers],
@@ -255,7 +229,6 @@ class Routing:
         return {name: max(values) for name, values in found.items() if values}
 
     def check(self) -> None:
-        """MeasuringError when a proxy could not be told of a change."""
         for fault in [follower.fault for follower in self._followers if follower.fault is not None]:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
         if self._deaf and self._moved:

@@ -175,19 +175,16 @@ def rules(net: Network, objects: Objects) -> str:
 
 def _dnat(net: Network, objects: Objects, proxies: Sequence[Pod]) -> list[str]:
     """A rule for each port of each Service; none for one without a pod."""
-    found = [(service, [pod for pod in proxies if service.selects(pod)]) for service in balancers(objects)]
-    return [line for service, pods in found if pods for line in _of_service(net, objects, service, pods)]
-
-
-def _of_service(net: Network, objects: Objects, service: Service, pods: Sequence[Pod]) -> list[str]:
     lines: list[str] = []
-    for number in _numbers(service):
-        target = pods[0].port(service.ports[number])
-        endpoints = ", ".join(f"{index} : {net[pod.name].address} . {target}" for index, pod in enumerate(pods))
-        mark = f"meta mark set meta mark or {_MARK} " if service.masquerade else ""
-        chosen = f"dnat ip addr . port to numgen random mod {len(pods)} map {{ {endpoints} }}"
-        outer = pods[0].host_ports.get(target, number)
-        lines.append(f"ip daddr {address_of(objects, service)} tcp dport {outer} {mark}{chosen}")
+    for service in balancers(objects):
+        pods = [pod for pod in proxies if service.selects(pod)]
+        for number in _numbers(service) if pods else ():
+            target = pods[0].port(service.ports[number])
+            endpoints = ", ".join(f"{index} : {net[pod.name].address} . {target}" for index, pod in enumerate(pods))
+            mark = f"meta mark set meta mark or {_MARK} " if service.masquerade else ""
+            chosen = f"dnat ip addr . port to numgen random mod {len(pods)} map {{ {endpoints} }}"
+            outer = pods[0].host_ports.get(target, number)
+            lines.append(f"ip daddr {address_of(objects, service)} tcp dport {outer} {mark}{chosen}")
     return lines
 
 

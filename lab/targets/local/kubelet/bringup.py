@@ -5,9 +5,10 @@ from __future__ import annotations
 import resource
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
 from lab.base.quantities import quantity
@@ -16,16 +17,50 @@ from lab.systems import checker
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod, Volume
 from lab.systems.system import Context, Realisation, Realise, command, find_program
-from lab.targets.local import realising
+from lab.systems.table import find
+from lab.targets.cluster import images as references
 from lab.targets.local.control_plane import services
 from lab.targets.local.kubelet.containers import Process, Setting
 from lab.targets.local.kubelet.kubelet import Make
-from lab.targets.local.sandbox import disk, hostwide, network
+from lab.targets.local.sandbox import disk, network
 from lab.targets.local.sandbox.cgroups import Groups
 from lab.targets.local.sandbox.namespaces import STATE, real_root
 from lab.targets.local.sandbox.network import Network, Place
 
 PODS = STATE / "pods"
+
+
+def realise(context: Context) -> Realisation:
+    """By its system, or its command executed. UsageError for another version than what stands for the image here."""
+    system = find(context.container.repository)
+    if (
+        system is None or system.realise is None or context.pod.role == "balancer"
+    ):  # whatever a balancer runs, it serves no route
+        return Realisation(command(context.container), context.container.env)
+    if context.pod.role == "proxy" and not system.by_tag:
+        refuse_other_version(context.container)
+    return system.realise(context)
+
+
+def refuse_other_version(container: Container) -> None:
+    """UsageError for a tag that changes nothing here: its effect would be none."""
+    if not references.PINNED.exists():
+        return  # an ablation that goes on has manifests of its own, which were held to it when it began
+    system, tag = find(container.repository), references.split(container.image)[1]
+    pinned = map(references.split, references.pinned().values())
+    tags = [other for repository, other in pinned if find(repository) is system]
+    if tags and tag not in tags:
+        fault = (
+            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
+        )
+        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
+
+
+def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
+    """Objects of kinds that none of its proxies' systems reads."""
+    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
+    kinds = frozenset[str]().union(*(system.kinds for system in found if system is not None))
+    return (raw for raw in objects.others if raw.get("kind") not in kinds)
 
 
 def links(objects: Objects) -> list[tuple[str, str]]:
@@ -45,17 +80,18 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
-def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    for raw in realising.unknown(objects):
+    for raw in unknown(objects):
         fault = f"the local target does not know objects of kind {raw.get('kind')}"
         raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
     services.vet(objects)
     for service in objects.services.values():
         if service.selector:
             objects.endpoints(service.name)
-    hostwide.vet(objects)
+    for name, (place, asked) in objects.node_settings.items():
+        fault = f"{name} is the whole machine's, which the lab never changes; the variant asks for {asked}"
+        raise NotMeasurableError("host-wide", place, fault, "use --target kind")
     _refuse_devices(objects)
     for pod in objects.pods:
         for volume in pod.volumes.values():
@@ -64,38 +100,32 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
             _keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
             find_program(container.place, command(container)[0])
-        for container in pod.containers:
-            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
-            if started.root is None:
-                find_program(container.place, started.command[0])
+    for context in _contexts(objects, pinned):
+        started = realise(context)
+        if started.root is None:
+            find_program(context.container.place, started.command[0])
 
 
-def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> None:
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    for pod in objects.role("proxy"):
-        hosts = "\n".join([*_names(pod, objects, addresses), ""])
-        for container in pod.containers:
-            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
-            folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
-            if started.checker and (
-                told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
-            ):
-                known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
-                program = Path(next(known, started.command[0])).name  # which a shell may start
-                fault = f"{program} refuses this configuration: {told}"
-                raise UsageError(container.place, fault, "correct what it names")
+    for context in _contexts(objects, pinned):
+        if context.pod.role != "proxy":
+            continue
+        started, pod = realise(context), context.pod
+        hosts = "\n".join([*_names(pod, objects, context.addresses), ""])
+        folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
+        if started.checker and (
+            told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+        ):
+            known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+            program = Path(next(known, started.command[0])).name  # which a shell may start
+            fault = f"{program} refuses this configuration: {told}"
+            raise UsageError(context.container.place, fault, "correct what it names")
 
 
-def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realising.realise) -> set[str]:
+def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
     """What its containers run that is not the machine's own, with versions."""
-    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    contexts = [
-        _context(container, pod, objects, addresses, pinned, somaxconn=4096)
-        for pod in objects.pods
-        for container in pod.containers
-    ]
-    return {realise(context).about for context in contexts} - {""}
+    return {realise(context).about for context in _contexts(objects, pinned)} - {""}
 
 
 def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
@@ -116,7 +146,7 @@ def job(
     groups: Groups,
     made: Callable[[Pod, Process], None],
     changing: bool = False,
-    realise: Realise = realising.realise,
+    realise: Realise = realise,
 ) -> Make:
     """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
 
@@ -132,7 +162,7 @@ def job(
         else _make_volume(folder / "volumes" / name, volume, objects)
         for name, volume in pod.volumes.items()
     }
-    hosts = _hosts(pod, place, objects, addresses)
+    hosts = "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses), ""])
 
     def make(container: Container) -> Process:
         if container in pod.init:
@@ -169,20 +199,16 @@ def realisation(
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
-    realise: Realise = realising.realise,
+    realise: Realise = realise,
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
-    return realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
+    somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    return realise(_context(container, pod, objects, addresses, pinned, somaxconn))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
     """Its volumes and its containers' files."""
     return PODS / f"{net.lane.prefix}{pod.name}"
-
-
-def client_folder(net: Network) -> Path:
-    """What the client's place has of its own."""
-    return STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
 
 
 def _write_sysctls(pod: Pod, place: Place) -> None:
@@ -219,6 +245,14 @@ def _refuse_devices(objects: Objects) -> None:
             raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
 
 
+def _contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
+    """Of every container, before there is an address."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for pod in objects.pods:
+        for container in pod.containers:
+            yield _context(container, pod, objects, addresses, pinned, somaxconn=4096)
+
+
 def _context(
     container: Container,
     pod: Pod,
@@ -235,16 +269,8 @@ def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
     return pinned["proxy"] if pod.role == "proxy" else pinned["backend"]
 
 
-def _somaxconn(place: Place) -> int:
-    return network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
-
-
-def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
-    """A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
-    return "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses)]) + "\n"
-
-
 def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    """Lines of its /etc/hosts. A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
     found = ["127.0.0.1 localhost"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"

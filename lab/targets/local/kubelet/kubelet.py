@@ -34,8 +34,7 @@ class RunningPod:
     """One pod from its making to its end. `runners`: its containers, none before they are started.
 
     What `control` knows of it: `generation` of its Deployment's template; `begun`: it has a place on the node; `told_ready`: what
-    was made known of its readiness, since `ready_s` (monotonic); `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one
-    however often it is looked at; `ending`: its kubelet has been told.
+    was made known of its readiness; `ending`: its kubelet has been told.
     """
 
     pod: Pod
@@ -44,8 +43,6 @@ class RunningPod:
     generation: int = 0
     begun: bool = False
     told_ready: bool = False
-    ready_s: float = 0.0
-    timed_s: float = 0.0
     ending: bool = False
     created_s: float = field(default_factory=time.monotonic)
 
@@ -91,22 +88,15 @@ class Kubelet:
     def wait(self, deadline: float) -> None:
         """Until each container's readiness probe succeeded once. MeasuringError at the deadline (monotonic), or when one exits."""
         for runner in [runner for pod in self.pods for runner in pod.runners]:
-            fault: str | None = "not tried"
-            while fault is not None:
+            place, readiness = runner.container.place, runner.container.readiness
+            while True:
                 if runner.exited:
-                    raise StartError(
-                        runner.container.place,
-                        f"{runner.exited} at start",
-                        runner.process.tail(3) or "it printed nothing",
-                    )
-                readiness = runner.container.readiness
-                fault = runner.attempt(readiness) if readiness is not None else None
-                if fault is not None and time.monotonic() > deadline:
-                    raise MeasuringError(
-                        runner.container.place, f"not ready: {fault}", runner.process.tail(3) or "it printed nothing"
-                    )
-                if fault is not None:
-                    time.sleep(0.01)
+                    raise StartError(place, f"{runner.exited} at start", _printed(runner.process))
+                if readiness is None or (fault := runner.attempt(readiness)) is None:
+                    break
+                if time.monotonic() > deadline:
+                    raise MeasuringError(place, f"not ready: {fault}", _printed(runner.process))
+                time.sleep(0.01)
             runner.ready = True  # what its own probes find from now on, they change
             runner.confine()
 
@@ -165,17 +155,17 @@ class Kubelet:
         except subprocess.TimeoutExpired:
             process.kill()
             fault = "this init container did not end in time"
-            raise MeasuringError(process.container.place, fault, process.tail(3) or "it printed nothing") from None
+            raise MeasuringError(process.container.place, fault, _printed(process)) from None
         self._log.add(CONTAINER, "Completed", pod.name, f"exited {status}", pod.role)
         if status != 0:
-            raise StartError(
-                process.container.place,
-                f"this init container {process.ended()}",
-                process.tail(3) or "it printed nothing",
-            )
+            raise StartError(process.container.place, f"this init container {process.ended()}", _printed(process))
 
     def _rotate(self) -> None:
         while not self._stopped.wait(ROTATE_EVERY_S):
             for pod in self.pods:
                 for runner in pod.runners:
                     runner.process.truncate(ROTATE_BYTES)
+
+
+def _printed(process: Process) -> str:
+    return process.tail(3) or "it printed nothing"

@@ -44,15 +44,14 @@ def _container(runner: Runner) -> Mapping[str, Any]:
         "command": list(setting.started.command),
         "env": [{"name": name, "value": value} for name, value in setting.started.env.items()],
         "resources": {"limits": dict(container.limits)},
-        "ports": [_port(container, name, number) for name, number in container.ports.items()],
+        "ports": [
+            {"name": name, "containerPort": number}
+            | ({"hostPort": container.host_ports[number]} if number in container.host_ports else {})
+            for name, number in container.ports.items()
+        ],
         **({"lifecycle": {"preStop": {"exec": {"command": list(container.pre_stop)}}}} if container.pre_stop else {}),
         **{name: _probe(probe) for name, probe in probes.items() if probe is not None},
     }
-
-
-def _port(container: Container, name: str, number: int) -> Mapping[str, Any]:
-    host = {"hostPort": container.host_ports[number]} if number in container.host_ports else {}
-    return {"name": name, "containerPort": number, **host}
 
 
 def _probe(probe: Probe) -> Mapping[str, Any]:

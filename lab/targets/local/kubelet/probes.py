@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import subprocess
 import threading
@@ -47,16 +48,13 @@ def _http(connection: socket.socket, probe: Probe, address: str, deadline: float
     }
     lines = [f"GET {probe.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        if not (part := connection.recv(4096)):
-            break
-        answer += part
-    status = answer.split(b"\r\n", 1)[0].split(b" ")
-    if len(status) < 2 or not status[1].isdigit():
-        return "not an HTTP answer"
-    return None if 200 <= int(status[1]) < 400 else f"status {int(status[1])}"
+    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    with http.client.HTTPResponse(connection) as response:
+        try:
+            response.begin()
+        except http.client.HTTPException:
+            return "not an HTTP answer"
+        return None if 200 <= response.status < 400 else f"status {response.status}"
 
 
 class Prober:

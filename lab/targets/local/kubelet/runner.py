@@ -16,7 +16,7 @@ BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
 
 
 CONTAINER = "container"
-"""Source of its events, which `recorder` puts into the words of all targets."""
+"""Source of its events, which `control` puts into the words of all targets."""
 
 
 class Runner:

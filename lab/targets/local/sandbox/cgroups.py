@@ -220,40 +220,39 @@ def delegate() -> None:
 def trial() -> tuple[bool, str]:
     """Really limit a process of ours for a moment: (True, by which version), or (False, why not)."""
     delegate()
-    groups = Groups()
-    try:
-        group = groups.make("lab", "doctor", "doctor", {"cpu": "100m", "memory": "64Mi"})
+    with _tried({"cpu": "100m", "memory": "64Mi"}) as group:
         if group.unapplied:
             return False, group.unapplied[0].rpartition("cpu 100m: ")[2]
         if kept_out := _kept_out(group):
             return False, kept_out
         versions = dict.fromkeys(f"version {version}" for version, _ in group.folders.values())
         return True, f"{' and '.join(versions)}, tried with {' and '.join(group.folders)}"
-    finally:
-        groups.remove()
 
 
 def no_room(limits: Mapping[str, str]) -> str:
     """Why a container with these limits could not be squeezed here, and what would help; empty when it could. Tried; nothing stays."""
-    groups = Groups()
-    try:
-        group = groups.make("lab", "squeeze", "squeeze", limits, room=True)
-        group.squeeze("100m")
+    with _tried(limits, room=True) as group:
+        try:
+            group.squeeze("100m")
+        except MeasuringError as error:
+            return error.fault
         return _kept_out(group)
-    except MeasuringError as error:
-        return error.fault
-    finally:
-        groups.remove()
 
 
 def unheld(limits: Mapping[str, str]) -> str:
     """Why these limits of a container would not hold here; empty when they do. Tried; nothing stays."""
-    groups = Groups()
+    with _tried(limits) as group:
+        return group.unapplied[0].removeprefix("limit not applied: trial: ") if group.unapplied else _kept_out(group)
+
+
+.contextmanager
+def _tried(limits: Mapping[str, str], room: bool = False) -> Iterator[Group]:
+    """A group with these limits, which is taken away again."""
+    group = Groups().make("lab", "trial", "trial", limits, room)
     try:
-        group = groups.make("lab", "limits", "limits", limits)
-        return group.unapplied[0].removeprefix("limit not applied: limits: ") if group.unapplied else _kept_out(group)
+        yield group
     finally:
-        groups.remove()
+        group.remove()
 
 
 def _kept_out(group: Group) -> str:

@@ -21,7 +21,6 @@ What the environment carries; of a descriptor or a socket, its number:
     LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM; end of file: the outer is gone
     LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
     LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's own (`lab.targets.common.sampler`)
-    LAB_NODE       the machine's own settings as the outer process sees them (`hostwide`)
     LAB_HANDED     a ConfigMap that was read from a pipe, which gives it once only (`lab.base.handing`)
 
 How it ends: whatever ends the outer process ends everything. The outer forwards each signal once; a third interrupt kills. If the
@@ -178,27 +177,19 @@ def _serve_scripts(ours: socket.socket) -> None:
 
 def prepare() -> None:
     """Inside the namespaces: cover /run, bring the loopback up, raise the file limit."""
-    _cover_run()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    _raise_open_files()
-
-
-def _raise_open_files() -> None:
-    """What container runtimes give, where we may (root with CAP_SYS_RESOURCE); else all that this process may have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for limit in (max(hard, OPEN_FILES), hard):
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-            return
-
-
-def _cover_run() -> None:
-    """A private tmpfs over /run, keeping only its symbolic links (NixOS finds its tools through one)."""
+    # NixOS finds its tools through a link there.
     links = [(path, path.readlink()) for path in Path("/run").iterdir() if path.is_symlink()]
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab", "/run"], check=True)
     for path, destination in links:
         path.symlink_to(destination)
     STATE.mkdir(mode=0o755)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # What container runtimes give, where we may (root with CAP_SYS_RESOURCE); else all that this process may have.
+    for limit in (max(hard, OPEN_FILES), hard):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            return
 
 
 def real_root() -> bool:

@@ -219,22 +219,11 @@ def test_older_manifests_have_a_variant_by_its_former_name(old: Path, name: str,
     assert found.manifests_sha256 == load_variant(name).manifests_sha256
 
 
-def test_what_older_manifests_do_not_have_keeps_its_name(old: Path) -> None:
-    assert name_in("nowhere", old) == "nowhere"
-
-
 def test_a_faulty_file_of_names_is_refused_by_its_place(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
     (folder / "aliases.toml").write_text("[variants]\nold = 1\n")
     with pytest.raises(UsageError, match=r"manifests/aliases\.toml"):
         present_name("old", folder)
-
-
-def test_names_split_and_join_again() -> None:
-    for name in variant_names():
-        parent, own = split_name(name)
-        if own:
-            assert join_name(present_name(parent), own) == name
 
 
 def test_a_variant_that_did_something_else_then_keeps_its_name_in_a_stored_run() -> None:

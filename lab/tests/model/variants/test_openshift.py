@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,11 +35,6 @@ def controller(**spec: Any) -> dict[str, Any]:
 
 def deployment(**container: Any) -> dict[str, Any]:
     return {**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"name": "router", **container}]}}}}
-
-
-def read(folder: Path, *documents: object) -> tuple[dict[str, Any], ...]:
-    (folder / "openshift.yaml").write_text(yaml.safe_dump_all(documents))
-    return openshift.read(folder, "manifests/components/x/kustomization.yaml")
 
 
 def patch_of(command: str) -> dict[str, Any]:
@@ -140,36 +134,13 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (controller(tuningOptions={"threadCount": 65}), "spec.tuningOptions.threadCount: input should be less than or equal to 64, got 65"),
-        (controller(tuningOptions={"threadCount": "4"}), "threadCount: input should be a valid integer, got '4'"),
-        (controller(tuningOptions={"reloadInterval": "121s"}), "reloadInterval: expected 1s to 120s, got '121s'"),
-        (controller(tuningOptions={"reloadInterval": "soon"}), "reloadInterval: expected 1s to 120s, got 'soon'"),
-        (controller(tuningOptions={"maxConnections": 1000}), "maxConnections: expected -1, 0 or 2000 to 2000000, got 1000"),
-        (controller(tuningOptions={"threadCout": 4}), "spec.tuningOptions.threadCout: unknown key: did you mean 'threadCount'"),
-        (controller(replicas=2), "spec.replicas: unknown key"),
-        (controller(endpointPublishingStrategy={"type": "Private"}), "type: input should be 'HostNetwork', got 'Private'"),
-        ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "spec.domain: every IngressController but 'default' needs one of its own"),
-        (deployment(livenessProbe={"timeoutSeconds": 0}), "timeoutSeconds: input should be greater than or equal to 1, got 0"),
-        (deployment(resources={"limits": {"cpu": "some"}}), "resources.limits.cpu: string should match pattern"),
-        (deployment(resources={"requests": {"cpu": "1"}}), "resources.requests: unknown key"),
-        (deployment(env=[]), "containers.0.env: unknown key"),
-        ({"kind": "Route"}, "found using 'kind' does not match"),
-        ("text", "input should be a valid dictionary"),
-    ],
-)  # fmt: skip
-def test_what_the_operator_would_not_take_is_refused(tmp_path: Path, document: object, message: str) -> None:
-    with pytest.raises(UsageError, match=message) as told:
-        read(tmp_path, document)
-    assert told.value.place == "manifests/components/x/openshift.yaml" and told.value.exit_status == 2
+    "patch",
+    [{"kind": "Route"}, "text", {**CONTROLLER, "kind": "Deployment"}, DEPLOYMENT, {**controller(), "apiVersion": "v1"}],
+)
+def test_a_patch_of_anything_else_is_refused(patch: object) -> None:
+    with pytest.raises(UsageError, match="x: lab/openshift: expected the spec of an IngressController or a Deployment"):
+        openshift.checked([patch], "x: lab/openshift")
 
 
-def test_no_file_is_no_form_and_one_that_is_no_yaml_or_empty_is_refused(tmp_path: Path) -> None:
-    assert openshift.read(tmp_path, "x/kustomization.yaml") == () and openshift.snippet(()) == ""
-    (tmp_path / "openshift.yaml").write_text("{")
-    with pytest.raises(UsageError, match="openshift.yaml: not YAML"):
-        openshift.read(tmp_path, "x/kustomization.yaml")
-    (tmp_path / "openshift.yaml").write_text("")
-    with pytest.raises(UsageError, match="openshift.yaml: holds no patch"):
-        openshift.read(tmp_path, "x/kustomization.yaml")
+def test_without_patches_there_is_nothing_to_run() -> None:
+    assert openshift.checked((), "x") == () and openshift.snippet(()) == ""

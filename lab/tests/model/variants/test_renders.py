@@ -119,14 +119,6 @@ def test_another_kustomize_renders_anew(
     assert render(tree) == (b"kind: Other\n", 1)
 
 
-def test_what_fails_is_not_kept(tree: Path, render: Render, kept: Renders) -> None:
-    (tree / "base/object.yaml").unlink()
-    for _ in range(2):
-        with pytest.raises(kustomize.BuildError):
-            render(tree)
-    assert not kept.folder.exists()
-
-
 @pytest.mark.parametrize(
     "damage", [lambda whole: whole[: len(whole) // 2], lambda _: b"", lambda whole: whole[:-9] + b"?" + whole[-8:]]
 )

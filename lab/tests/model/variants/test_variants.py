@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from lab.commands import catalog
 from lab.experiments.bench.measurable import variant_record
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
-from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
+from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
 from lab.model.variants.renders import Renders
 from lab.model.variants.variants import (
     Overlay,
@@ -195,40 +195,9 @@ def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
     assert all(any(words in fault for words in known) for fault in faults), faults
 
 
-@pytest.mark.slow
-def test_all_knobs_that_agree_are_kept_when_put_on_one_variant() -> None:
-    base = load_variant("ingress-nginx")
-    alone: dict[str, dict[tuple[str, str], differences.Change]] = {}
-    values: dict[tuple[object, ...], str] = {}
-    for name in knob_names():
-        checks = load_knob(name).readback
-        if all(values.setdefault(check.subject, check.value) == check.value for check in checks):
-            try:
-                found = differences.changes(base.manifests, load_variant(f"ingress-nginx+{name}").manifests)
-            except UsageError:
-                continue  # it belongs on another base: test_every_knob_fits_a_root_and_changes_it
-            others = {key: change for each in alone.values() for key, change in each.items()}
-            if any(others.get(key, change) != change for key, change in found.items()):
-                continue  # two that bring an object do not agree on it
-            if not found.items() <= others.items():
-                alone[name] = found  # else it is a part of another
-    assert len(alone) >= 3
-    together = differences.changes(base.manifests, load_variant("+".join(["ingress-nginx", *alone])).manifests)
-    assert together == {key: change for found in alone.values() for key, change in found.items()}
-
-
 def test_the_direct_reference_is_the_overlay_that_says_so() -> None:
     assert reference_name() == "direct"
     assert load_variant("direct").reference and not load_variant("ingress-nginx").reference
-
-
-def test_the_kernel_default_of_today_is_replaced_on_both_sides_of_the_backlog_suite() -> None:
-    before, after = load_variant("backlog-128"), load_variant("backlog")
-    assert (before.baseline, after.baseline) == ("ingress-nginx", "backlog-128")
-    assert [init["command"][-1] for init in proxy(before.manifests)["initContainers"]] == ["net.core.somaxconn=128"]
-    assert [init["command"][-1] for init in proxy(after.manifests)["initContainers"]] == ["net.core.somaxconn=32768"]
-    assert {(check.kind, check.value) for check in after.readback} == {("sysctl", "32768"), ("backlog", "32768")}
-    assert after.sweep == "connect-burst" and after.primary_metric == "p99"
 
 
 def test_an_overlay_may_say_which_metric_its_claim_is_about() -> None:
@@ -280,14 +249,6 @@ def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
         path: path.read_bytes() for path in scratch.rglob("*") if path.is_file() and folder not in path.parents
     }
     assert unchanged == before, "nothing is written into the checkout"
-
-
-def test_a_variant_without_a_folder_is_the_same_as_one_with_it() -> None:
-    with_folder = load_variant("keepalive")
-    without = load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000")
-    assert without.manifests == with_folder.manifests
-    assert without.readback == with_folder.readback and without.study == with_folder.study
-    assert (without.sweep, without.primary_metric) == (with_folder.sweep, with_folder.primary_metric)
 
 
 def test_a_knob_replaces_what_its_baseline_reads_back() -> None:
@@ -362,10 +323,6 @@ def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> N
     assert variant.only_to_measure_by and not config_snippet(variant)
     assert variant_record(variant, MANIFESTS).only_to_measure_by == variant.only_to_measure_by
     assert not load_variant("waiting+keep-alive-requests-10000").only_to_measure_by
-
-
-def test_every_known_cost_is_only_to_measure_by() -> None:
-    assert [knob.name for knob in map(load_knob, knob_names()) if knob.dose and not knob.only_to_measure_by] == []
 
 
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
@@ -447,30 +404,6 @@ def test_knobs_that_would_not_do_what_they_say_are_refused(
     for name, content in added.items():
         knob(name, content, sysctl_notes(name))
     assert said in refused(scratch, "+".join(["ingress-nginx", *added]))
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        {"kind": "Deployment"},
-        {"kind": "Deployment", "name": ".*"},
-        {"kind": "Deployment", "name": "proxy|backend"},
-        {"labelSelector": "lab/role=proxy"},
-        {"kind": "Deployment", "name": "proxy", "labelSelector": "a=b"},
-        "proxy",
-    ],
-)
-def test_a_target_that_is_not_exact_is_refused(scratch: Path, knob: Write, target: object) -> None:
-    content = sysctl_added("net.ipv4.a", "1")
-    content["patches"][0]["target"] = target
-    knob("wide", content)
-    assert "expected an exact kind and name" in refused(scratch, "ingress-nginx+wide")
-
-
-def test_of_two_knobs_the_one_without_effect_is_named(scratch: Path, knob: Write, overlay: Write) -> None:
-    knob("idle", merged({"terminationGracePeriodSeconds": 300}))
-    overlay("both", ["../ingress-nginx"], ["../../components/somaxconn-128", "../../components/idle"])
-    assert "components/idle/kustomization.yaml: changes nothing" in refused(scratch, "both")
 
 
 def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
@@ -667,30 +600,6 @@ def test_a_temporary_folder_that_cannot_be_written_is_an_error(
     assert "temporary folder: " in refused(scratch, "ingress-nginx+somaxconn-128")
 
 
-def test_what_was_built_is_built_again_only_when_a_file_has_changed(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
-    built: list[Path] = []
-    real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
-    load_variant("ingress-nginx", scratch)
-    assert len(built) == 1, "`bench baseline` starts quickly"
-    load_variant("keepalive", scratch)
-    assert len(built) == 3, "itself, and with the first of its two knobs"
-    load_variant("keepalive", scratch)
-    assert len(built) == 3
-    shutil.copytree(scratch / "overlays/keepalive", scratch / "overlays/another")
-    load_variant("another", scratch)
-    load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000", scratch)
-    assert len(built) == 3, "another folder changes nothing, and what lists the same is the same"
-    load_variant("ingress-nginx+keep-alive-requests-10000+upstream-keepalive-requests-1000+use-gzip", scratch)
-    assert len(built) == 4, "one more knob is one more build, however many come before it"
-    file = scratch / "components/keep-alive-requests-10000/kustomization.yaml"
-    file.write_text(file.read_text().replace("keep-alive-requests=10000", "keep-alive-requests=20000"))
-    assert "20000" in diff(load_variant("keepalive", scratch), scratch)
-
-
 def test_a_caller_that_changes_a_variants_objects_changes_no_other(scratch: Path) -> None:
     proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
     assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"]
@@ -742,15 +651,6 @@ def test_the_list_is_of_what_has_all_of_some_words() -> None:
     assert {knob["name"] for knob in catalog.as_json(["keep-alive", "requests"])["knobs"]} <= set(names)
     with pytest.raises(UsageError, match="nothing has 'no such thing' in it"):
         catalog.print_list(Console(file=out), ["no such thing"])
-
-
-def test_a_narrow_terminal_breaks_no_word() -> None:
-    """Of the list's names and of what is said of a variant."""
-    for print_it in (catalog.print_list, partial(catalog.print_show, name="keepalive")):
-        out = io.StringIO()
-        print_it(Console(file=out, width=80, force_terminal=True, color_system=None))
-        lines = out.getvalue().splitlines()
-        assert max(map(len, lines)) <= 80 and any("keep-alive-requests-10000" in line for line in lines)
 
 
 def test_the_catalogue_for_programs_holds_every_folder() -> None:
@@ -810,3 +710,56 @@ def test_so_is_a_knob_of_which_some_targets_alone_have_anything() -> None:
             load_variant(name).refuse_on("local")
     with pytest.raises(UsageError, match="no target has all of it: local; apiserver kind remote"):
         load_variant("traefik+metrics-on")
+
+
+# Targets of patches: exact by name, or many by labels, and never nothing
+
+
+ROUTES: list[dict[str, Any]] = [
+    {"kind": "Route", "metadata": {"name": f"r{size}", "labels": {"lab/routes": size}}} for size in ("1", "10", "100")
+] + [{"kind": "Route", "metadata": {"name": "bare"}}, {"kind": "Service", "metadata": {"labels": {"lab/routes": "1"}}}]
+
+
+@pytest.mark.parametrize(
+    ("selector", "count"),
+    [("lab/routes", 3), ("lab/routes=10", 1), ("lab/routes in (10, 100)", 2), ("lab/routes in (7)", 0), ("other", 0)],
+)
+def test_a_selector_means_what_kustomize_takes_it_for(selector: str, count: int) -> None:
+    (target,) = targets({"patches": [{"target": {"kind": "Route", "labelSelector": selector}}]}, "here")
+    assert target == Target("Route", labels=selector) and target.count(ROUTES) == count
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"kind": "Route"},
+        {"kind": "Route", "name": "r.*"},
+        {"kind": "Route", "name": "r1", "labelSelector": "lab/routes"},
+        {"kind": "Route", "labelSelector": "lab/routes!=1"},
+        {"kind": "Route", "labelSelector": "a=b,c=d"},
+        {"kind": ".*", "labelSelector": "a"},
+        "Route",
+    ],
+)
+def test_a_target_that_is_not_exact_is_refused(target: Any) -> None:
+    with pytest.raises(UsageError, match="here: patches.target: expected an exact kind and name"):
+        targets({"patches": [{"target": target}]}, "here")
+
+
+def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:
+    """kustomize itself would render the same and say nothing. The same knob on its own base is fine."""
+    manifests = tmp_path / "manifests"
+    shutil.copytree(MANIFESTS, manifests)
+    with pytest.raises(
+        UsageError, match=r"there is no Route with lab/routes in \(100\) in 'ingress-nginx\+okd-routes-10'"
+    ):
+        load_variant("ingress-nginx+okd-routes-10", manifests)
+    knob = manifests / "components/okd-tls-edge/kustomization.yaml"
+    knob.write_text(knob.read_text().replace('labelSelector: "lab/routes"', 'labelSelector: "lab/routes=7"'))
+    with pytest.raises(UsageError, match="there is no Route with lab/routes=7 in 'okd-edge'"):
+        load_variant("okd-edge", manifests)
+
+
+def test_a_patch_may_delete_what_it_is_for() -> None:
+    left = [item["metadata"]["name"] for item in load_variant("okd-routes-10").manifests if item["kind"] == "Route"]
+    assert left == [f"bench-{number:04}" for number in range(10)]

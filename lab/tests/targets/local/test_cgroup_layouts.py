@@ -9,12 +9,8 @@ from typing import Literal
 
 import pytest
 
-from lab.base.errors import NotMeasurableError
-from lab.model.variants.variants import load_variant
-from lab.systems.manifests.objects import read
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller, Place
-from lab.targets.local import refusals
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.cgroups import Group, Groups
 
@@ -92,18 +88,3 @@ def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_
         "backend/memory_limit_hits": 6,
     }
     assert groups.deaths() == [("backend-1", "out of memory: the kernel ended processes of it at the limit of 64Mi")]
-
-
-def test_a_plain_user_without_delegation_is_told_before_anything_starts(
-    layout: Literal[1, 2], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No folder may be made in either: the variant is not measurable, with what would give the right."""
-
-    def closed(self: Path, *_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", str(self))
-
-    limited, free = (read(load_variant(name).manifests) for name in ("backend-200m", "baseline"))
-    monkeypatch.setattr(Path, "mkdir", closed)
-    with pytest.raises(NotMeasurableError, match=r"cpu 200m: Permission denied: .*systemd-run --user"):
-        refusals.vet_limits(limited)
-    refusals.vet_limits(free)

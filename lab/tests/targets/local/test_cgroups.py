@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import subprocess
 import sys
@@ -86,15 +85,6 @@ def test_what_the_kernel_keeps_otherwise_is_not_applied(tree: Path, monkeypatch:
     assert "the kernel keeps unlimited" in said
 
 
-def test_a_right_that_is_missing_is_said_with_what_gives_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "cpu.max")
-
-    monkeypatch.setattr(cgroups, "_apply", refuse)
-    (fault,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "1"}).unapplied
-    assert "Permission denied: cpu.max: start the lab by `systemd-run --user --scope -p Delegate=yes`" in fault
-
-
 def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
     """Not a live lab's, not one of a process with the same number in another /proc, not somebody else's."""
     device = cgroups.label().split("-")[1]
@@ -153,19 +143,3 @@ def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.
     (tree / "cgroup.subtree_control").write_text("cpu")
     why = cgroups.no_room({"memory": "64Mi"})
     assert "gives cpu and memory to its children: start the lab by `systemd-run --user --scope -p Delegate=yes`" in why
-
-
-def test_the_trial_tells_what_then_happens() -> None:
-    """The doctor's word and a limit that is asked for agree, on this machine, whatever it allows."""
-    holds, said = cgroups.trial()
-    assert bool(cgroups.no_room({"memory": "64Mi"})) is not holds
-    groups = Groups()
-    try:
-        group = groups.make("backend", "trial", "here", {"cpu": "100m", "memory": "64Mi"})
-        assert bool(group.unapplied) is not holds
-        assert holds or said.split(":")[0] in group.unapplied[0]
-        for _, folder in group.folders.values():
-            assert folder.is_dir()
-    finally:
-        groups.remove()
-    assert not any(folder.exists() for _, folder in group.folders.values())

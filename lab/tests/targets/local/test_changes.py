@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
 from lab.systems.manifests.replicas import Budget, Member, Step, Strategy, over, step
-from lab.targets.local.control_plane import recorder, services
+from lab.targets.local.control_plane import control, services
 from lab.targets.local.kubelet import runner
+from lab.tests.support.inside import changed
 
 SHIPPED = Strategy(unavailable=1)
 """The manifests': maxUnavailable 1, and Kubernetes' own maxSurge of 25 %."""
@@ -25,16 +25,8 @@ def members(*words: str) -> list[Member]:
     found: list[Member] = []
     for number, word in enumerate(words):
         name, age, *ready = word.split()
-        found.append(Member(name, age == "new", bool(ready), bool(ready), float(number)))
+        found.append(Member(name, age == "new", bool(ready), float(number)))
     return found
-
-
-def edited(kind: str, edit: Callable[[dict[str, Any]], None], name: str = "baseline") -> list[dict[str, Any]]:
-    manifests = copy.deepcopy(list(load_variant(name).manifests))
-    for item in manifests:
-        if item["kind"] == kind and item["metadata"]["name"] == "proxy":
-            edit(item)
-    return manifests
 
 
 @pytest.mark.parametrize(
@@ -144,7 +136,7 @@ def test_a_wrong_budget_is_named(spec: dict[str, Any], fault: str) -> None:
 
 
 def test_a_strategy_that_nobody_knows_is_named() -> None:
-    manifests = edited("Deployment", lambda item: item["spec"].update(strategy={"type": "BlueGreen"}))
+    manifests = changed("baseline", lambda item: item["spec"].update(strategy={"type": "BlueGreen"})).manifests
     with pytest.raises(UsageError, match=r"strategy.type: expected RollingUpdate or Recreate, got 'BlueGreen'"):
         objects.read(manifests)
 
@@ -155,7 +147,7 @@ def host_ports(item: dict[str, Any]) -> None:
 
 
 def test_the_nodes_ports_are_one_pods_at_a_time() -> None:
-    found = objects.read(edited("Deployment", host_ports))
+    found = objects.read(changed("baseline", host_ports).manifests)
     (proxy, *_), (backend, *_) = found.role("proxy"), found.role("backend")
     assert proxy.host_ports == {80: 8080, 443: 8443}
     assert proxy.excludes(proxy) and not proxy.excludes(backend) and not backend.excludes(backend)
@@ -168,7 +160,7 @@ def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_chang
     assert services.balancers(services.in_front(plain, changing=False)) == []
     (service,) = services.balancers(services.in_front(plain, changing=True))
     assert not service.masquerade
-    assert services.balancers(services.in_front(objects.read(edited("Deployment", host_ports)), False))
+    assert services.balancers(services.in_front(objects.read(changed("baseline", host_ports).manifests), False))
     straight = services.in_front(objects.read(load_variant("okd-hostnetwork").manifests), True)
     assert services.balancers(straight) == []
 
@@ -179,7 +171,7 @@ def test_several_pods_cannot_have_one_nodes_ports() -> None:
         item["spec"]["replicas"] = 2
 
     with pytest.raises(UsageError, match="all but one would stay Pending"):
-        services.vet(services.in_front(objects.read(edited("Deployment", edit)), True))
+        services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))
 
 
 @pytest.mark.parametrize(
@@ -197,5 +189,5 @@ def test_the_kubelets_log_is_told_in_the_words_of_events(
     kind: str, detail: str, wanted: tuple[str, str] | None
 ) -> None:
     at_s = 1767323045.678901
-    found = recorder.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
+    found = control.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
     assert found == (None if wanted is None else Event(at_s, "kubelet", "proxy", "proxy-0", *wanted))

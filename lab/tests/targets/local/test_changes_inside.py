@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,10 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import IDENTITIES, INSIDE, asked, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
-
-EVERY_S = 0.02
 
 
 @pytest.mark.inside
@@ -56,61 +52,6 @@ def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def replicas(count: int) -> Callable[[dict[str, Any]], None]:
     return lambda item: item["spec"].update(replicas=count)
-
-
-class Client:
-    """A request every `EVERY_S`, whatever becomes of the others, on a connection of its own."""
-
-    def __init__(self, system: LocalSystem) -> None:
-        self._system, self._entry = system, system.entry()
-        self.rows: list[tuple[float, float, int, str]] = []
-        """(sent, done, status or 0, what answered)"""
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
-
-    def run(self) -> None:
-        while not self._over.wait(EVERY_S):
-            thread = threading.Thread(target=self._ask, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        for thread in self._threads:
-            thread.join()
-
-    def end(self) -> None:
-        """`run` returns when everything it began to ask is answered, the last too, which it may have begun meanwhile."""
-        self._over.set()
-
-    @property
-    def failed(self) -> list[str]:
-        return [f"{status} {what}" for _, _, status, what in self.rows if status != 200]
-
-    @property
-    def gap_s(self) -> float:
-        """The longest time between two good answers."""
-        done = sorted(done for _, done, status, _ in self.rows if status == 200)
-        return max(after - before for before, after in pairwise(done))
-
-    def _ask(self) -> None:
-        sent = time.time()
-        try:
-            answer = self._system.fetch(self._entry, "/1kB.bin", 10.0)
-            self.rows.append((sent, time.time(), answer.status, answer.headers.get("x-lab-backend", "")))
-        except OSError as error:
-            self.rows.append((sent, time.time(), 0, str(error)))
-
-
-@contextmanager
-def asked(system: LocalSystem) -> Iterator[Client]:
-    client = Client(system)
-    thread = threading.Thread(target=client.run, daemon=True)
-    thread.start()
-    try:
-        time.sleep(0.3)
-        yield client
-        time.sleep(0.3)
-    finally:
-        client.end()
-        thread.join()
 
 
 @contextmanager
@@ -326,16 +267,6 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
         system.scale("proxy", 3)
         system.scale("backend", 3)
         time.sleep(after_s)
-
-
-@inside
-def test_a_changing_system_says_how_changes_reach_it(target: LocalTarget) -> None:
-    with target.up(changed(replicas(1)), changing=True) as system:
-        way = system.endpoint(make_point()).way
-        assert way.startswith("through a node's Service NAT") and way.endswith(
-            f", {ingress_nginx.SYSTEM.note}, {AT_ONCE}"
-        )
-        assert system.backend_endpoint().way == ""
 
 
 @inside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,9 +19,7 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.configmap import REALISED
 from lab.systems.manifests import objects
 from lab.systems.nginx import system as nginx
 from lab.targets.local import LocalTarget
@@ -68,100 +65,6 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
         for role in ("proxy", "backend"):
             for pid in system.processes(role):
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
-
-
-OURS = REALISED
-ELSEWHERE = {"use-proxy-protocol"}
-"""Keys that want another way in: experiments/configmap/test_arms.py has them."""
-
-
-def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
-    """Each row of the table, set to something else than its default, in one configuration that nginx accepts."""
-    other = {
-        "bool": lambda value: "false" if value == "true" else "true",
-        "int": lambda value: str(int(value) + 1),
-        "offset": lambda value: "32k",
-    }
-    words = {"off": "on", "on": "off", "4 8k": "8 16k", "notice": "warn", "auto": "1"}
-    texts = {key.name: key.default for key in OURS if key.kind in ("text", "colons")}
-    texted = {
-        name: words[value]
-        for name, value in texts.items()
-        if value in words
-        and name not in ("proxy-cookie-domain", "proxy-cookie-path", "proxy-redirect-from", "proxy-redirect-to")
-    }
-    texted |= {
-        name: "30s"
-        for name, value in texts.items()
-        if re.fullmatch(r"[0-9]+[smh]", value) and name.endswith(("time", "timeout"))
-    }
-    texted |= {
-        name: "32k" for name, value in texts.items() if re.fullmatch(r"[0-9]+[km]", value) and name.endswith("size")
-    }
-    data = (
-        texted
-        | {key.name: other[key.kind](key.default) for key in OURS if key.kind in other}
-        | {
-            "disable-access-log": "false",
-            "disable-http-access-log": "false",
-            "log-format-escape-json": "true",
-            "log-format-escape-none": "false",
-            "max-worker-open-files": "2048",
-            "max-worker-connections": "1024",
-            "proxy-headers-hash-bucket-size": "128",
-            "map-hash-bucket-size": "128",
-            "variables-hash-bucket-size": "512",
-            "server-name-hash-bucket-size": "128",
-            "limit-req-status-code": "429",
-            "limit-conn-status-code": "429",
-            "ssl-session-cache-size": "1m",
-            "worker-cpu-affinity": "auto",
-            "http-access-log-path": "/var/log/nginx/requests.log",
-            "access-log-params": "buffer=8k flush=1s",
-            "skip-access-log-urls": "/healthz, /quiet",
-            "log-format-upstream": '$remote_addr "$request" $status it is',
-            "error-log-path": "/var/log/nginx/faults.log",
-            "gzip-level": "9",
-            "gzip-types": "text/plain",
-            "gzip-disable": "msie6",
-            "ssl-protocols": "TLSv1.3",
-            "ssl-ciphers": "ECDHE-RSA-AES128-GCM-SHA256",
-            "ssl-ecdh-curve": "prime256v1",
-            "default-type": "text/plain",
-            "proxy-http-version": "1.0",
-            "proxy-cookie-domain": "a b",
-            "proxy-cookie-path": "/a /b",
-            "proxy-next-upstream": "error timeout http_502",
-            "proxy-redirect-from": "http://a/",
-            "proxy-redirect-to": "http://b/",
-            "proxy-busy-buffers-size": "64k",
-            "main-snippet": "timer_resolution 100ms;",
-            "http-snippet": "map $uri $lab { default 1; }",
-            "server-snippet": "set $lab_server 1;",
-            "location-snippet": "add_header X-Lab-Set yes;",
-        }
-    )
-    data |= dict.fromkeys(ELSEWHERE & {key.name for key in OURS if key.kind == "bool"}, "false")
-    data = {name: value for name, value in data.items() if name not in ELSEWHERE or value == "false"}
-    same = {key.name for key in OURS if data.get(key.name, key.default) == key.default} - ELSEWHERE
-    assert same <= {"disable-access-log", "disable-http-access-log", "access-log-path", "log-format-escape-none"}
-
-    def edit(config: dict[str, Any]) -> None:
-        config["data"] = data
-
-    with target.up(changed("baseline", edit, kind="ConfigMap", of="ingress-nginx-controller")) as system:
-        answer = system.fetch(system.endpoint(make_point()), "/1kB.txt", 2.0)
-        assert answer.headers["x-lab-set"] == "yes"
-        checks = [
-            Check(kind="nginx", name="worker_processes", value="1"),
-            Check(kind="nginx", name="proxy_buffering", value="on"),
-            Check(kind="nginx", name="gzip_comp_level", value="9"),
-            Check(kind="processes", process="nginx: worker process", value="1"),
-            *keys.checks({}, data),
-        ]
-        checks = list({check.subject: check for check in checks}.values())
-        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
-        assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
 
 
 def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:
@@ -225,27 +128,6 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         worker.resume()
         until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
         assert any(event.detail == "no answer within 1 s" for event in system.events)
-
-
-def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod = pod_of(deployment)
-        pod["terminationGracePeriodSeconds"] = 1
-        command = "trap '' TERM QUIT; nginx -e stderr -c /srv/conf/nginx.conf; sleep 60 & wait; sleep 60"
-        pod["containers"][0]["command"] = ["sh", "-c", command]
-
-    with target.up(changed("direct", edit, of="backend")) as system:
-        (backend,) = [pod for pod in system.kubelet.pods if pod.pod.role == "backend"]
-        began = time.monotonic()
-        system.kubelet.end(backend)
-        assert (
-            1.9 < time.monotonic() - began < 30.0
-        )  # 1 s, but 2 s after the stop signal, as a kubelet's; not its own minute
-        assert [event.kind for event in system.events if event.kind.startswith(("Kill", "Stop"))] == [
-            "Killing",
-            "Killed",
-        ]
-        assert system.processes("backend") == []
 
 
 def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
@@ -346,16 +228,6 @@ def test_a_knob_that_does_not_take_is_read_back_as_such(
     with target.up(changed("baseline", edit, kind=kind, of=of)) as system:
         (reading,) = read_back(system, [check])
         assert not reading.ok and found in reading.detail
-
-
-def test_another_curve_than_its_family_has_is_found_by_a_handshake(target: LocalTarget) -> None:
-    def edit(settings: dict[str, Any]) -> None:
-        settings["data"]["ssl-ecdh-curve"] = "prime256v1"
-
-    wrong = changed("baseline-equal", edit, kind="ConfigMap", of="ingress-nginx-controller")
-    with target.up(wrong) as system:
-        bad = [str(reading) for reading in read_back(system, wrong.readback) if not reading.ok]
-        assert "proxy tls group: asked for X25519, found P-256 (expected 'X25519', found 'P-256')" in bad
 
 
 def snippet(text: str) -> Callable[[dict[str, Any]], None]:

@@ -64,17 +64,6 @@ def test_every_process_of_a_container_is_inside_its_limits_and_they_read_back(ta
 
 
 @limited
-def test_a_container_that_wants_more_than_its_limit_is_throttled_and_that_is_counted(target: LocalTarget) -> None:
-    script = "(while :; do :; done) & exec nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;'"
-    busy = container_with(command=["sh", "-c", script], resources={"limits": {"cpu": "200m"}})
-    with target.up(changed("direct", busy, of="backend")) as system:
-        until(lambda: system.counters()["backend/cpu_throttled_periods"] > 0)
-        counts = system.counters()
-        assert counts["backend/cpu_periods"] >= counts["backend/cpu_throttled_periods"]
-        assert counts["backend/cpu_throttled_us"] > 0
-
-
-@limited
 def test_a_restarted_container_is_inside_again(target: LocalTarget) -> None:
     with target.up(changed("direct", limits(cpu="500m"), of="backend")) as system:
         before = system.processes("backend")
@@ -82,23 +71,6 @@ def test_a_restarted_container_is_inside_again(target: LocalTarget) -> None:
         until(lambda: set(system.restarts().values()) == {1} and answers(system))
         after = system.processes("backend")
         assert not set(before) & set(after) and all("backend-0-backend" in groups_of(pid) for pid in after)
-
-
-@limited
-def test_an_init_container_has_limits_of_its_own(target: LocalTarget) -> None:
-    first = {
-        "name": "first",
-        "image": "nginx",
-        "command": ["sh", "-c", "cat /proc/self/cgroup >&2; exit 3"],
-        "resources": {"limits": {"cpu": "500m"}},
-    }
-    edit: Callable[[dict[str, Any]], None] = lambda item: pod_of(item)["initContainers"].insert(0, first)  # noqa: E731
-    with (
-        pytest.raises(MeasuringError, match=r"lab-[0-9-]+backend-0-first"),
-        target.up(changed("direct", edit, of="backend")),
-    ):
-        pass
-    assert folders() == []
 
 
 @limited

@@ -1,10 +1,11 @@
-"""The local target's network for real: a Service's NAT, a shaped link, helpers, kernel knobs; inside its namespaces, as root and not."""
+"""The local target's network for real: a Service's NAT, a shaped link, helpers, kernel knobs, what a load leaves; inside its namespaces, as root and not."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.measure import roundtrip
+from lab.model.drained import undrained
 from lab.model.endpoint import Role
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import real_root
+from lab.targets.local.system import PROBED_PAGE
 from lab.targets.readback import read_back
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
@@ -197,15 +200,6 @@ def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(tar
 
 
 @inside
-def test_sysctls_of_both_forms_stand_side_by_side(target: LocalTarget) -> None:
-    """The pod's securityContext and init containers; and a range that replaces its baseline's."""
-    for name in ("kernel", "ports-200+port-range-1024-65535+tcp-rmem-8m+somaxconn-1"):
-        variant = load_variant(name)
-        with target.up(variant) as system:
-            assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
-
-
-@inside
 def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
     def sabotage(item: dict[str, Any]) -> None:
         if item["kind"] == "Deployment":
@@ -240,3 +234,36 @@ def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: Lo
     with target.up(changed("packet-steering", sabotage)) as system:  # one queue of many has it
         ok, found, _ = observed(system, kind="rps", value="own")
         assert not ok and "none" in found
+
+
+SOME = 200
+"""TIME_WAIT sockets that a second of load leaves at least, on a busy machine too."""
+
+
+@inside
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
+def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: LocalTarget, tmp_path: Path) -> None:
+    """The proxy closes what its pool does not take: its own ports wait, towards the backend, until it is brought up anew."""
+    for name, leaves in (("upstream-pool-1", True), ("baseline", False)):
+        with target.up(load_variant(name)) as system:
+            first = system.leftovers()
+            assert undrained(first, None) == [] and first.old_workers == 0 and not first.unseen
+            assert first.port_range == {"proxy": 28_232, "backend": 28_232}
+            endpoint = system.entry()
+            argv = ["wrk", "-c32", "-t1", "-d1s", "-H", f"Host: {endpoint.host}", f"{endpoint.base_url}/{PROBED_PAGE}"]
+            with (tmp_path / "out").open("wb") as out:
+                system.popen(argv, tmp_path, out, out).wait(timeout=30)
+            left = system.leftovers()
+            towards = f"{system.pod_address('backend')}:"
+            waiting = sum(count for where, count in left.time_wait["proxy"].items() if where.startswith(towards))
+            assert (waiting >= SOME) is leaves, (name, left)
+            assert left.memory_bytes["proxy"] > 1_000_000 and left.accept_queue["proxy"] == 0
+
+
+@inside
+def test_a_reload_leaves_no_old_workers(target: LocalTarget) -> None:
+    """`renew` waits for them to end; the new ones are the ordinary ones then."""
+    with target.up(load_variant("baseline")) as system:
+        system.leftovers()
+        system.renew()
+        assert [system.leftovers().old_workers for _ in range(2)] == [0, 0]

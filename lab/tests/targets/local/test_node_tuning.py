@@ -88,11 +88,6 @@ def test_what_it_may_not_or_cannot_set_is_refused_with_why(
     assert why in done.stderr and done.stderr.splitlines()[-1] == f"tune.sh: {name}: {NODE_REFUSES}"
 
 
-def test_an_unknown_action_is_refused(node: Node) -> None:
-    done = node("tune nonsense || echo $?")
-    assert done.stdout.strip() == "2" and "unknown action 'nonsense'" in done.stderr
-
-
 def test_every_knob_of_the_node_has_a_daemon_set_of_its_own_and_several_keep_every_one() -> None:
     knobs = [name for name in knob_names() if any(check.kind == "node" for check in load_knob(name).readback)]
     variant = load_variant("+".join(["baseline", *knobs]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +12,10 @@ from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
-from lab.records.sweep_files import load_sweep
-from lab.targets.local import LocalTarget, refusals
+from lab.targets.local import LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.tests.support.factories import make_point
+from lab.tests.support.inside import changed, pod_of
 
 WHY = "no group from /a up gives cpu to its children"
 
@@ -79,15 +78,6 @@ def test_where_nobody_is_to_have_less_cpu_none_is_tried(
     assert asked == []
 
 
-def test_with_room_it_is_tried_for_the_limits_of_whom_it_concerns(
-    asked: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Mapping[str, str]] = []
-    monkeypatch.setattr(cgroups, "no_room", lambda limits: tried.append(limits) or "")
-    check("backend-200m", SLOW)
-    assert [limits.get("cpu") for limits in tried] == ["200m"]
-
-
 @pytest.mark.parametrize(
     ("disturbance", "moved"),
     [
@@ -116,19 +106,6 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
     assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
 
 
-def test_the_sweeps_of_the_lab_are_told_apart() -> None:
-    """By their own keys: every point that limits CPU says by how much, and the sweep `backends` has one of each kind."""
-    moving: set[str] = set()
-    for sweep in ("probes-quick", "startup-routes-quick", "kill-quick", "outage", "backends"):
-        for point in load_sweep(sweep)[1].expanded():
-            assert point.disturbance is not None
-            less = getattr(point.disturbance, "cpu", None) is not None
-            assert (refusals.squeezed(point.disturbance) is not None) == less
-            if refusals.moves_backends(point.disturbance):
-                moving.add(point.name)
-    assert "slow" not in moving and {"add", "remove", "fail", "freeze", "roll"} <= moving
-
-
 @pytest.mark.parametrize(
     ("name", "image", "pinned"),
     [
@@ -141,13 +118,9 @@ def test_the_sweeps_of_the_lab_are_told_apart() -> None:
 )
 def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
     """But where the tag decides what runs, and for another registry's copy."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    (proxy,) = [item for item in manifests if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy"]
-    proxy["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    changed = variant.model_copy(update={"manifests": manifests})
+    variant = changed(name, lambda item: pod_of(item)["containers"][0].update(image=image))
     if not pinned:
-        LocalTarget().check_variant(changed, [make_point()])
+        LocalTarget().check_variant(variant, [make_point()])
         return
     with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
-        LocalTarget().check_variant(changed, [make_point()])
+        LocalTarget().check_variant(variant, [make_point()])

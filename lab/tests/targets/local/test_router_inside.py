@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from lab.model.variants.variants import Check, Variant, load_variant
+from lab.model.variants.variants import Check, load_variant
 from lab.systems.haproxy_router.config import CONF, RUN
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import (
+    IDENTITIES,
+    INSIDE,
+    answers,
+    changed,
+    clean,
+    inside,
+    pod_of,
+    run_inside,
+    target,
+)
 from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
@@ -38,30 +49,14 @@ def hosts() -> Iterator[None]:
     assert Path("/etc/hosts").read_text() == before
 
 
-def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
-    """A variant whose router's container is edited."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            edit(item["spec"]["template"]["spec"]["containers"][0])
-    return variant.model_copy(update={"manifests": manifests})
-
-
 def variable(name: str, value: str) -> Callable[[dict[str, Any]], None]:
-    def edit(container: dict[str, Any]) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        container = pod_of(deployment)["containers"][0]
         container["env"] = [item for item in container["env"] if item["name"] != name] + [
             {"name": name, "value": value}
         ]
 
     return edit
-
-
-def served(system: LocalSystem) -> bool:
-    try:
-        return system.fetch(system.entry(), "/1kB.bin", 2.0).status == 200
-    except OSError:
-        return False
 
 
 def starts(system: LocalSystem) -> int:
@@ -115,28 +110,11 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
 
 
 @inside
-def test_what_the_router_does_not_do_is_read_back_as_such(target: LocalTarget) -> None:
-    """Every check of the knobs, against the router without them."""
-    with target.up(load_variant("okd")) as system:
-        assert observed(system, kind="haproxy-config", name="timeout client", context="defaults", value="30s")[0]
-        assert not observed(system, kind="haproxy-config", name="timeout nothing", value="1s")[0]
-        assert observed(system, kind="haproxy", name="Nbthread", value="99") == (
-            False,
-            str(len(target.cpus()["proxy"])),
-        )
-        assert observed(system, kind="termination", value="edge") == (False, "none")
-        assert observed(system, kind="routes", value="10") == (False, "100")
-        assert observed(system, kind="pod", name="spec.hostNetwork", value="true") == (False, "false")
-        probe = "spec.containers[proxy].livenessProbe.timeoutSeconds"
-        assert observed(system, kind="pod", name=probe, value="5") == (False, "1")
-
-
-@inside
 def test_handshakes_are_counted(target: LocalTarget) -> None:
     with target.up(load_variant("okd-edge")) as system:
         before = system.counters()["proxy/tls_handshakes"]
         for _ in range(3):
-            assert served(system)
+            assert answers(system)
         assert system.counters()["proxy/tls_handshakes"] == before + 3
         assert system.counters()["proxy/tls_resumed"] == 0
     with target.up(load_variant("okd-passthrough")) as system:
@@ -144,28 +122,11 @@ def test_handshakes_are_counted(target: LocalTarget) -> None:
 
 
 @inside
-def test_changes_within_an_interval_make_one_reload(target: LocalTarget) -> None:
-    """Five lines to the FIFO: one new HAProxy with what was written last; a sixth change makes one more."""
-    with target.up(changed("okd", variable("RELOAD_INTERVAL", "2s"))) as system:
-        for number in range(5):
-            shell(
-                system,
-                f"sed -i 's/bench-0000[.0-9]*/bench-0000.{number}/' {CONF}/os_http_be.map; echo reload >{RUN}/reload",
-            )
-        until(lambda: starts(system) == 2)
-        until(lambda: not served(system))  # its host is now called something else
-        shell(system, f"sed -i 's/bench-0000[.0-9]*/bench-0000/' {CONF}/os_http_be.map; echo reload >{RUN}/reload")
-        until(lambda: served(system))
-        assert starts(system) == 3 and system.restarts()["proxy-0/proxy"] == 0
-        until(lambda: len(system.processes("proxy")) == 2)  # the script and one HAProxy: the old ones have ended
-
-
-@inside
 def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget) -> None:
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
         shell(system, f"echo nonsense >>{CONF}/haproxy.config; echo reload >{RUN}/reload")
         until(lambda: "stays at work" in system.log_tail())
-        assert served(system) and system.restarts()["proxy-0/proxy"] == 0
+        assert answers(system) and system.restarts()["proxy-0/proxy"] == 0
 
 
 @inside
@@ -174,8 +135,8 @@ def test_no_request_is_lost_over_a_reload(target: LocalTarget) -> None:
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
         shell(system, f"echo reload >{RUN}/reload")
         while starts(system) < 2:
-            assert served(system)
-        assert all(served(system) for _ in range(50))
+            assert answers(system)
+        assert all(answers(system) for _ in range(50))
 
 
 @inside
@@ -183,12 +144,24 @@ def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> N
     with target.up(load_variant("okd")) as system:
         (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
         haproxy.kill()
-        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and served(system))
+        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
 
 
 @inside
-def test_a_router_that_is_told_to_end_ends_gracefully(target: LocalTarget) -> None:
-    with target.up(load_variant("okd")) as system:
-        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
-        system.kubelet.end(proxy)
-        assert "Stopped" in [event.kind for event in system.events]
+def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
+    variant = load_variant("okd+okd-sharded-2")
+    point = make_point(routes="all")
+    assert len(target.check_variant(variant, [point])[point.name].shards) == 2
+    with target.up(variant) as system:
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        first, second = system.endpoint(point).shards
+        assert (first.url, len(first.hosts), len(second.hosts)) == ("http://10.65.0.1:80", 50, 50)
+        assert second.url == "http://10.65.0.2:80"
+        alone = replace(system.entry(), base_url=first.url)
+        assert system.fetch(replace(alone, host=first.hosts[-1]), "/1kB.bin", 2.0).status == 200
+        assert system.fetch(replace(alone, host=second.hosts[-1]), "/1kB.bin", 2.0).status == 503
+        assert {pod.pod.name for pod in system.kubelet.pods if pod.pod.role == "proxy"} == {"proxy-0", "proxy-2-0"}
+        # names lead there too, which TLS needs
+        seen = subprocess.run([*system.client, "cat", "/etc/hosts"], capture_output=True, text=True, check=True)
+        known = dict(line.split()[::-1] for line in seen.stdout.splitlines() if "apps.lab" in line)
+        assert (known[first.hosts[0]], known[second.hosts[0]]) == ("10.65.0.1", "10.65.0.2")

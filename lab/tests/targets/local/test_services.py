@@ -1,4 +1,4 @@
-"""The way into the proxy and the machine's own settings: what is refused before anything starts. Starts nothing."""
+"""The way into the proxy: what is refused before anything starts. Starts nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
 from lab.targets.local.control_plane import services
-from lab.targets.local.sandbox import hostwide, network
+from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.network import Network, Place
-from lab.targets.readback.network import NODE
 
 
 def read(edit: Callable[[dict[str, Any]], None], name: str = "baseline") -> objects.Objects:
@@ -137,43 +136,6 @@ def test_nft_is_tried_for_real_and_its_own_words_are_told(tmp_path: Any, monkeyp
     services.nft_fault.cache_clear()
     assert services.nft_fault() == services.MISSING
     services.nft_fault.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("knob", "found", "fault"),
-    [
-        ("file-max-1048576", "65536", "fs.file-max is 65536 here, the variant asks for 1048576"),
-        ("tcp-mem-larger", None, "cannot be seen from here"),
-        ("irqbalance-off", "on", "irqbalance is on here, the variant asks for off"),
-    ],
-)
-def test_a_setting_of_the_machine_that_it_does_not_have_is_not_measurable(
-    knob: str, found: str | None, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hostwide, "value", lambda name: found)  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(NotMeasurableError, match=fault) as caught:
-        hostwide.vet(objects.read(load_variant(f"baseline+{knob}").manifests))
-    assert caught.value.what == "host-wide"
-
-
-def test_a_setting_that_the_machine_has_is_measurable(monkeypatch: pytest.MonkeyPatch) -> None:
-    has = {"fs.file-max": "1048576", "net.core.rmem_max": "8388608", "net.ipv4.tcp_mem": "786432\t1048576\t1572864"}
-    monkeypatch.setattr(hostwide, "value", has.get)
-    wanted = objects.read(load_variant("baseline+file-max-1048576+rmem-max-8m+tcp-mem-larger").manifests)
-    assert wanted.node_settings.keys() == has.keys()
-    hostwide.vet(wanted)
-
-
-def test_what_a_network_namespace_hides_is_looked_at_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values and the read-back agree; what can still be seen is seen now."""
-    seen = dict(line.split("=", 1) for line in hostwide.seen_outside().splitlines())
-    assert seen["net.core.somaxconn"].isdigit() and "net.ipv4.tcp_fastopen_key" not in seen
-    monkeypatch.setenv(hostwide.SEEN_OUTSIDE, "net.ipv4.hidden=1 2 3\nnet.core.somaxconn=-1\nirq-affinity=0,4")
-    for name, found in (("net.ipv4.hidden", "1 2 3"), ("irq-affinity", "0,4"), ("net.ipv4.absent", None)):
-        assert hostwide.value(name) == found
-        done = hostwide.run(["sh", "-euc", NODE, "sh", name])
-        assert done.returncode or " ".join(done.stdout.split()) == (found or ""), done.stderr
-    assert hostwide.value("net.core.somaxconn") != "-1"
 
 
 def test_a_daemon_set_that_is_no_node_tuning_is_refused() -> None:

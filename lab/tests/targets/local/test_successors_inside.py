@@ -20,7 +20,7 @@ from lab.systems.manifests import objects
 from lab.systems.system import ProxySystem
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import IDENTITIES, INSIDE, asked, clean, inside, run_inside, target
 from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
@@ -60,29 +60,6 @@ def test_inside(identity: str) -> None:
     run_inside(__file__, identity)
 
 
-class Asking(threading.Thread):
-    """One request after the other, each on a connection of its own, until it is told to end."""
-
-    def __init__(self, system: LocalSystem) -> None:
-        super().__init__(daemon=True)
-        self._system, self._entry, self._over = system, system.entry(), threading.Event()
-        self.answers: list[str] = []
-
-    def run(self) -> None:
-        while not self._over.wait(0.01):
-            try:
-                answer = self._system.fetch(self._entry, "/1kB.bin", 5.0)
-                named = answer.headers.get("x-lab-backend", "") if answer.status == 200 else str(answer.status)
-            except OSError as error:
-                named = str(error)
-            self.answers.append(named)
-
-    def end(self) -> list[str]:
-        self._over.set()
-        self.join()
-        return self.answers
-
-
 def _status(system: LocalSystem, entry: Endpoint) -> int:
     try:
         return system.fetch(entry, "/1kB.bin", 5.0).status
@@ -104,22 +81,20 @@ def _two_backends(name: str) -> Any:
 def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: str) -> None:
     """Until it has heard of them (Traefik takes 2 s) it may ask a backend that is no more; nothing else fails."""
     variant = _two_backends(name)
-    with target.up(variant, changing=True) as system:
-        client = Asking(system)
-        client.start()
-        until(lambda: {"backend-0", "backend-1"} <= set(client.answers))
+    with target.up(variant, changing=True) as system, asked(system) as client:
+        until(lambda: {"backend-0", "backend-1"} <= {what for *_, what in client.rows})
         before = system.restarts()
         with system.recorder():
             system.scale("backend", 1)
-            until(lambda: set(client.answers[-20:]) == {"backend-0"})
+            until(lambda: {what for *_, what in client.rows[-20:]} == {"backend-0"})
             route = next(copy.deepcopy(item) for item in variant.manifests if item["kind"] == "HTTPRoute")
             route["metadata"]["name"], route["spec"]["hostnames"] = "changing", ["changing.lab.test"]
             entry = system.entry().at("changing.lab.test")
             assert system.fetch(entry, "/1kB.bin", 5.0).status in (404, 503)
             system.apply([route])
             until(lambda: _status(system, entry) == 200)
-        lost = [answer for answer in client.end() if answer not in ("backend-0", "backend-1")]
-        assert len(lost) <= 2 if name == "caddy" else set(lost) <= {"502", "503"}, lost
+        lost = [status for _, _, status, _ in client.rows if status != 200]
+        assert len(lost) <= 2 if name == "caddy" else set(lost) <= {502, 503}, client.failed
         after = system.restarts()
         assert after == {name: before[name] for name in after}
 

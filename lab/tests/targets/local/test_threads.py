@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +21,11 @@ from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Pod
 from lab.systems.nginx.control import NginxControl
 from lab.systems.system import Loading
-from lab.targets.local.control_plane import control, routing
-from lab.targets.local.control_plane.control import Control
+from lab.targets.local.control_plane import routing
 from lab.targets.local.control_plane.reloads import Follower
 from lab.targets.local.control_plane.routing import Routing
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import Process
-from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.targets.local.kubelet.runner import Runner
 from lab.tests.support.waiting import until
 
@@ -81,16 +79,6 @@ class Broken:
 
     def config_bytes(self) -> int:
         return 0
-
-
-class Answering(RunningPod):
-    """A pod without containers that is ready when it is said so."""
-
-    answers = False
-
-    @property
-    def ready(self) -> bool:
-        return self.answers
 
 
 def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) -> None:
@@ -220,34 +208,3 @@ def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
     threading.Timer(0.3, told.set).start()  # while it is joined
     runner.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "probe"]
-
-
-def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    manifests = [dict(item) for item in load_variant("baseline").manifests]
-    for item in manifests:
-        if item["kind"] == "Deployment":
-            item["spec"] = {**item["spec"], "minReadySeconds": 3}
-    wanted = objects.read(manifests)
-    timers: list[float] = []
-
-    def timer(after_s: float, act: Callable[[], None]) -> Any:
-        timers.append(after_s)
-        return SimpleNamespace(start=lambda: None)
-
-    monkeypatch.setattr(control.threading, "Timer", timer)
-    pods = [Answering(pod) for pod in wanted.pods]
-    kubelet: Any = SimpleNamespace(pods=pods, heard=None)
-    net: Any = SimpleNamespace(addresses=dict.fromkeys((pod.name for pod in wanted.pods), "192.0.2.1"))
-    routing: Any = SimpleNamespace(changed=lambda *_: None)
-    made = Control(wanted, net, kubelet, routing, EventLog(), cast("Any", None))
-    made.adopt()
-    assert timers == []
-    for pod in pods:
-        pod.answers = True
-    for _ in range(5):
-        made.look()
-    assert len(timers) == len(pods) and all(2.9 < after_s <= 3.01 for after_s in timers)
-    for ready in (False, True):  # ready anew: a timer anew
-        pods[0].answers = ready
-        made.look()
-    assert len(timers) == len(pods) + 1
