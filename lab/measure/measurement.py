@@ -16,8 +16,8 @@ from lab.model.plan import Slot
 from lab.model.run import now
 from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
-from lab.records.reparse import reported
 from lab.records.steadiness import with_cause
+from lab.records.store import reported
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram
 from lab.targets.base import Target

@@ -24,7 +24,7 @@ from lab.measure.steady import Steady
 from lab.measure.validity import Fault
 from lab.model.pairs import SIDES, Layout
 from lab.model.usage import Observation
-from lab.records.reparse import UNTIMED
+from lab.records.store import UNTIMED
 from lab.targets.common.process import Ended, held, run_generators, taken
 
 THERE = ("proxy", cpu.CONTROL)

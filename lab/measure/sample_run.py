@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from lab.generators import Generator, command
-from lab.generators.loads import load_of
+from lab.generators.base import load_of
 from lab.measure import cpu
 from lab.measure.canary import Canary, canary
 from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, measurement, unmeasured

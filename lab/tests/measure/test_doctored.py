@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from lab.generators import Generator
 from lab.generators._k6_log import requests_of
-from lab.generators.pieces import of_bytes
 from lab.measure import credible, validity
 from lab.measure.sample_run import parsed
 from lab.model.load import Load, OutputError, Result
@@ -342,7 +341,7 @@ def logged_judged(slow: list[str]) -> list[Reason]:
     text = "\n".join([*LOG, " ".join(slow), ""])
     told = Result(50, 1.0, Histogram.empty(), 1.0)
     try:
-        frame = requests_of(lambda: of_bytes(text.encode()), 50, 50.0)
+        frame = requests_of(text, 50, 50.0)
     except OutputError:
         return [Reason.GENERATOR_OUTPUT]
     load = Load("http://192.0.2.1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, logged=True)

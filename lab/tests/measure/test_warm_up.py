@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,29 +14,10 @@ from lab.generators import GENERATORS, Generator
 from lab.measure.sample_run import Begun, parsed
 from lab.model.load import Load
 from lab.targets.common.process import Job, run_generators
+from lab.tests.support.answering import answering
 from lab.tests.support.fakes import FakeSystem
 
 LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
-
-
-class Answering(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
 
 
 def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
@@ -69,12 +47,13 @@ def test_none_is_none_and_many_processes_are_not_interrupted(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
-def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path, url: str) -> None:
+def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path) -> None:
     """By which the length of slices is chosen; the run that it would have made is a minute."""
     wrk = GENERATORS["wrk"]
-    (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, url=url))
-    before = (*job.before[:-1], "3")  # not before it has begun, on a busy machine
-    long = replace(job, load=replace(job.load, duration_s=60.0), scratch=tmp_path, before=before)
-    (ended,) = run_generators([long])
+    with answering() as (port, _):
+        (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, url=f"http://127.0.0.1:{port}/"))
+        before = (*job.before[:-1], "3")  # not before it has begun, on a busy machine
+        long = replace(job, load=replace(job.load, duration_s=60.0), scratch=tmp_path, before=before)
+        (ended,) = run_generators([long])
     found, faults = parsed(wrk, long.load, ended)
     assert not faults and found is not None and found.requests > 0 and 0 < found.duration_s < 50

@@ -16,10 +16,9 @@ from lab.model.disturbance import known
 from lab.model.run import RunRecord
 from lab.records import packed
 from lab.records.folders import Folders
-from lab.records.forms import KNEE, ROUNDTRIP, RUN
 from lab.records.renamed import names_in, renamed_sample
 from lab.records.store import RunStore
-from lab.records.tables import join_raw
+from lab.records.tables import KNEE, ROUNDTRIP, RUN, join_raw
 
 
 def unpacked(source: Path, into: Path) -> Path:
