@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from lab import disturbances
 from lab.base.errors import UsageError
-from lab.base.files import json_bytes, read_record, replace, whole_folder, write_frame, write_synced, writing
+from lab.base.files import json_bytes, read_record, replace, whole_folder, write_synced, writing
 from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
@@ -160,10 +160,10 @@ class Folders:
         """As `RunStore.write_sample`."""
         with whole_folder(self.folder / SAMPLES / sample.id, "sample") as partial:
             write_synced(partial / RAW, tables.pack_raw(raw))
-            write_frame(partial / HISTOGRAMS, tables.histogram_frame(histograms))
-            write_frame(partial / USAGE, tables.to_the_microsecond(usage))
+            write_synced(partial / HISTOGRAMS, tables.histogram_frame(histograms))
+            write_synced(partial / USAGE, tables.to_the_microsecond(usage))
             if events is not None:
-                write_frame(partial / EVENTS, events)
+                write_synced(partial / EVENTS, events)
             for name, content in left.items():
                 write_synced(partial / name, content)
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})

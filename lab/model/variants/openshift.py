@@ -25,7 +25,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import UsageError
 from lab.base.validation import Record, faults
 
@@ -51,7 +51,7 @@ class TuningOptions(_Part):
     def _bounds(self) -> TuningOptions:
         low, high = RELOADS_S
         if self.reload_interval is not None:
-            seconds = durations.seconds(self.reload_interval)
+            seconds = quantities.seconds(self.reload_interval)
             if seconds is None or not low <= seconds <= high:
                 raise ValueError(
                     f"spec.tuningOptions.reloadInterval: expected {low}s to {high}s, got {self.reload_interval!r}"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import MeasuringError, UsageError, did_you_mean
 from lab.systems.haproxy import admin
 from lab.systems.haproxy.system import FD_CEILING
@@ -144,7 +144,7 @@ def control(process: Process) -> RouterControl:
 
 def reload_interval_s(place: str, text: str) -> int:
     """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
-    seconds = durations.seconds(text)
+    seconds = quantities.seconds(text)
     if seconds is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     if not 1 <= seconds <= 120 or seconds != int(seconds):
@@ -284,7 +284,7 @@ def _max_connections(env: _Environment, context: Context) -> int | None:
 def _delay_s(env: _Environment) -> float:
     """From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice. 45 s unless said otherwise."""
     text = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
-    if (seconds := durations.seconds(text)) is None:
+    if (seconds := quantities.seconds(text)) is None:
         place = env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY")
         raise UsageError(place, f"expected a duration such as 45s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, cast
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import UsageError
 from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import (
@@ -215,7 +215,7 @@ def _timeout(timeouts: Fields, name: str) -> float | None:
     text = timeouts.take(name, "")
     if not text:
         return None
-    if (seconds := durations.seconds(text)) is None:
+    if (seconds := quantities.seconds(text)) is None:
         raise UsageError(timeouts.at(name), f"expected a duration such as 10s, got {text!r}", "a number and its unit")
     return seconds
 

@@ -300,7 +300,7 @@ def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
     def full(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache, "write_frame", full)
+    monkeypatch.setattr(cache, "write_synced", full)
     assert counts(opened(measured)) == first
     assert not list(measured.folder.glob(f".{HISTOGRAMS}*")) and not (measured.folder / HISTOGRAMS).exists()
 
