@@ -17,11 +17,9 @@ from typing import Protocol
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.measure.disturbed import Disturbed
-from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up, unmeasured
+from lab.measure.measurement import ChosenGenerator, Measurement, Regime, blank_sample, not_brought_up, unmeasured
 from lab.measure.pair import PairRun
-from lab.measure.regime import Regime
-from lab.measure.sample_run import SampleRun
-from lab.measure.starting import Start, UndrainedStartError
+from lab.measure.sample_run import SampleRun, Start, UndrainedStartError
 from lab.measure.steady import Steady
 from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
@@ -281,17 +279,12 @@ class Loop:
         if slot.layout is not None:
             left, right = runs
             return PairRun((left, right)).measure(attempt)
-        return (self._alone(runs[0], attempt),)
-
-    def _alone(self, run: SampleRun, attempt: int) -> Measurement:
-        return run.measure(self._regime(run), attempt)
-
-    def _regime(self, run: SampleRun) -> Regime:
-        point, generator = run.slot.point, run.chosen.generator
-        if point.disturbance is None:
-            return Steady(run.system, point, generator)
-        manifests = self.variants[run.slot.arm.variant].manifests
-        return Disturbed(self.target, run.system, point, generator, manifests)
+        run, point, generator = runs[0], slot.point, runs[0].chosen.generator
+        regime: Regime = Steady(run.system, point, generator)
+        if point.disturbance is not None:
+            manifests = self.variants[slot.arm.variant].manifests
+            regime = Disturbed(self.target, run.system, point, generator, manifests)
+        return (run.measure(regime, attempt),)
 
     def _is_done(self, slot: Slot) -> bool:
         """Of a pair both sides."""

@@ -17,9 +17,8 @@ from typing import Any
 
 from lab.measure import cpu
 from lab.measure.measurement import Measurement, measurement, unmeasured
-from lab.measure.sample_run import Begun, SampleRun
+from lab.measure.sample_run import Begun, SampleRun, refuse_undrained
 from lab.measure.slices import Slices
-from lab.measure.starting import refuse_undrained
 from lab.measure.steady import Steady
 from lab.measure.validity import Fault
 from lab.model.pairs import SIDES, Layout
