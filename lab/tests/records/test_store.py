@@ -23,8 +23,11 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
 from lab.records.tables import (
+    EVENTS,
     HISTOGRAM_SCHEMA,
+    HISTOGRAMS,
     RAW,
+    USAGE,
     FrameError,
     events_frame,
     histogram_frame,
@@ -211,15 +214,6 @@ def test_histograms_survive_storing(latency: list[float], service: list[float]) 
             assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
 
 
-def test_a_histogram_of_an_earlier_lab_is_read(tmp_path: Path) -> None:
-    """It had its buckets' ends beside their numbers."""
-    wanted = Histogram.of_values([1e-3, 2.5, 119.0])
-    ends = (pl.lit(0.0).alias("low_s"), pl.lit(0.0).alias("high_s"))
-    histogram_frame({"latency": wanted}).with_columns(*ends).write_parquet(tmp_path / "hist.parquet")
-    found = read_histograms(tmp_path / "hist.parquet", "exact").get("latency")
-    assert found and (found.counts == wanted.counts).all()
-
-
 def test_a_truncated_output_is_told(run: RunStore) -> None:
     """raw.zst cut short is an error, and what it is not needed for is said."""
     (sample,) = run.samples()
@@ -234,13 +228,8 @@ def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
     sample = disturbed(run)
     assert run.events(sample)["kind"].to_list() == ["Begin"]
     assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
-    assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
-        RAW,
-        store.HISTOGRAMS,
-        store.USAGE,
-        "events.parquet",
-        "sample.json",
-    }
+    there = {path.name for path in (run.folder / "samples" / sample.id).iterdir()}
+    assert there == {RAW, HISTOGRAMS, USAGE, EVENTS, "sample.json"}
 
 
 def test_missing_or_damaged_events_and_logs_of_requests_are_told(run: RunStore) -> None:
