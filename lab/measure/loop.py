@@ -197,8 +197,7 @@ class Loop:
         name, point = slot.bring_up[1:3], slot.bring_up[3]
         where = "-beside-".join(filter(None, name))
         found = [reading.as_json() for reading in readings]
-        self.store.write_readback(slot.block, where, generation, found, point, fresh)
-        self.store.write_deployed(slot.block, where, generation, system.deployed(), point, fresh)
+        self.store.write_readback(slot.block, where, generation, found, point, fresh, system.deployed())
         self.observer.brought_up(slot, took_s, readings)
         if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
             self.store.write_roundtrip(self.roundtrip(system))
@@ -313,20 +312,14 @@ def _carried_over(runs: Sequence[SampleRun], attempt: int, faults: Sequence[str]
     return [unmeasured(run.blank(attempt), [(Reason.CARRY_OVER, "; ".join(faults))]) for run in runs]
 
 
-def utc() -> datetime:
-    """The wall's clock."""
-    return datetime.now(UTC)
-
-
-def stale_blocks(store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = utc) -> list[Sample]:
+def stale_blocks(
+    store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> list[Sample]:
     """Samples of blocks that were interrupted for too long, or on a machine with other facts: to be marked before resuming.
 
     Also of blocks that ended later than it is now by the wall's `clock`: it was stepped, and nobody can tell for how long.
     """
-    record, done = (
-        store.record,
-        [sample for sample in store.samples() if counts(sample)],
-    )
+    record, done = store.record, [sample for sample in store.samples() if counts(sample)]
     last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
     changed = any(last.get(key) != value for key, value in facts.items() if key not in EVERY_MOMENT)
     found: list[Sample] = []

@@ -379,22 +379,16 @@ class RunStore:
         readings: Sequence[Mapping[str, Any]],
         point: str = "",
         fresh: int = 0,
+        deployed: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
-        self._folders.write_brought_up(READBACK, self._brought_up(block, arm, generation, point, fresh), readings)
+        """What was read back after a bring-up, `point`: for this one alone; and what came up, where there are pods to speak of (a cluster).
 
-    def write_deployed(
-        self,
-        block: int,
-        arm: str,
-        generation: int,
-        pods: Sequence[Mapping[str, Any]],
-        point: str = "",
-        fresh: int = 0,
-    ) -> None:
-        """What came up, where there are pods to speak of (a cluster)."""
-        if pods:
-            self._folders.write_brought_up(DEPLOYED, self._brought_up(block, arm, generation, point, fresh), pods)
+        A resumed block adds files, it replaces none.
+        """
+        stem = self._brought_up(block, arm, generation, point, fresh)
+        self._folders.write_brought_up(READBACK, stem, readings)
+        if deployed:
+            self._folders.write_brought_up(DEPLOYED, stem, deployed)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
         """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.

@@ -58,8 +58,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
         path.unlink()  # nothing was counted while this was made: they are read off the outputs
     for sample in made.samples():
         readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
-        made.write_readback(sample.block, sample.arm, sample.generation, readings, sample.point.name)
-        made.write_deployed(sample.block, sample.arm, sample.generation, [{"pod": sample.arm}], sample.point.name)
+        place = sample.block, sample.arm, sample.generation
+        made.write_readback(*place, readings, sample.point.name, deployed=[{"pod": sample.arm}])
     made.write_roundtrip(NETWORK)
     return made
 
