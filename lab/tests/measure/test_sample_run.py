@@ -1,21 +1,25 @@
-"""Warm-ups: as long as a point says, where the generator can be told to end, and a second at least where not."""
+"""One sample: the warm-up, as long as a point says where the generator can be told to end, and the workers that really run."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from lab.generators import GENERATORS, Generator
-from lab.measure.sample_run import Begun, parsed
+from lab.measure.measurement import ChosenGenerator
+from lab.measure.sample_run import Begun, SampleRun, parsed
+from lab.measure.steady import Steady
 from lab.model.load import Load
+from lab.model.plan import Arm, Slot
 from lab.targets.common.process import Job, run_generators
 from lab.tests.support.answering import answering
-from lab.tests.support.fakes import FakeSystem
+from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, point
 
 LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
 
@@ -57,3 +61,28 @@ def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path) -> None:
         (ended,) = run_generators([long])
     found, faults = parsed(wrk, long.load, ended)
     assert not faults and found is not None and found.requests > 0 and 0 < found.duration_s < 50
+
+
+@dataclass
+class Counted(FakeSystem):
+    running: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def gauges(self) -> Mapping[str, float]:
+        return self.running
+
+
+@pytest.mark.parametrize(
+    ("running", "asked", "told"), [(2, 2, False), (2, None, False), (2, 1, True), (2, 4, True), (None, 4, False)]
+)
+def test_a_number_of_workers_that_is_not_the_manifests_is_told(
+    running: int | None, asked: int | None, told: bool
+) -> None:
+    """Where they were counted."""
+    system, generator = Counted(running={"proxy/workers": float(running)} if running else {}), FakeGenerator()
+    chosen = ChosenGenerator(generator, generator.binary, "1", None)
+    slot = Slot(1, 1, Arm("a", "a", "variant", None), point())
+    run = SampleRun(FakeTarget(), system, slot, chosen, 0, 0.0, (), workers=asked)
+    sample = run.measure(Steady(system, point(), generator), 1).sample
+    assert sample.gauges == system.running
+    said = [note for note in sample.notes if "workers" in note]
+    assert said == ([f"the manifests make {asked} workers or threads of the proxy, 2 run"] if told else [])
