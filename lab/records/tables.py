@@ -21,7 +21,6 @@ import zstandard
 
 from lab.base.errors import UsageError
 from lab.model.events import EVENTS_SCHEMA, Event
-from lab.model.usage import USAGE_SCHEMA
 from lab.records.request_log import restored
 from lab.stats.histogram import BUCKETS, Histogram
 
