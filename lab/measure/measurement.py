@@ -75,15 +75,18 @@ class Findings:
 
 
 class Regime(Protocol):
-    """What a steady load and a disturbed one do differently around the same measuring: one sample's, its methods called in this order, once each."""
+    """What a steady load and a disturbed one do differently around the same measuring: one sample's, its methods called in this order, once each.
+
+    As it is here nothing is prepared, and the load goes where the canary goes.
+    """
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
         """Before anything is asked of the system: columns of the sample, and why it cannot go on. What `lasting` holds ends with the load."""
-        ...
+        return {}, []
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
         """Where the load goes, of a system whose canary goes to `endpoint`."""
-        ...
+        return endpoint
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
         """Warm up, then load while the system is watched. `folder`: where the generator's output goes."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.generators import Generator
 from lab.measure import validity
 from lab.measure.canary import canary
-from lab.measure.measurement import Findings, LoadRun
-from lab.measure.validity import Fault
+from lab.measure.measurement import Findings, LoadRun, Regime
 from lab.model.bottleneck import limited_by
-from lab.model.endpoint import Endpoint
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
@@ -32,7 +28,7 @@ Running = tuple[dict[str, int], dict[str, set[int]]]
 
 
 @dataclass(slots=True)
-class Steady:
+class Steady(Regime):
     """One sample's regime."""
 
     system: System
@@ -43,14 +39,6 @@ class Steady:
     loaded_s: float | None = None
     """How long the load of a pair lasted whose sides ran in turns; None: as long as the generator says."""
     _changes: str = ""
-
-    def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
-        """There is nothing to be prepared."""
-        return {}, []
-
-    def asked(self, endpoint: Endpoint) -> Endpoint:
-        """The load goes where the canary goes."""
-        return endpoint
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
         """On the client's link as the point wants it: canaries take it as it is. What runs there is looked at while it warms up: on a

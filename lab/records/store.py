@@ -41,7 +41,7 @@ from lab.model.sweeps import Point
 from lab.records import tables
 from lab.records.folders import Folders
 from lab.records.outcomes import outcome
-from lab.records.packed import BRINGUPS, RESTORE, Packed, is_packed
+from lab.records.packed import BRINGUPS, Packed, is_packed
 from lab.records.renamed import Names, names_in, renamed_run, renamed_sample
 from lab.records.steadiness import judge_again
 from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
@@ -290,12 +290,7 @@ class RunStore:
 
     def left(self, sample: Sample, name: str) -> bytes | None:
         """A file that the generator itself wrote beside a sample, as it is; None where it left none."""
-        try:
-            return self._form.left(sample.id, name)
-        except OSError as error:
-            raise unreadable(self.folder, error, "make it readable for you") from None
-        except tables.FrameError as error:
-            raise UsageError(f"{self.folder}: {name} of {sample.id}", f"damaged: {error}", RESTORE) from None
+        return self._told(lambda form: form.left(sample.id, name), lambda _: f"{self.folder}: {name} of {sample.id}")
 
     # -- tables -----------------------------------------------------------------------------------------
 
