@@ -32,9 +32,9 @@ from lab.model.samples import Sample, cell, planned_cells
 from lab.model.sweeps import Point, control_of
 from lab.model.variants.variants import of_the_node
 from lab.records import outcomes, propagation
-from lab.records.forms import HISTOGRAMS
 from lab.records.references import boot_folders
 from lab.records.store import RunStore, run_names
+from lab.records.tables import HISTOGRAMS
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 

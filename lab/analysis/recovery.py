@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.model.pairs import REPEATS, WAYS, Compared, Scheme, Way
-from lab.records.pairs import committed
+from lab.records.levels import committed_pairs
 
 Floats = npt.NDArray[np.float64] | np.floating
 LEAST_SLOPE = 0.8
@@ -51,7 +51,7 @@ class Elsewhere:
 @cache
 def recovers(metric: str, scheme: Scheme) -> bool:
     """Whether effects in the metric are recovered where both ran by turns, or at once."""
-    found = slope(committed(), metric, scheme)
+    found = slope(committed_pairs(), metric, scheme)
     return found is not None and found.low >= LEAST_SLOPE
 
 
@@ -74,7 +74,7 @@ def slope(found: Sequence[Compared], metric: str, way: Way) -> Slope | None:
 @cache
 def usual_gap() -> float | None:
     """What of the CPUs' busy time is usually nobody's: more had one in twenty of the committed pairs; None without any."""
-    found = [one.unexplained for one in committed() if one.valid and one.unexplained is not None]
+    found = [one.unexplained for one in committed_pairs() if one.valid and one.unexplained is not None]
     return float(np.quantile(found, 0.95)) if found else None
 
 
@@ -117,7 +117,7 @@ def scatter(found: Sequence[Compared]) -> list[Scatter]:
 
 def scatter_elsewhere() -> list[Elsewhere]:
     """Of what was compared with itself, of every way."""
-    itself = [one for one in committed() if one.variant == one.baseline]
+    itself = [one for one in committed_pairs() if one.variant == one.baseline]
     loads: dict[str, Scheme] = {one.point: one.way for one in itself if one.way != "plain"}
     return [
         Elsewhere(one.metric, None if one.way == "plain" else one.way, loads[one.point], _once(one) / 100, one.rounds)

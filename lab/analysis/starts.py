@@ -22,8 +22,8 @@ from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants.naming import spellings
-from lab.records.forms import RUN
 from lab.records.store import RunStore, run_names
+from lab.records.tables import RUN
 
 MOST_OPENED = PORT_SHARE * DEFAULT_PORTS
 """Connections opened within WAITING_S from which on a start counts as not drained."""

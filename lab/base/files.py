@@ -120,16 +120,13 @@ def json_bytes(record: BaseModel) -> bytes:
     return record.model_dump_json(indent=1).encode() + b"\n"
 
 
-def write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
+    """Bytes, or a table as Parquet, that are on the disk afterwards."""
     with open(path, "wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def write_frame(path: Path, frame: pl.DataFrame) -> None:
-    with open(path, "wb") as handle:
-        frame.write_parquet(handle)
+        if isinstance(content, bytes):
+            handle.write(content)
+        else:
+            content.write_parquet(handle)
         handle.flush()
         os.fsync(handle.fileno())
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 
-from lab.base.durations import seconds
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.quantities import number, share
+from lab.base.quantities import number, seconds, share
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import VARIANT, add_target, inside, of_its_own, recorded, target_of, variant_name

@@ -42,8 +42,7 @@ def add(adder: Adder) -> None:
 
 def _table(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore, is_ablation
-    from lab.records.reparse import from_raw
-    from lab.records.store import RunStore
+    from lab.records.store import Reparsed, RunStore
 
     for name in ("from_raw", "notes", "markdown") if options.usage else ("arm", "point"):
         if getattr(options, name):
@@ -56,5 +55,5 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
         return print_ablation(options, AblationStore.open(options.run))
     run = RunStore.open(options.run)
-    shown = from_raw(run) if options.from_raw else run
+    shown = Reparsed.of(run) if options.from_raw else run
     return print_knee(options, shown) if run.record.knee is not None else print_result(options, shown)

@@ -1,16 +1,20 @@
-"""What kinds ask of a variant's manifests: its Deployments, how many pods a role has, how late a proxy reloads. Pure."""
+"""What kinds ask of a variant's manifests (its Deployments, how many pods a role has, how late a proxy reloads), and of the system before a load."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.base.durations import seconds
-from lab.base.errors import NotMeasurableError, UsageError
-from lab.model.disturbance import Manifests
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.base.quantities import seconds
+from lab.model.disturbance import DisturbanceContext, Manifests
+from lab.model.endpoint import Endpoint, Response
 
 SETTLE = 1.25
 """A load goes on for so many reload intervals after its last change, at least: one, and what loading takes."""
+PAGE = "/1kB.bin"
+FETCH_S = 5.0
 
 
 def deployments(manifests: Manifests, role: str) -> list[Mapping[str, Any]]:
@@ -44,6 +48,11 @@ def asked_interval_s(manifests: Manifests) -> float | None:
     return None
 
 
+def reload_interval_s(manifests: Manifests) -> float:
+    """How long a change may wait until OKD's router takes it up; 0 where nothing says so, as without a proxy."""
+    return (asked_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
+
+
 def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
     """UsageError where a change may wait longer for the proxy's reload than a disturbance's `key` gives it.
 
@@ -55,6 +64,23 @@ def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str,
         raise UsageError(f"disturbance.{key}", fault.format(interval_s=f"{interval_s:g} s"), sweep)
 
 
-def reload_interval_s(manifests: Manifests) -> float:
-    """How long a change may wait until OKD's router takes it up; 0 where nothing says so, as without a proxy."""
-    return (asked_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
+def await_answers(
+    context: DisturbanceContext, endpoint: Endpoint, lacks: Callable[[Response], str], within_s: float, fault: str
+) -> None:
+    """Ask for a page until an answer `lacks` nothing any more. MeasuringError after so many seconds: `fault`, and what the last one lacked."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            said = lacks(context.system.fetch(endpoint, PAGE, FETCH_S))
+        except OSError as error:
+            said = str(error)
+        if not said:
+            return
+        if time.monotonic() > deadline:
+            raise MeasuringError(endpoint.host, f"{fault}: {said}", "the proxy's log may say why")
+        context.wait(0.1)
+
+
+def not_200(answer: Response) -> str:
+    """What an answer lacks that is not 200."""
+    return "" if answer.status == 200 else f"status {answer.status}"

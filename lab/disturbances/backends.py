@@ -9,21 +9,18 @@ roll          a rolling update of the Deployment to the same containers, by its 
 
 from __future__ import annotations
 
-import time
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.errors import MeasuringError
-from lab.disturbances._asked import deployment, reload_interval_s, replicas
+from lab.disturbances._asked import await_answers, deployment, not_200, reload_interval_s, replicas
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
+from lab.model.endpoint import Response
 
 What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
 PASSING: frozenset[What] = frozenset({"freeze", "slow"})
 """What ends after `for_s`; the rest is done once."""
-PAGE = "/1kB.bin"
-FETCH_S = 5.0
 READY_S = 60.0
 
 
@@ -63,19 +60,15 @@ class Backends(Disturbance):
             return
         wanted = replicas(context.manifests, "backend") + 1
         context.system.scale("backend", wanted)
-        deadline = time.monotonic() + READY_S + reload_interval_s(context.manifests)
         seen: set[str] = set()
-        while len(seen) < wanted:
-            if time.monotonic() > deadline:
-                fault = f"{len(seen)} of {wanted} pods answered within {READY_S:g} s"
-                raise MeasuringError("Deployment/backend", fault, "the pods' own log may say why")
-            try:
-                answer = context.system.fetch(context.system.entry(), PAGE, FETCH_S)
-            except OSError:
-                context.wait(0.1)
-                continue
+
+        def lacks(answer: Response) -> str:
             if answer.status == 200:
                 seen.add(answer.headers["x-lab-backend"])
+            return "" if len(seen) >= wanted else not_200(answer) or f"{len(seen)} of {wanted} did"
+
+        within_s = READY_S + reload_interval_s(context.manifests)
+        await_answers(context, context.system.entry(), lacks, within_s, f"not all backend pods answered in {within_s:g} s")
 
     def disturb(self, context: DisturbanceContext) -> None:
         context.say("Begin", detail=self.what, role="backend")

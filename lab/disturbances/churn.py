@@ -9,24 +9,21 @@ one to arrive before it makes the next.
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
 from lab.disturbances import _changing
-from lab.disturbances._asked import SETTLE, refuse_impatient, reload_interval_s
-from lab.disturbances._long_lived import Holding
+from lab.disturbances._asked import SETTLE, await_answers, not_200, refuse_impatient, reload_interval_s
+from lab.disturbances.long_lived import Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
-from lab.model.endpoint import Endpoint
+from lab.model.endpoint import Response
 
 READY_S = 30.0
 """For the first configuration to be served, beside what a reload may have to wait."""
 LATE_S = 1.0
 """A change that is made later than this after it was due is not the churn that was asked for."""
-PAGE = "/1kB.bin"
-FETCH_S = 5.0
 
 
 class Churn(Holding):
@@ -71,25 +68,22 @@ class Churn(Holding):
         refuse_impatient(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
+        def lacks(answer: Response) -> str:
+            unmarked = "" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
+            return not_200(answer) or unmarked
+
         manifests, address = context.manifests, context.system.pod_address("backend")
         context.system.apply(
             [_changing.service(manifests), _changing.endpoints(manifests, address, 0), _changing.route(manifests, 0)]
         )
-        deadline = time.monotonic() + READY_S + SETTLE * reload_interval_s(manifests)
-        while (said := self._answer(context)) != "ready":
-            if time.monotonic() > deadline:
-                raise MeasuringError(_changing.HOST, f"is not served: {said}", "the proxy's log may say why")
-            context.wait(0.1)
+        within_s = READY_S + SETTLE * reload_interval_s(manifests)
+        await_answers(context, context.system.entry().at(_changing.HOST), lacks, within_s, "is not served")
         super().prepare(context)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        context.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
-        self._change(context, context.now_s)
-        context.say("End")
-
-    def _change(self, context: DisturbanceContext, began_s: float) -> None:
         """Every change in its time, and then the rest of the last one's. MeasuringError when the system is too slow for them."""
-        address = context.system.pod_address("backend")
+        context.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
+        began_s, address = context.now_s, context.system.pod_address("backend")
         for number in range(1, self.count + 1):
             due_s = began_s + (number - 1) / self.per_s
             context.wait_until(due_s)
@@ -102,16 +96,4 @@ class Churn(Holding):
                 fault = f"change {number} was accepted {context.now_s - due_s:.1f} s after it was due"
                 raise MeasuringError("churn", fault, "ask for fewer per second: the system accepts no more")
         context.wait_until(began_s + self.for_s)
-
-    @staticmethod
-    def _answer(context: DisturbanceContext) -> str:
-        """`ready`, or what speaks against it."""
-        entry = context.system.entry()
-        asked = Endpoint(entry.base_url, _changing.HOST, tls=entry.tls)
-        try:
-            answer = context.system.fetch(asked, PAGE, FETCH_S)
-        except OSError as error:
-            return str(error)
-        if answer.status != 200:
-            return f"status {answer.status}"
-        return "ready" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
+        context.say("End")

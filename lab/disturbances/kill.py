@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from lab.disturbances._asked import deployment, replicas
-from lab.disturbances._long_lived import Holding
+from lab.disturbances.long_lived import Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 

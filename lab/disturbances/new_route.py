@@ -6,21 +6,18 @@ answers until then (ingress-nginx 404, OKD's router 503) is right then, and a st
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.disturbances import _changing
-from lab.disturbances._asked import refuse_impatient
+from lab.disturbances._asked import FETCH_S, PAGE, refuse_impatient
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
 NAME = "new"
 NOT_THERE = frozenset({404, 503})
-PAGE = "/1kB.bin"
-TIMEOUT_S = 5.0
 
 
 class NewRoute(Disturbance):
@@ -44,16 +41,15 @@ class NewRoute(Disturbance):
 
     def prepare(self, context: DisturbanceContext) -> None:
         """The host must be unknown: else the first answer would mean nothing."""
-        entry = replace(context.system.entry(), host=HOST, hosts=(HOST,))
+        entry = context.system.entry().at(HOST)
+        place = f"{entry.base_url}, host {HOST}"
         try:
-            status = context.system.fetch(entry, PAGE, TIMEOUT_S).status
+            status = context.system.fetch(entry, PAGE, FETCH_S).status
         except OSError as error:
-            raise MeasuringError(
-                f"{entry.base_url}, host {HOST}", str(error), "the proxy should answer 404 or 503"
-            ) from None
+            raise MeasuringError(place, str(error), "the proxy should answer 404 or 503") from None
         if status not in NOT_THERE:
             fault = f"status {status}, and there is no route for it yet"
-            raise MeasuringError(f"{entry.base_url}, host {HOST}", fault, "somebody else's route has this host")
+            raise MeasuringError(place, fault, "somebody else's route has this host")
 
     def disturb(self, context: DisturbanceContext) -> None:
         route = new_route(context.manifests)

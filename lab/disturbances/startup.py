@@ -8,24 +8,19 @@ the first answer lies what it takes to start.
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import UsageError
 from lab.disturbances import _changing
-from lab.disturbances._asked import deployment, replicas
+from lab.disturbances._asked import await_answers, deployment, not_200, replicas
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
-from lab.model.endpoint import Endpoint
 
 POLL_S = 0.25
 SERVED_S, EACH_S = 60.0, 0.05
 """For all routes to be served before the load: a while, and so much for each."""
-PAGE = "/1kB.bin"
-FETCH_S = 5.0
 
 
 class Startup(Disturbance):
@@ -60,15 +55,9 @@ class Startup(Disturbance):
         if not more:
             return
         context.system.apply(more)
-        host, entry = _changing.host_of(more[-1]["metadata"]["name"]), context.system.entry()
-        entry = replace(entry, host=host, hosts=(host,))
-        deadline = time.monotonic() + SERVED_S + EACH_S * len(more)
-        while (said := _status(context, entry)) != "200":
-            if time.monotonic() > deadline:
-                raise MeasuringError(
-                    host, f"the last of {self.routes} routes is not served: {said}", "the proxy's log may say why"
-                )
-            context.wait(POLL_S)
+        last = context.system.entry().at(_changing.host_of(more[-1]["metadata"]["name"]))
+        within_s = SERVED_S + EACH_S * len(more)
+        await_answers(context, last, not_200, within_s, f"the last of {self.routes} routes is not served")
 
     def disturb(self, context: DisturbanceContext) -> None:
         context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
@@ -95,10 +84,3 @@ class Startup(Disturbance):
 
 def _own(manifests: Manifests) -> int:
     return sum(obj["kind"] in _changing.KINDS for obj in manifests)
-
-
-def _status(context: DisturbanceContext, entry: Endpoint) -> str:
-    try:
-        return str(context.system.fetch(entry, PAGE, FETCH_S).status)
-    except OSError as error:
-        return str(error)

@@ -13,11 +13,11 @@ from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
 from lab.disturbances._k6_beside import Beside, k6
+from lab.disturbances.long_lived import FIXTURE
 from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES
 
-FIXTURE = "answers"
 START_S = 5.0
 """k6 takes less to start and to end."""
 UPLOADING_MB = 400

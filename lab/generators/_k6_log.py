@@ -8,41 +8,22 @@ Everything else is counted from the run's beginning in microseconds. Both meet h
 any line allows (`now` is cut off, never rounded up), the schedule's is the cut time, less than a millisecond later, as
 late as the promptest request allows. So all times are right relative to one another, and to the clock within 1 ms.
 
-When it all began no line tells by itself: only when all are read is that known, and a row's time with it. Each piece of a log
-goes through polars' streaming engine. Refuses a log with a gap: a request that is missing might be the one that failed. And a line whose numbers contradict one another.
+Refuses a log with a gap: a request that is missing might be the one that failed. And a line whose numbers contradict one another.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from lab.generators.pieces import Pieces, ahead, whole_lines
 from lab.model.load import OutputError
 from lab.model.requests import REQUESTS_SCHEMA
 
-FIELDS = {
-    "request": pl.String(),
-    "number": pl.Int64(),
-    "start_ms": pl.Int64(),
-    "wall_ms": pl.Int64(),
-    "sent_ms": pl.Float64(),
-    "done_ms": pl.Float64(),
-    "service_ms": pl.Float64(),
-    "status": pl.Int32(),
-    "kind": pl.String(),
-    "answer": pl.String(),
-}
 _LINE = (
-    r"^request [0-9]{1,18} [0-9]+ [0-9]+ [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]{1,3} (?:-|[a-z]+) "
+    r"^request (?P<number>[0-9]{1,18}) (?P<start_ms>[0-9]{1,18}) (?P<wall_ms>[0-9]{1,18}) (?P<sent_ms>[0-9]{1,15}\.[0-9]{3})"
+    r" (?P<done_ms>[0-9]{1,15}\.[0-9]{3}) (?P<service_ms>[0-9]{1,15}\.[0-9]{3}) (?P<status>[0-9]{1,3}) (?P<kind>-|[a-z]+)"
+    r" (?P<answer>.*)$"
 )
-BEGINNING = ("number", "start_ms", "wall_ms", "sent_ms")
 CLOCKS_MS = 1000.0
 """By so much a line's two clocks may disagree, each read after the other."""
 SERVICE_MS = 1.0
@@ -54,134 +35,65 @@ _SOUND = (
     & ((pl.col("wall_ms") - pl.col("start_ms") - pl.col("sent_ms")).abs() <= CLOCKS_MS)
 )
 """What a line's numbers say of one another when they are k6's."""
-_NO_SEPARATOR = "\x01"
-"""Of a line read whole: what follows one is left out, and no request has one before its answer."""
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """Milliseconds: the run's beginning by the wall clock, and the schedule's after it."""
-
-    began_ms: float
-    schedule_ms: float
-
-
-def requests_of(log: Pieces, made: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
+def requests_of(log: str, made: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
     """Every one of the `made` requests (None: as many as there are), as REQUESTS_SCHEMA has it.
 
     `dropped`: some were not sent. k6 numbers those that it sent: when these were due cannot be told then, and `due_s` is when
     they were sent. OutputError unless each request from 0 on is there once.
     """
-    begun = beginning(rows_of(log(), *BEGINNING), made, rate_rps)
-    parts = [_rows(lines, begun, rate_rps) for lines in _lines_of(log())]
-    found = pl.concat([pl.DataFrame(schema=REQUESTS_SCHEMA), *parts]).sort("number")
-    return found.with_columns(due_s=pl.col("sent_s")) if dropped else found
-
-
-def rows_of(log: Iterable[bytes], *fields: str) -> Iterator[pl.DataFrame]:
-    """These of FIELDS (no answer: it has spaces) of the log's requests, piece by piece; k6's other lines are left out.
-
-    OutputError for a line that is cut, or whose numbers contradict one another.
-    """
-    return ahead(partial(_rows_in, fields=fields), whole_lines(log))
-
-
-def _rows_in(piece: bytes, fields: Sequence[str]) -> pl.DataFrame:
-    text = piece if piece.isascii() else piece.decode("utf-8", "replace").encode()
-    lines, words = _scan(text, _NO_SEPARATOR, {"line": pl.String()}), _scan(text, " ", FIELDS)
-    fits = pl.col("line").str.contains(_LINE)
-    count, fitting = lines.select(pl.len(), fits.sum().alias("fitting")).collect(engine="streaming").row(0)
-    if fitting < count:
-        wrong = lines.filter(~fits, pl.col("line").str.starts_with("request ")).collect(engine="streaming")["line"]
-        if wrong.len():
-            raise OutputError(f"expected a line of the log of requests, got {wrong[0][:120]!r}")
-        words = words.filter(pl.col("request") == "request", pl.col("number").is_not_null())
-    told = words.select("number", *({*fields} - {"number"}), sound=_SOUND).collect(engine="streaming")
-    if told.height != fitting or any(column.null_count() for column in told):
-        raise OutputError(f"expected lines of the log of requests whose numbers fit, in {piece[:120]!r} …")
-    if not told["sound"].all():
-        number = told.filter(~pl.col("sound"))["number"][0]
-        raise OutputError(
-            f"expected times and a status that fit one another in the log of requests: those of {number} do not"
-        )
-    return told.select(fields)
-
-
-def _scan(text: bytes, separator: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-    """A row for every line; null for a field that is none of its type, or is not there."""
-    return pl.scan_csv(
-        io.BytesIO(text),
-        separator=separator,
-        has_header=False,
-        schema=schema,
-        quote_char=None,
-        truncate_ragged_lines=True,
-        ignore_errors=True,
-        raise_if_empty=False,
-    )
-
-
-def _lines_of(log: Iterable[bytes]) -> Iterator[pl.DataFrame]:
-    """The log's requests piece by piece, as text with the answer whole, once `rows_of` has found no fault in them."""
-    for piece in whole_lines(log):
-        lines = pl.Series("line", [piece.decode("utf-8", "replace")]).str.split("\n").explode()
-        words = lines.filter(lines.str.starts_with("request ")).str.splitn(" ", len(FIELDS)).struct.unnest()
-        words.columns = list(FIELDS)
-        yield words
-
-
-def beginning(rows: Iterable[pl.DataFrame], made: int | None, rate_rps: float) -> Beginning:
-    """What has to be known of all lines, of which it takes BEGINNING; OutputError unless every number is there once."""
-    expected, early = 0, np.zeros(0, dtype=np.int64)
-    began_ms, soonest_ms, start_ms = -np.inf, np.inf, 0.0
-    for part in rows:
-        if part.is_empty():
-            continue
-        number, sent_ms = part["number"].to_numpy(), part["sent_ms"].to_numpy()
-        expected, early = _numbered(expected, np.concatenate([early, number]) if early.size else number)
-        began_ms = max(began_ms, float((part["wall_ms"].to_numpy() - sent_ms).max()))
-        soonest_ms = min(soonest_ms, float((sent_ms - due_ms(number, rate_rps)).min()))
-        start_ms = float(part["start_ms"][int(np.argmin(number))]) if number.min() == 0 else start_ms
-    if early.size or (made is not None and expected != made):
-        wanted = "all" if made is None else made
-        fault = f"number {expected} is missing" if early.size else f"got {expected}"
-        raise OutputError(f"expected {wanted} requests in the log, numbered from 0: {fault}")
-    schedule_ms = start_ms - began_ms
-    return Beginning(began_ms, schedule_ms + float(np.clip(soonest_ms - schedule_ms, 0, 1)))
-
-
-def due_ms(number: Ints, rate_rps: float) -> Floats:
-    """After the schedule's beginning."""
-    return number * 1000 / rate_rps
-
-
-def _numbered(expected: int, found: Ints) -> tuple[int, Ints]:
-    """(the number that comes next, those that came before their turn). OutputError for one that was there before."""
-    ordered = np.sort(found)
-    if ordered.size and (ordered[0] < expected or bool((np.diff(ordered) == 0).any())):
-        raise OutputError("expected every request once in the log, one is there twice")
-    fits = ordered == expected + np.arange(ordered.size)
-    count = ordered.size if bool(fits.all()) else int(np.argmin(fits))
-    return expected + count, ordered[count:]
-
-
-def _rows(lines: pl.DataFrame, begun: Beginning, rate_rps: float) -> pl.DataFrame:
-    number = lines["number"].cast(pl.Int64).to_numpy()
+    rows = _rows(log).sort("number", maintain_order=True)
+    _refuse_gaps(rows["number"], made)
+    sent_ms, due_ms = rows["sent_ms"].to_numpy(), rows["number"].to_numpy() * 1000 / rate_rps
+    began_ms = float((rows["wall_ms"].to_numpy() - sent_ms).max(initial=-np.inf))
+    schedule_ms = 0.0
+    if rows.height:
+        schedule_ms = rows["start_ms"][0] - began_ms
+        schedule_ms += float(np.clip((sent_ms - due_ms).min() - schedule_ms, 0, 1))
+    sent_s = (began_ms + sent_ms) * 1e-3
     columns = {
-        "number": number,
-        "due_s": (begun.began_ms + begun.schedule_ms + due_ms(number, rate_rps)) * 1e-3,
-        "sent_s": (begun.began_ms + _milliseconds(lines, "sent_ms")) * 1e-3,
-        "done_s": (begun.began_ms + _milliseconds(lines, "done_ms")) * 1e-3,
-        "status": lines["status"].cast(pl.Int32),
-        "error": lines["kind"].replace("-", ""),
-        "answer": lines["answer"],
-        "service_s": _milliseconds(lines, "service_ms") * 1e-3,
+        "number": rows["number"],
+        "due_s": sent_s if dropped else (began_ms + schedule_ms + due_ms) * 1e-3,
+        "sent_s": sent_s,
+        "done_s": (began_ms + rows["done_ms"].to_numpy()) * 1e-3,
+        "status": rows["status"],
+        "error": rows["kind"].replace("-", ""),
+        "answer": rows["answer"],
+        "service_s": rows["service_ms"].to_numpy() * 1e-3,
     }
     return pl.DataFrame(columns, schema=REQUESTS_SCHEMA)
 
 
-def _milliseconds(lines: pl.DataFrame, name: str) -> Floats:
-    return lines[name].cast(pl.Float64).to_numpy()
+def _rows(log: str) -> pl.DataFrame:
+    """The log's requests; k6's other lines are left out. OutputError for a line that is cut, or whose numbers contradict one another."""
+    *whole, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
+    if cut:
+        raise OutputError(f"expected whole lines, the last one is cut: {cut[:120]!r}")
+    lines = pl.Series("line", [line for line in whole if line.startswith("request ")], pl.String)
+    words = lines.str.extract_groups(_LINE).struct.unnest()
+    if (wrong := lines.filter(words["number"].is_null())).len():
+        raise OutputError(f"expected a line of the log of requests, got {wrong[0][:120]!r}")
+    rows = words.with_columns(
+        pl.col("number", "start_ms", "wall_ms").cast(pl.Int64),
+        pl.col("sent_ms", "done_ms", "service_ms").cast(pl.Float64),
+        pl.col("status").cast(pl.Int32),
+    )
+    if (unsound := rows.filter(~_SOUND)).height:
+        number = unsound["number"][0]
+        raise OutputError(
+            f"expected times and a status that fit one another in the log of requests: those of {number} do not"
+        )
+    return rows
+
+
+def _refuse_gaps(numbers: pl.Series, made: int | None) -> None:
+    """OutputError unless these, in order, are all from 0 on, each once."""
+    if numbers.is_duplicated().any():
+        raise OutputError("expected every request once in the log, one is there twice")
+    there = numbers.to_numpy()
+    missing = np.flatnonzero(there != np.arange(there.size))
+    if missing.size or (made is not None and there.size != made):
+        wanted = "all" if made is None else made
+        fault = f"number {missing[0]} is missing" if missing.size else f"got {there.size}"
+        raise OutputError(f"expected {wanted} requests in the log, numbered from 0: {fault}")

@@ -2,19 +2,43 @@
 
 A generator turns a `Load` into an argv and the verbatim output into a `Result`. It knows no paths
 beyond the file names it asks for in its scratch folder, no target, no variant, no cluster.
+
+Of what a program says counts and seconds are believed that can be, and percentiles that rise; else its output is no output:
+
+    18446744073709551616, -1, 1,024, NaN      →  none of these is a count
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Annotated, Literal, Protocol
 from urllib.parse import urlsplit
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
+from lab.model.endpoint import Endpoint
 from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken
+from lab.model.sweeps import Point
+
+MOST = 2**53
+"""Up to here a count is the same number as JSON, Lua and numpy have it; no run counts so far."""
+COUNT = r"[0-9]{1,16}"
+"""A count in a regular expression. Longer ones are none."""
+
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Seconds = Annotated[float, Field(ge=0)]
+"""Or milliseconds: whatever unit a program has."""
+
+
+class Told(BaseModel):
+    """A program's JSON, or the part of it that is read. Text is no number, and neither are NaN and infinity."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Generator(Protocol):
@@ -72,6 +96,34 @@ class Generator(Protocol):
         raise OutputError(f"{self.name} does not tell of every request: k6 does")
 
 
+def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
+    """What the generator is asked for at this point on this system; `timed`: whether its latencies are wanted."""
+    return Load(
+        url=f"{endpoint.base_url}/{point.page}",
+        host=endpoint.host,
+        connections=point.connections,
+        duration_s=point.duration_s,
+        rate_rps=point.rate_rps,
+        threads=point.threads,
+        requests=point.requests,
+        keepalive=point.keepalive,
+        hosts=endpoint.hosts,
+        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
+        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
+        gzip=point.accept_encoding == "gzip",
+        brotli=point.accept_encoding == "br",
+        answers=point.answers,
+        forwarded=point.forwarded,
+        resumption=point.resumption,
+        generators=point.generators,
+        timeout_s=point.timeout_s,
+        logged=point.disturbance is not None,
+        timed=timed,
+        protocol=point.protocol,
+        streams=point.streams,
+    )
+
+
 def destinations(load: Load) -> list[tuple[str, str]]:
     """(URL, Host header) of every host of the load. Under TLS the URL names the host, as the handshake's SNI comes from it."""
     hosts = load.hosts or (load.host,)
@@ -83,11 +135,9 @@ def destinations(load: Load) -> list[tuple[str, str]]:
     return [(parts._replace(netloc=f"{host}{port}").geturl(), host) for host in hosts]
 
 
-def one_host_refusal(name: str, load: Load) -> str | None:
-    """For generators that cannot spread requests."""
-    if len(load.hosts) > 1:
-        return f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
-    return None
+def header_arguments(load: Load) -> list[str]:
+    """`-H` for every header of the load's requests, as most of them take it."""
+    return [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
 
 
 def scheduled_s(load: Load) -> float | None:
@@ -97,33 +147,55 @@ def scheduled_s(load: Load) -> float | None:
     return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
+def first_broken(*rules: tuple[bool, str]) -> str | None:
+    """What the first broken rule says, of (whether it is broken, what to say); None where all are kept."""
+    return next((said for broken, said in rules if broken), None)
+
+
 def common_refusal(load: Load) -> str | None:
     """What no generator can do: loads that are not a load."""
-    if not load.url.startswith(("http://", "https://")):
-        return f"the URL must start with http:// or https://, got {load.url!r}"
-    if load.connections < 1 or load.threads < 1:
-        return f"needs at least one connection and one thread, got {load.connections} and {load.threads}"
-    if load.generators != 1:
-        return f"only k6 is run as several generators at once, got {load.generators}"
-    if load.answers:
-        return "only k6 and wrk are told which answers are expected"
-    if load.protocol == "h2" and not load.url.startswith("https://"):
-        return f"HTTP/2 is spoken over TLS here, got {load.url!r}: ask for routes with TLS"
-    if load.streams != 1:
-        return f"only h2load has several requests at once on a connection, got {load.streams}"
-    if load.logged:
-        return "only k6 tells of every request, which a disturbance needs"
-    if not (math.isfinite(load.duration_s) and load.duration_s > 0):
-        return f"the duration must be a positive number of seconds, got {load.duration_s:g}"
-    if load.rate_rps is not None and not (math.isfinite(load.rate_rps) and load.rate_rps > 0):
-        return f"the rate must be a positive number of requests per second, got {load.rate_rps:g}"
-    if load.requests is not None and load.requests < 1:
-        return f"the number of requests must be positive, got {load.requests}"
-    if load.sni_per_host and not load.url.startswith("https://"):
-        return f"a name for every host in the TLS handshake needs an https:// URL, got {load.url!r}"
-    if not (math.isfinite(load.timeout_s) and load.timeout_s > 0):
-        return f"the timeout must be a positive number of seconds, got {load.timeout_s:g}"
-    return None
+    secure, rate_rps = load.url.startswith("https://"), 1.0 if load.rate_rps is None else load.rate_rps
+    return first_broken(
+        (
+            not (secure or load.url.startswith("http://")),
+            f"the URL must start with http:// or https://, got {load.url!r}",
+        ),
+        (
+            load.connections < 1 or load.threads < 1,
+            f"needs at least one connection and one thread, got {load.connections} and {load.threads}",
+        ),
+        (load.generators != 1, f"only k6 is run as several generators at once, got {load.generators}"),
+        (bool(load.answers), "only k6 and wrk are told which answers are expected"),
+        (
+            load.protocol == "h2" and not secure,
+            f"HTTP/2 is spoken over TLS here, got {load.url!r}: ask for routes with TLS",
+        ),
+        (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
+        (load.logged, "only k6 tells of every request, which a disturbance needs"),
+        (
+            not _positive(load.duration_s),
+            f"the duration must be a positive number of seconds, got {load.duration_s:g}",
+        ),
+        (not _positive(rate_rps), f"the rate must be a positive number of requests per second, got {rate_rps:g}"),
+        (
+            load.requests is not None and load.requests < 1,
+            f"the number of requests must be positive, got {load.requests}",
+        ),
+        (
+            load.sni_per_host and not secure,
+            f"a name for every host in the TLS handshake needs an https:// URL, got {load.url!r}",
+        ),
+        (not _positive(load.timeout_s), f"the timeout must be a positive number of seconds, got {load.timeout_s:g}"),
+    )
+
+
+def _positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+def one_host_rule(name: str, load: Load) -> tuple[bool, str]:
+    """For generators that cannot spread requests."""
+    return len(load.hosts) > 1, f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
 
 
 def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
@@ -144,6 +216,15 @@ def plain(stdout: str) -> str:
     return stdout.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
+def rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Quantiles (probability, latency) in their order. OutputError where a higher one is the shorter latency."""
+    ordered = sorted(points)
+    for (low, below), (high, above) in pairwise(ordered):
+        if below > above:
+            raise OutputError(f"expected latencies that rise, got {below:g} at {low:.4%} and {above:g} at {high:.4%}")
+    return ordered
+
+
 def error_kind(text: str) -> ErrorKind:
     """Kind of a failed request from a generator's message (hey and oha print what Go and hyper say)."""
     said = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout
@@ -153,7 +234,4 @@ def error_kind(text: str) -> ErrorKind:
         ("write", ("broken pipe", "write: ", "write tcp")),
         ("read", ("eof", "reset by peer", "connection closed", "read: ", "read tcp", "incomplete")),
     )
-    for kind, marks in kinds:
-        if any(mark in said for mark in marks):
-            return kind
-    return "other"
+    return next((kind for kind, marks in kinds if any(mark in said for mark in marks)), "other")

@@ -28,8 +28,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators._told import COUNT, MOST
-from lab.generators.base import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
+from lab.generators.base import (
+    COUNT,
+    MOST,
+    Generator,
+    common_refusal,
+    first_broken,
+    one_host_rule,
+    plain,
+    scheduled_s,
+    unreadable,
+)
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -66,21 +75,26 @@ class H2load(Generator):
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(replace(load, streams=1))) is not None:
-            return common
-        if not load.url.startswith("https://"):
-            return f"h2load is used over TLS alone, where it was tried, got {load.url!r}: wrk, oha and k6 speak HTTP/1.1 without"
-        if not load.keepalive:
-            return "h2load opens each connection once: wrk, oha, k6 and hey open one for every request"
-        if load.resumption:
-            return "h2load never resumes a TLS session: wrk does"
-        if load.threads > load.connections:
-            return f"h2load needs a connection for every thread, got {load.threads} and {load.connections} connections"
-        if load.requests is not None and load.requests < load.connections:
-            return (
-                f"h2load needs a request for every connection, got {load.requests} and {load.connections} connections"
-            )
-        return one_host_refusal(self.name, load)
+        return common_refusal(replace(load, streams=1)) or first_broken(
+            (
+                not load.url.startswith("https://"),
+                f"h2load is used over TLS alone, where it was tried, got {load.url!r}: wrk, oha and k6 speak HTTP/1.1 without",
+            ),
+            (
+                not load.keepalive,
+                "h2load opens each connection once: wrk, oha, k6 and hey open one for every request",
+            ),
+            (bool(load.resumption), "h2load never resumes a TLS session: wrk does"),
+            (
+                load.threads > load.connections,
+                f"h2load needs a connection for every thread, got {load.threads} and {load.connections} connections",
+            ),
+            (
+                load.requests is not None and load.requests < load.connections,
+                f"h2load needs a request for every connection, got {load.requests} and {load.connections} connections",
+            ),
+            one_host_rule(self.name, load),
+        )
 
     def argv(self, load: Load) -> list[str]:
         length = (
@@ -99,7 +113,7 @@ class H2load(Generator):
         if exit_status != 0 or told is None:
             raise unreadable("h2load's summary", stdout, stderr, exit_status)
         spoken = set(SPOKEN.findall(plain(stdout)))
-        rows = _rows(stderr, load)
+        rows = _rows(stderr)
         if not len(rows) or not spoken:
             raise OutputError("no request was answered, and no connection was made")
         if spoken != {ALPN[load.protocol]}:
@@ -110,16 +124,38 @@ class H2load(Generator):
                 f"expected {done} requests in its log, got {len(rows)}, {told['succeeded']} and {failed} failed"
             )
         duration_s = float(told["took"]) * UNITS_S[told["unit"]]
+        lost = rows[:, 1] == FAILED
+        answered = rows[~lost]
+        # from the first that was answered to the last; what was never sent has no beginning
+        span_s = float((answered[:, 0] + answered[:, 2]).max() - answered[:, 0].min()) * 1e-6 if len(answered) else 0.0
         turn_s = load.connections / load.rate_rps if load.rate_rps is not None else 0.0
-        if (apart_s := abs(_span_s(rows) - duration_s)) > AGREE_S + duration_s / 20 + turn_s:
+        if (apart_s := abs(span_s - duration_s)) > AGREE_S + duration_s / 20 + turn_s:
             ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
             raise OutputError(
                 f"its log spans {apart_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}"
             )
-        return _result(rows, duration_s, int(told["data"]), load)
+        late = answered[:, 2] >= load.timeout_s * 1e6
+        in_time = answered[~late]
+        if not len(in_time):
+            raise OutputError(f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
+        counts: dict[ErrorKind, int] = {
+            "read": np.count_nonzero(lost),
+            "timeout": np.count_nonzero(late),
+            "status": np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300)),
+        }
+        return Result(
+            requests=len(in_time),
+            duration_s=duration_s,
+            latency=Histogram.of_values(in_time[:, 2] * 1e-6),
+            recorded_s=duration_s,
+            errors={kind: int(count) for kind, count in counts.items() if count},
+            size_bytes=int(told["data"]),
+            size_includes_headers=False,
+            scheduled_s=scheduled_s(load),
+        )
 
 
-def _rows(stderr: str, load: Load) -> npt.NDArray[np.int64]:
+def _rows(stderr: str) -> npt.NDArray[np.int64]:
     """Start µs, status, µs of each request; shape (n, 3). OutputError for a line that is none, and for numbers that cannot be."""
     lines = plain(stderr).splitlines()
     found = [match for line in lines if (match := ROW.match(line))]
@@ -130,37 +166,3 @@ def _rows(stderr: str, load: Load) -> npt.NDArray[np.int64]:
     if len(rows) and (rows[:, 0].max() > MOST or rows[:, 2].max() > MOST):
         raise OutputError("expected times in its log, got numbers that are none")
     return rows
-
-
-def _span_s(rows: npt.NDArray[np.int64]) -> float:
-    """From the first that was answered to the last; what was never sent has no beginning."""
-    rows = rows[rows[:, 1] != FAILED]
-    if not len(rows):
-        return 0.0
-    return float((rows[:, 0] + rows[:, 2]).max() - rows[:, 0].min()) * 1e-6
-
-
-def _result(rows: npt.NDArray[np.int64], duration_s: float, size_bytes: int, load: Load) -> Result:
-    status = rows[:, 1]
-    answered = rows[status != FAILED]
-    late = answered[:, 2] >= load.timeout_s * 1e6
-    in_time = answered[~late]
-    if not len(in_time):
-        raise OutputError(f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
-    errors: dict[ErrorKind, int] = {}
-    if lost := int(np.count_nonzero(status == FAILED)):
-        errors["read"] = lost
-    if late.any():
-        errors["timeout"] = int(np.count_nonzero(late))
-    if wrong := int(np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300))):
-        errors["status"] = wrong
-    return Result(
-        requests=len(in_time),
-        duration_s=duration_s,
-        latency=Histogram.of_values(in_time[:, 2] * 1e-6),
-        recorded_s=duration_s,
-        errors=errors,
-        size_bytes=size_bytes,
-        size_includes_headers=False,
-        scheduled_s=scheduled_s(load),
-    )

@@ -27,8 +27,17 @@ from collections import Counter
 
 import numpy as np
 
-from lab.generators._told import COUNT
-from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, unreadable
+from lab.generators.base import (
+    COUNT,
+    Generator,
+    common_refusal,
+    error_kind,
+    first_broken,
+    header_arguments,
+    one_host_rule,
+    plain,
+    unreadable,
+)
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -59,17 +68,17 @@ class Hey(Generator):
         return "unknown" if "Usage: hey " in output and "-disable-redirects" in output else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(load)) is not None:
-            return common
-        if load.rate_rps is not None:
-            return "hey is used as a closed loop: its rate is per worker and not kept"
-        if load.requests is not None and load.requests < load.connections:
-            return f"hey needs a request for every connection, got {load.requests} and {load.connections} connections"
-        if load.requests is not None and load.requests > KEPT:
-            return f"hey keeps {KEPT} results, got {load.requests} requests"
-        if load.resumption:
-            return "hey never resumes a TLS session: wrk does"
-        return one_host_refusal(self.name, load)
+        requests = load.requests
+        return common_refusal(load) or first_broken(
+            (load.rate_rps is not None, "hey is used as a closed loop: its rate is per worker and not kept"),
+            (
+                requests is not None and requests < load.connections,
+                f"hey needs a request for every connection, got {requests} and {load.connections} connections",
+            ),
+            (requests is not None and requests > KEPT, f"hey keeps {KEPT} results, got {requests} requests"),
+            (bool(load.resumption), "hey never resumes a TLS session: wrk does"),
+            one_host_rule(self.name, load),
+        )
 
     def argv(self, load: Load) -> list[str]:
         length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
@@ -77,8 +86,7 @@ class Hey(Generator):
         argv += ["-t", str(math.ceil(load.timeout_s)), "-disable-redirects", "-disable-compression"]
         argv += ["-host", load.host] if load.host else []
         argv += [] if load.keepalive else ["-disable-keepalive"]
-        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
-        return [*argv, "-o", TEMPLATE, load.url]
+        return [*argv, *header_arguments(load), "-o", TEMPLATE, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         stdout = plain(stdout)
@@ -98,33 +106,29 @@ class Hey(Generator):
         if len(latencies_s) != kept or kept != min(answered, KEPT):
             raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
         codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status ([0-9]+) ([0-9]+)", block[4])]
-        if sum(count for _, count in codes) != kept:
-            raise OutputError(f"expected a status of each of {kept} responses, got {sum(count for _, count in codes)}")
+        if (responses := sum(count for _, count in codes)) != kept:
+            raise OutputError(f"expected a status of each of {kept} responses, got {responses}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]
-        if late := kept - len(in_time_s):
-            errors["timeout"] += late
-            answered -= late
+        late = kept - len(in_time_s)
+        errors["timeout"] += late
+        answered -= late
         if not len(in_time_s):
             raise OutputError(
                 f"no request was answered within {load.timeout_s:g} s: {late} were not, and {dict(errors)}"
             )
-        not_2xx = sum(count for code, count in codes if not 200 <= code < 300)
+        errors["status"] = sum(count for code, count in codes if not 200 <= code < 300)
         duration_s = total_ns * 1e-9
-        notes = (
-            [f"latency of the first {len(in_time_s)} of {answered} responses: hey keeps no more"]
-            if len(in_time_s) < answered
-            else []
-        )
-        if load.requests is not None and made != load.requests:
+        notes: list[str] = []
+        if len(in_time_s) < answered:
+            notes.append(f"latency of the first {len(in_time_s)} of {answered} responses: hey keeps no more")
+        if load.requests not in (None, made):
             notes.append(f"{made} requests made, not {load.requests}: as many for every connection")
-        if not_2xx:
-            errors["status"] = not_2xx
         return Result(
             requests=answered,
             duration_s=duration_s,
             latency=Histogram.of_values(in_time_s),
             recorded_s=duration_s * len(in_time_s) / answered,
-            errors=errors,
+            errors={kind: count for kind, count in errors.items() if count},
             size_bytes=size_bytes or None,
             size_includes_headers=False,
             notes=tuple(notes),

@@ -45,9 +45,19 @@ from typing import Any, Literal
 import polars as pl
 
 from lab.generators._k6_log import requests_of
-from lab.generators._told import Count, Seconds, Told, rising
-from lab.generators.base import Generator, common_refusal, destinations, plain, scheduled_s, unreadable
-from lab.generators.pieces import of_bytes
+from lab.generators.base import (
+    Count,
+    Generator,
+    Seconds,
+    Told,
+    common_refusal,
+    destinations,
+    first_broken,
+    plain,
+    rising,
+    scheduled_s,
+    unreadable,
+)
 from lab.model.bottleneck import unanswered
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
@@ -228,23 +238,43 @@ class K6(Generator):
         return f"{found[1]}, {COLLECTOR}=off" if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(replace(load, generators=1, logged=False, answers=()))) is not None:
+        common = common_refusal(replace(load, generators=1, logged=False, answers=()))
+        if common is not None:
             return common
-        if load.requests is not None:
-            return "k6 is run for a time here, not for a number of requests"
-        if load.rate_rps is not None and round(load.rate_rps * 1000) < 1:
-            return f"k6 needs a rate of 0.001 requests per second or more, got {load.rate_rps:g}"
-        if load.resumption:
-            return "k6 never resumes a TLS session: wrk does"
-        if load.connections % max(1, len(load.hosts)):
-            return f"{load.connections} connections are not a multiple of {len(load.hosts)} hosts"
-        if load.connections % (load.generators * max(1, len(load.hosts))):
-            return f"{load.connections} connections cannot be shared evenly by {load.generators} generators" + (
-                f" with {len(load.hosts)} hosts" if len(load.hosts) > 1 else ""
-            )
-        if self.out and load.generators != 1:
-            return f"k6's own outputs of {load.generators} generators stay in as many pods: leave --k6-out out"
-        return _logged_refusal(load) if load.logged else None
+        rate_rps, hosts = load.rate_rps, max(1, len(load.hosts))
+        return first_broken(
+            (load.requests is not None, "k6 is run for a time here, not for a number of requests"),
+            (
+                rate_rps is not None and round(rate_rps * 1000) < 1,
+                f"k6 needs a rate of 0.001 requests per second or more, got {rate_rps or 0:g}",
+            ),
+            (bool(load.resumption), "k6 never resumes a TLS session: wrk does"),
+            (
+                load.connections % hosts > 0,
+                f"{load.connections} connections are not a multiple of {len(load.hosts)} hosts",
+            ),
+            (
+                load.connections % (load.generators * hosts) > 0,
+                f"{load.connections} connections cannot be shared evenly by {load.generators} generators"
+                + (f" with {hosts} hosts" if hosts > 1 else ""),
+            ),
+            (
+                self.out is not None and load.generators != 1,
+                f"k6's own outputs of {load.generators} generators stay in as many pods: leave --k6-out out",
+            ),
+            (
+                load.logged and rate_rps is None,
+                "a logged load needs a rate: in a closed loop no request is ever due",
+            ),
+            (
+                load.logged and load.keepalive,
+                "a logged load needs keepalive = false: k6 sends a request again, in silence, when a kept connection was closed",
+            ),
+            (
+                load.logged and load.generators != 1,
+                f"a logged load is made by one generator, got {load.generators}: each would number its own requests",
+            ),
+        )
 
     def files(self, load: Load) -> Mapping[str, str]:
         duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
@@ -316,8 +346,11 @@ class K6(Generator):
         )
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        result, log = self.parse(stdout, stderr, 0, load), stderr.encode("utf-8", "surrogateescape")
-        return requests_of(lambda: of_bytes(log), made(result), rate_rps(load), result.dropped > 0)
+        if load.rate_rps is None:
+            raise OutputError("a closed loop has no rate: when its requests were due nobody can tell")
+        result = self.parse(stdout, stderr, 0, load)
+        rate_rps = round(load.rate_rps * 1000) / 1000  # as it is told, with three decimals
+        return requests_of(stderr, result.requests + unanswered(result), rate_rps, result.dropped > 0)
 
 
 def environment(load: Load) -> Mapping[str, str]:
@@ -328,11 +361,6 @@ def environment(load: Load) -> Mapping[str, str]:
     requests = (load.rate_rps or CLOSED_RPS) * load.duration_s
     memory = {COLLECTOR: "off", "GOMEMLIMIT": f"{512 + load.connections // 2 + int(requests / 5000)}MiB"}
     return {**memory, **({"GODEBUG": "http2client=0"} if load.protocol == "h1" else {})}
-
-
-def made(result: Result) -> int:
-    """How many requests it sent, answered or not."""
-    return result.requests + unanswered(result)
 
 
 def merged(results: Sequence[Result]) -> Result:
@@ -353,21 +381,3 @@ def merged(results: Sequence[Result]) -> Result:
         notes=(f"{len(results)} generators made {' + '.join(str(result.requests) for result in results)} requests",),
         parts=tuple(results),
     )
-
-
-def rate_rps(load: Load) -> float:
-    """What k6 is told: a rate with three decimals. ValueError for a closed loop."""
-    if load.rate_rps is None:
-        raise ValueError("a closed loop has no rate")
-    return round(load.rate_rps * 1000) / 1000
-
-
-def _logged_refusal(load: Load) -> str | None:
-    """A log that is to tell when each request was due and what became of it."""
-    if load.rate_rps is None:
-        return "a logged load needs a rate: in a closed loop no request is ever due"
-    if load.keepalive:
-        return "a logged load needs keepalive = false: k6 sends a request again, in silence, when a kept connection was closed"
-    if load.generators != 1:
-        return f"a logged load is made by one generator, got {load.generators}: each would number its own requests"
-    return None

@@ -22,14 +22,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lab.generators._told import MOST, Count, Seconds, Told, rising
-from lab.generators.base import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
+from lab.generators.base import (
+    MOST,
+    Count,
+    Generator,
+    Seconds,
+    Told,
+    common_refusal,
+    error_kind,
+    first_broken,
+    header_arguments,
+    one_host_rule,
+    plain,
+    rising,
+    scheduled_s,
+    unreadable,
+)
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -53,14 +68,13 @@ class Oha(Generator):
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(load)) is not None:
-            return common
-        if load.resumption is False:
-            return "oha resumes TLS sessions where it can: hey and k6 never do"
-        return one_host_refusal(self.name, load)
+        return common_refusal(load) or first_broken(
+            (load.resumption is False, "oha resumes TLS sessions where it can: hey and k6 never do"),
+            one_host_rule(self.name, load),
+        )
 
     def argv(self, load: Load) -> list[str]:
-        argv = [self.binary, "--no-tui", "--output-format", "json" if by_summary(load) else "csv"]
+        argv = [self.binary, "--no-tui", "--output-format", "json" if _by_summary(load) else "csv"]
         if load.requests is None:
             argv += ["-z", f"{round(load.duration_s * 1000)}ms", "-w"]
         else:
@@ -70,13 +84,13 @@ class Oha(Generator):
         argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
         argv += ["--redirect", "0", "--disable-compression", "--insecure"]
         argv += ["--host", load.host] if load.host else []
-        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
+        argv += header_arguments(load)
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         if exit_status != 0:
             raise unreadable("exit status 0", stdout, stderr, exit_status)
-        return _of_summary(stdout, stderr, load) if by_summary(load) else _of_rows(stdout, stderr, load)
+        return _of_summary(stdout, stderr, load) if _by_summary(load) else _of_rows(stdout, stderr, load)
 
 
 class _Totals(Told):
@@ -103,13 +117,57 @@ PERCENTILES = frozenset(("p10", "p25", "p50", "p75", "p90", "p95", "p99"))
 """At which every version tells a latency."""
 
 
-def by_summary(load: Load) -> bool:
+def _by_summary(load: Load) -> bool:
     """Whether it prints no row for each request."""
     return load.rate_rps is None and load.requests is None
 
 
-def refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
-    """OutputError for rows, shape (n, 7), that cannot be: what is no time, no count or no status, and what began before it was due."""
+def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
+    rows = _rows(stdout, stderr)
+    _refuse_rows(rows, load)
+    began_s = rows[:, START]
+    if load.rate_rps is not None:  # a corrected duration counts from when the row was due, which the CSV does not tell
+        began_s = np.minimum(began_s, np.arange(len(rows)) / load.rate_rps)
+    last_s = float(np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE]).max())
+    by_number = load.requests is not None
+    due = load.requests if by_number else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
+    missing = max(0, (due or 0) - len(rows))
+    errors: dict[ErrorKind, int] = {
+        "status": np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)),
+        "other": missing if by_number else 0,
+    }
+    duration_s = max(last_s, 0.0 if by_number else load.duration_s)
+    return Result(
+        requests=len(rows),
+        duration_s=duration_s,
+        latency=Histogram.of_values(rows[:, DURATION]),
+        recorded_s=duration_s,
+        errors={kind: int(count) for kind, count in errors.items() if count},
+        dropped=0 if by_number else missing,
+        size_bytes=int(rows[:, BYTES].sum()),
+        size_includes_headers=False,
+        notes=(f"{missing} requests have no row: oha's CSV does not tell failed from unsent",) if missing else (),
+        scheduled_s=scheduled_s(load),
+    )
+
+
+def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
+    """Its CSV, shape (n, 7). OutputError for anything else, and for no row."""
+    lines = plain(stdout).splitlines()
+    if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
+        raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
+    if len(lines) == 1:
+        raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
+    try:
+        if marks := "".join(lines[1:]).encode().translate(None, b"0123456789.eE-,"):
+            raise ValueError(f"expected digits, got {marks[:20]!r}")  # numpy would read `1_0`, `+1`, other scripts' digits
+        return np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
+    except ValueError:
+        raise unreadable("seven numbers in every row", stdout, stderr) from None
+
+
+def _refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
+    """OutputError for rows that cannot be: what is no time, no count or no status, and what began before it was due."""
     status = rows[:, STATUS]
     if not ((rows >= 0) & (rows <= MOST)).all() or not ((status >= 100) & (status < 600) & (status % 1 == 0)).all():
         raise OutputError("expected times, bytes and a status in every row, got numbers that are none")
@@ -120,62 +178,6 @@ def refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
         early_s = np.arange(len(rows)) / load.rate_rps - np.sort(rows[:, START])
         if early_s.max() > EARLY_S:
             raise OutputError(f"expected requests from when they were due, one was sent {early_s.max():.3f} s before")
-
-
-def refuse_marks(rows: bytes) -> None:
-    """ValueError for what no number of a row has: Python and numpy would read `1_0`, `+1` and other scripts' digits."""
-    if marks := rows.translate(None, b"0123456789.eE-,\n"):
-        raise ValueError(f"expected digits, got {marks[:20]!r}")
-
-
-def ended_s(rows: npt.NDArray[np.float64], first: int, load: Load) -> float:
-    """When the last of these answers was there, since the load's beginning; shape (rows >= 1, 7), `first`: how many rows were before.
-
-    A corrected duration counts from when the row was due, which the CSV does not tell: the schedule does.
-    """
-    began_s = rows[:, START]
-    if load.rate_rps is not None:
-        began_s = np.minimum(began_s, np.arange(first, first + len(rows)) / load.rate_rps)
-    return float(np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE]).max())
-
-
-def result_of(rows: int, not_2xx: int, latency: Histogram, size_bytes: int, last_s: float, load: Load) -> Result:
-    """What is reported, from what is left of the rows; `last_s`: the last one's `ended_s`."""
-    due = load.requests if load.requests is not None else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
-    missing = max(0, due - rows)
-    errors: dict[ErrorKind, int] = {"status": not_2xx} if not_2xx else {}
-    if missing and load.requests is not None:
-        errors["other"] = missing
-    duration_s = max(last_s, load.duration_s if load.requests is None else 0.0)
-    return Result(
-        requests=rows,
-        duration_s=duration_s,
-        latency=latency,
-        recorded_s=duration_s,
-        errors=errors,
-        dropped=missing if load.requests is None else 0,
-        size_bytes=size_bytes,
-        size_includes_headers=False,
-        notes=(f"{missing} requests have no row: oha's CSV does not tell failed from unsent",) if missing else (),
-        scheduled_s=scheduled_s(load),
-    )
-
-
-def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
-    lines = plain(stdout).splitlines()
-    if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
-        raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
-    if len(lines) == 1:
-        raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
-    try:
-        refuse_marks("".join(lines[1:]).encode())
-        rows = np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
-    except ValueError:
-        raise unreadable("seven numbers in every row", stdout, stderr) from None
-    refuse_rows(rows, load)
-    not_2xx = int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)))
-    latency, size_bytes = Histogram.of_values(rows[:, DURATION]), int(rows[:, BYTES].sum())
-    return result_of(len(rows), not_2xx, latency, size_bytes, ended_s(rows, 0, load), load)
 
 
 def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
@@ -191,19 +193,18 @@ def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
     points = [(share, value) for share, value in values if value is not None]
     if len(points) < len(values) or not told.percentiles.keys() >= PERCENTILES:
         raise unreadable("a latency at every percentile", stdout, stderr)
-    errors: dict[ErrorKind, int] = {}
+    errors = Counter[ErrorKind]()
     for what, count in told.failures.items():
-        errors[kind] = errors.get(kind := error_kind(what), 0) + count
-    if not_2xx := sum(count for code, count in told.codes.items() if not 200 <= int(code) < 300):
-        errors["status"] = not_2xx
+        errors[error_kind(what)] += count
+    errors["status"] = sum(count for code, count in told.codes.items() if not 200 <= int(code) < 300)
     duration_s = told.summary.total
     return Result(
         requests=answered,
         duration_s=duration_s,
         latency=Histogram.of_quantiles(rising(points), answered),
         recorded_s=duration_s,
-        errors=errors,
+        errors={kind: count for kind, count in errors.items() if count},
         size_bytes=told.summary.size_bytes,
         size_includes_headers=False,
-        notes=("latency from when sent, by nine percentiles",) if load.rate_rps is None else (),
+        notes=("latency from when sent, by nine percentiles",),
     )

@@ -36,9 +36,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
-from lab.generators.base import Generator, common_refusal, plain, unreadable
+from lab.generators.base import COUNT, Generator, common_refusal, first_broken, header_arguments, plain, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
@@ -106,20 +105,21 @@ class Wrk(Generator):
         return found[1] if found and "--rate" not in output else None  # wrk2 calls itself wrk, too
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(replace(load, answers=()))) is not None:
-            return common
-        if load.rate_rps is not None:
-            return "wrk has no rate: it is closed loop"
-        if load.requests is not None:
-            return "wrk runs for a time, not for a number of requests"
-        if load.sni_per_host and load.shards:
-            return (
-                "one wrk for each host's name in the handshake, and one for each proxy that shares the hosts: not both"
-            )
-        if load.connections % separate(load):
-            what = "proxies" if load.shards else "hosts"
-            return f"{load.connections} connections are not a multiple of {separate(load)} {what}, one wrk for each"
-        return resumption_refusal(self.name, load) or thread_refusal(load)
+        many = separate(load)
+        return common_refusal(replace(load, answers=())) or first_broken(
+            (load.rate_rps is not None, "wrk has no rate: it is closed loop"),
+            (load.requests is not None, "wrk runs for a time, not for a number of requests"),
+            (
+                load.sni_per_host and bool(load.shards),
+                "one wrk for each host's name in the handshake, and one for each proxy that shares the hosts: not both",
+            ),
+            (
+                load.connections % many > 0,
+                f"{load.connections} connections are not a multiple of {many} {'proxies' if load.shards else 'hosts'},"
+                " one wrk for each",
+            ),
+            *common_rules(self.name, load),
+        )
 
     def ends_on_interrupt(self, load: Load) -> bool:
         return separate(load) == 1
@@ -239,15 +239,20 @@ def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int)
     return np.column_stack((kept, counts[kept]))
 
 
-def thread_refusal(load: Load) -> str | None:
-    """What wrk and wrk2 share: whole seconds, and as many connections in each thread."""
-    if load.duration_s != int(load.duration_s):
-        return f"wrk takes whole seconds, got {load.duration_s:g} s"
-    if load.connections < load.threads:
-        return f"needs a connection for every thread, got {load.connections} and {load.threads} threads"
-    if load.connections % load.threads:
-        return f"{load.connections} connections are not a multiple of {load.threads} threads: it would drop the rest"
-    return None
+def common_rules(name: str, load: Load) -> tuple[tuple[bool, str], ...]:
+    """What wrk and wrk2 cannot do, of a load that `common_refusal` takes: they want whole seconds, and as many connections in each thread."""
+    return (
+        (load.resumption is False, f"{name} resumes TLS sessions wherever it can: hey and k6 never do"),
+        (load.duration_s != int(load.duration_s), f"wrk takes whole seconds, got {load.duration_s:g} s"),
+        (
+            load.connections < load.threads,
+            f"needs a connection for every thread, got {load.connections} and {load.threads} threads",
+        ),
+        (
+            load.connections % load.threads > 0,
+            f"{load.connections} connections are not a multiple of {load.threads} threads: it would drop the rest",
+        ),
+    )
 
 
 def common_arguments(load: Load) -> list[str]:
@@ -255,12 +260,8 @@ def common_arguments(load: Load) -> list[str]:
     argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
     argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
     argv += ["-H", f"Host: {load.host}"] if load.host else []
-    argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
+    argv += header_arguments(load)
     return argv + ([] if load.keepalive else ["-H", "Connection: close"])
-
-
-def resumption_refusal(name: str, load: Load) -> str | None:
-    return f"{name} resumes TLS sessions wherever it can: hey and k6 never do" if load.resumption is False else None
 
 
 def connect_note(load: Load) -> tuple[str, ...]:

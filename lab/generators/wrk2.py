@@ -9,7 +9,7 @@ One line of its percentile spectrum (ms, cumulative share, cumulative count), on
 wrk2 facts this file respects (source of 44a94c1, the same for nixpkgs' e0109df; tried):
 
 - the hook sees the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
-  so they are `quantiles`. Without the hook's block (a Lua fault, or output from elsewhere) both do, with a note.
+  so they are `quantiles`. An output without the hook's block (a Lua fault) is refused.
 - latencies start again after 10 s + 5 ms × connections/thread of calibration; requests and rate span the whole
   run. A shorter run keeps the start-up in its latencies and prints -nan rates: noted here, refused beforehand,
   and `uncalibrated` where a thread of a longer run never got that far.
@@ -30,18 +30,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import taking_turns
-from lab.generators.base import Generator, common_refusal, plain, unreadable
-from lab.generators.wrk import (
-    common_arguments,
-    connect_note,
-    histogram_of,
-    read_blocks,
-    resumption_refusal,
-    thread_refusal,
-)
-from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.generators.base import COUNT, Generator, common_refusal, first_broken, plain, unreadable
+from lab.generators.wrk import common_arguments, common_rules, connect_note, histogram_of, read_blocks
+from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
@@ -70,16 +62,11 @@ function done(summary, latency, requests)
 end
 """
 SPECTRUM = re.compile(
-    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n *#\[Mean.*?Total count\s*=\s*([0-9]+)\]", re.DOTALL
+    r"\(HdrHistogram - Uncorrected Latency.*?\n *#\[Mean.*?Total count\s*=\s*([0-9]+)\]", re.DOTALL
 )
 POINT = re.compile(rf"^ *({COUNT}\.[0-9]{{3}}) +[0-9.]+ +({COUNT}) +(?:[0-9.]+|inf)$", re.MULTILINE)
-TOTALS = re.compile(rf"^ +({COUNT}) requests in ({COUNT}\.[0-9]+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
-STATUS_ERRORS = re.compile(rf"Non-2xx or 3xx responses: ({COUNT})$", re.MULTILINE)
-SOCKET_ERRORS = re.compile(
-    rf"Socket errors: connect ({COUNT}), read ({COUNT}), write ({COUNT}), timeout ({COUNT})$", re.MULTILINE
-)
+TOTALS = re.compile(rf"^ +({COUNT}) requests in {COUNT}\.[0-9]+(?:us|ms|s|m|h), .*B read$", re.MULTILINE)
 END = re.compile(r"^ *Transfer/sec:", re.MULTILINE)
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 MINIMUM_S = 30
 CALIBRATION_S = 10
 STAGGER_S = 0.005
@@ -103,23 +90,30 @@ class Wrk2(Generator):
     def refusal(self, load: Load) -> str | None:
         if (common := common_refusal(load)) is not None:
             return common
-        if load.rate_rps is None:
-            return "wrk2 needs a rate: it is open loop"
-        if load.requests is not None:
-            return "wrk2 runs for a time, not for a number of requests"
-        if load.rate_rps != int(load.rate_rps):
-            return f"wrk2 takes whole requests per second, got {load.rate_rps:g}"
-        if load.rate_rps < load.connections:
-            return f"wrk2 needs a request per second for every connection, got {load.rate_rps:g} and {load.connections}"
-        if load.duration_s < MINIMUM_S:
-            return f"wrk2 needs {MINIMUM_S} s or more: it calibrates for {self.calibration_s(load):g} s, got {load.duration_s:g} s"
-        if load.duration_s < 2 * self.calibration_s(load):
-            return f"wrk2 calibrates for {self.calibration_s(load):g} s here: half of {load.duration_s:g} s or less would count"
-        if load.shards:
-            return "wrk2 knows one way in, and several proxies share the hosts: wrk and k6 take many"
-        if load.sni_per_host:
-            return "wrk2 takes one name for the TLS handshake from its URL: wrk and k6 take one for each host"
-        return resumption_refusal(self.name, load) or thread_refusal(load)
+        rate_rps, calibration_s = load.rate_rps or 0.0, self.calibration_s(load)
+        return first_broken(
+            (load.rate_rps is None, "wrk2 needs a rate: it is open loop"),
+            (load.requests is not None, "wrk2 runs for a time, not for a number of requests"),
+            (rate_rps != int(rate_rps), f"wrk2 takes whole requests per second, got {rate_rps:g}"),
+            (
+                rate_rps < load.connections,
+                f"wrk2 needs a request per second for every connection, got {rate_rps:g} and {load.connections}",
+            ),
+            (
+                load.duration_s < MINIMUM_S,
+                f"wrk2 needs {MINIMUM_S} s or more: it calibrates for {calibration_s:g} s, got {load.duration_s:g} s",
+            ),
+            (
+                load.duration_s < 2 * calibration_s,
+                f"wrk2 calibrates for {calibration_s:g} s here: half of {load.duration_s:g} s or less would count",
+            ),
+            (bool(load.shards), "wrk2 knows one way in, and several proxies share the hosts: wrk and k6 take many"),
+            (
+                load.sni_per_host,
+                "wrk2 takes one name for the TLS handshake from its URL: wrk and k6 take one for each host",
+            ),
+            *common_rules(self.name, load),
+        )
 
     def calibration_s(self, load: Load) -> float:
         return CALIBRATION_S + STAGGER_S * (load.connections // load.threads)
@@ -142,53 +136,43 @@ class Wrk2(Generator):
         if requests == 0:
             raise OutputError(f"no request was answered: {totals[0].strip()!r}")
         block = next(iter(read_blocks(stdout)), None)
-        if block is None and "\nLAB " in stdout:
+        if block is None:
             raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
-        spectra = {found[1]: spectrum(found[0], int(found[2])) for found in SPECTRUM.finditer(stdout)}
-        if len(spectra) != stdout.count("(HdrHistogram - "):
-            raise unreadable("percentile spectra up to their total counts", stdout, stderr)
-        notes = list(connect_note(load))
-        if block is not None:
-            if int(block.table[:, 1].sum()) != block.announced:
-                raise OutputError(f"expected {block.announced} counts, got {block.table[:, 1].sum()}")
-            if block.complete != requests:
-                raise OutputError(f"expected {requests} requests as in the summary, the script counts {block.complete}")
-            latency, duration_s = histogram_of(block.table), block.duration_us * UNIT_S
-        elif "Recorded" in spectra:
-            latency, duration_s = spectra["Recorded"], float(totals[2]) * SECONDS[totals[3]]
-            notes.append("latency from the printed spectrum: the script's exact counts are missing")
-        else:
-            raise unreadable("a percentile spectrum of recorded latency", stdout, stderr)
+        if (told := SPECTRUM.search(stdout)) is None:
+            raise unreadable("a percentile spectrum of uncorrected latency up to its total count", stdout, stderr)
+        if int(block.table[:, 1].sum()) != block.announced:
+            raise OutputError(f"expected {block.announced} counts, got {block.table[:, 1].sum()}")
+        if block.complete != requests:
+            raise OutputError(f"expected {requests} requests as in the summary, the script counts {block.complete}")
+        latency, duration_s = histogram_of(block.table), block.duration_us * UNIT_S
         if latency.total == 0:
             raise OutputError(f"no latency was recorded after calibration: {totals[0].strip()!r}")
+        notes = list(connect_note(load))
         calibrated = stdout.count("  Thread calibration: ")
         if calibrated < load.threads:
             notes.append(
                 f"{load.threads - calibrated} of {load.threads} threads never calibrated: start-up is in the latency"
             )
+        each = load.connections // load.threads
+        # whole requests of every connection's own schedule, from when it begins to the end
+        each_rps = (load.rate_rps or 0.0) / load.connections
+        due = (int(max(0.0, load.duration_s - STAGGER_S * number) * each_rps) for number in range(each))
         return Result(
             requests=requests,
             duration_s=duration_s,
             latency=latency,
             recorded_s=duration_s - (self.calibration_s(load) if calibrated else 0.0),
-            errors=block.errors if block is not None else printed_errors(stdout, stderr),
-            size_bytes=block.size_bytes if block is not None else None,
-            service=spectra.get("Uncorrected"),
+            errors=block.errors,
+            size_bytes=block.size_bytes,
+            service=_spectrum(told[0], int(told[1])),
             notes=tuple(notes),
-            scheduled_s=duration_s - STAGGER_S * (load.connections // load.threads - 1) / 2,
-            least_due=least_due(load),
+            scheduled_s=duration_s - STAGGER_S * (each - 1) / 2,
+            least_due=load.threads * sum(due),
             uncalibrated=calibrated < load.threads,
         )
 
 
-def least_due(load: Load) -> int:
-    """Whole requests of every connection's own schedule, from when it begins to the end."""
-    each_rps = (load.rate_rps or 0.0) / load.connections
-    began_s = (STAGGER_S * number for number in range(load.connections // load.threads))
-    return load.threads * sum(int(max(0.0, load.duration_s - at_s) * each_rps) for at_s in began_s)
-
-
-def spectrum(text: str, total: int) -> Histogram:
+def _spectrum(text: str, total: int) -> Histogram:
     """From the cumulative counts at the printed values; the last must be `total`."""
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
     printed = text.partition("1/(1-Percentile)")[2].partition("#[")[0].split("\n")
@@ -199,15 +183,3 @@ def spectrum(text: str, total: int) -> Histogram:
         raise OutputError(f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
     steps = zip(points, below, strict=False)
     return Histogram.of_counts(((value_s, count - before) for (value_s, count), before in steps), "quantiles")
-
-
-def printed_errors(stdout: str, stderr: str) -> dict[ErrorKind, int]:
-    """From the lines that wrk2 prints for people, which it leaves out when there is none."""
-    kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "timeout")
-    socket, status = SOCKET_ERRORS.search(stdout), STATUS_ERRORS.search(stdout)
-    if ("Socket errors:" in stdout and not socket) or ("Non-2xx" in stdout and not status):
-        raise unreadable("counts in the lines of errors", stdout, stderr)
-    errors: dict[ErrorKind, int] = {"status": int(status[1])} if status else {}
-    if socket:
-        errors |= {kind: int(count) for kind, count in zip(kinds, socket.groups(), strict=True) if int(count)}
-    return errors

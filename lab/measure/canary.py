@@ -6,11 +6,12 @@ and which TLS a client gets.
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.measure import brotli
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint, Response
 from lab.model.samples import TLS_FACTS, Reason
@@ -47,54 +48,37 @@ class Canary:
 
 def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
     """Ask once, on a connection of its own."""
-    path = f"/{point.page}"
+    path, coding = f"/{point.page}", point.accept_encoding
     place = f"canary {endpoint.base_url}{path}"
-    coding = point.accept_encoding
     headers = {"Accept-Encoding": coding} if coding != "identity" else None
     try:
         wanted = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
-        got = _through(system, endpoint, path, headers, wanted.headers.get(POD))
+        pod = wanted.headers.get(POD)
+        got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
+        for _ in range(TRIES):  # until that very pod answers, where the proxy balances over several
+            if got.status != 200 or got.headers.get(POD) in (None, pod):
+                break
+            got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
     except OSError as error:
         return Canary(refusal=f"{place}: {error}")
     if not point.answers and (wanted.status != 200 or not wanted.body):
         return Canary(refusal=f"the backend itself answers {wanted.status} to {path}")
-    if got.status != 200 and got.status in point.answers:
-        return _found(got)
     if got.status not in (point.answers or (200,)):
         return Canary(refusal=f"{place}: status {got.status}, {len(got.body)} bytes that are not the backend's")
-    try:
-        same = _decoded(got, coding, len(wanted.body)) == wanted.body
-    except (zlib.error, ValueError) as error:
-        return Canary(fault=f"{place}: {error}")
-    if not same:
-        return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
-    return _found(got)
-
-
-def _found(got: Response) -> Canary:
+    if got.status == 200:
+        try:
+            same = _decoded(got, coding, len(wanted.body)) == wanted.body
+        except (zlib.error, ValueError) as error:
+            return Canary(fault=f"{place}: {error}")
+        if not same:
+            return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
     return Canary(
         body_bytes=len(got.body),
-        head_bytes=_head_bytes(got.headers),
+        # `HTTP/1.1 200 OK`, a line for each header, an empty line
+        head_bytes=19 + sum(len(name) + len(value) + 4 for name, value in got.headers.items()),
         chunked="chunked" in got.headers.get("transfer-encoding", ""),
         tls={name: got.tls[name] for name in TLS_FACTS if name in got.tls} or None,
     )
-
-
-def _through(
-    system: System, endpoint: Endpoint, path: str, headers: Mapping[str, str] | None, pod: str | None
-) -> Response:
-    """The answer of that very pod, where the proxy balances over several; the last one if it never comes."""
-    got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
-    for _ in range(TRIES):
-        if got.status != 200 or got.headers.get(POD) in (None, pod):
-            break
-        got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
-    return got
-
-
-def _head_bytes(headers: Mapping[str, str]) -> int:
-    """`HTTP/1.1 200 OK`, a line for each header, an empty line."""
-    return 19 + sum(len(name) + len(value) + 4 for name, value in headers.items())
 
 
 def _decoded(response: Response, asked: str, size: int) -> bytes:
@@ -105,9 +89,25 @@ def _decoded(response: Response, asked: str, size: int) -> bytes:
     if encoding not in ("gzip", asked):
         raise ValueError(f"content-encoding {encoding!r} was not asked for")
     if encoding == "br":
-        return brotli.decoded(response.body, size)
+        return decoded_brotli(response.body, size)
     reader = zlib.decompressobj(GZIP)
     body = reader.decompress(response.body)
     if not reader.eof:
         raise ValueError("its compressed body ends early")
     return body
+
+
+def decoded_brotli(body: bytes, size: int) -> bytes:
+    """What it was before, of at most `size` bytes, by the library that nginx's module brings (libbrotlidec), as no wheel of the lab's has it.
+
+    ValueError for what is no such body, or where there is no such library.
+    """
+    name = ctypes.util.find_library("brotlidec")
+    if name is None:
+        raise ValueError(
+            "it came in brotli, and libbrotlidec is not on this machine (Debian: apt-get install libbrotli1)"
+        )
+    found, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)
+    if ctypes.CDLL(name).BrotliDecoderDecompress(ctypes.c_size_t(len(body)), body, ctypes.byref(length), found) != 1:
+        raise ValueError("its compressed body is broken, or longer than the page")
+    return found.raw[: length.value]

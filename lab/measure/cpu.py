@@ -21,11 +21,7 @@ Cpus = Mapping[Role, frozenset[int]]
 def used_s(seen: Observation, ended: Ended) -> dict[str, float]:
     """Role → CPU seconds of one system's, and of its generator by whoever saw it."""
     own = {role: usage.cpu_s for role, usage in seen.usage.items() if role != "lab"}
-    return own | {"generator": _generator_s(seen, ended)}
-
-
-def _generator_s(seen: Observation, ended: Ended) -> float:
-    return ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s
+    return own | {"generator": ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s}
 
 
 def accounted(
@@ -33,19 +29,26 @@ def accounted(
 ) -> tuple[Ended, Observation, dict[int, float]]:
     """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it.
 
-    `beside_s`: role → CPU seconds of another system of ours on the same CPUs.
+    A role on several CPUs is spread over them as they were busy: one worker fills one of many.
+    `beside_s`: role → CPU seconds of another system of ours on the same CPUs. What a cluster's nodes did and nobody claims is less by
+    what its pods did: those are ours.
     """
-    ended = replace(ended, cpu_s=_generator_s(seen, ended))
-    own_cpu_s = _own_cpu_s(seen, ended.cpu_s, cpus, beside_s)
-    return ended, with_unexplained(_without(seen, beside_s), own_cpu_s), own_cpu_s
-
-
-def _without(seen: Observation, beside_s: Mapping[str, float]) -> Observation:
-    """What a cluster's nodes did and nobody claims, less what the other system's pods did: those are ours."""
-    if UNCLAIMED not in seen.counters or not beside_s:
-        return seen
-    beside_ms = round(1000 * sum(used for role, used in beside_s.items() if role != "generator"))
-    return replace(seen, counters={**seen.counters, UNCLAIMED: max(0, seen.counters[UNCLAIMED] - beside_ms)})
+    used = used_s(seen, ended)
+    ended = replace(ended, cpu_s=used["generator"])
+    lab = {"lab": seen.usage["lab"].cpu_s} if "lab" in seen.usage else {}
+    both = {role: (used | lab).get(role, 0.0) + beside_s.get(role, 0.0) for role in (*used, *lab, *beside_s)}
+    both["proxy"] = both.get("proxy", 0.0) + both.get(CONTROL, 0.0)
+    own: dict[int, float] = {}
+    for role, pinned in cpus.items():
+        busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
+        for cpu in pinned:
+            part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
+            own[cpu] = own.get(cpu, 0.0) + both.get(role, 0.0) * part
+    if UNCLAIMED in seen.counters and beside_s:
+        beside_ms = round(1000 * sum(used for role, used in beside_s.items() if role != "generator"))
+        unclaimed = max(0, seen.counters[UNCLAIMED] - beside_ms)
+        seen = replace(seen, counters={**seen.counters, UNCLAIMED: unclaimed})
+    return ended, with_unexplained(seen, own), own
 
 
 def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
@@ -78,7 +81,6 @@ def cores(
     seen: Observation,
     own_cpu_s: Mapping[int, float],
     result: Result | None,
-    ended: Ended,
     cpus: Cpus,
     has_proxy: bool,
     workers: int | None,
@@ -104,17 +106,3 @@ def cores(
     generator = [ours[cpu] for cpu in cpus.get("generator", ()) if cpu in ours]
     used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
     return {"proxy": fullness(proxy, workers, used), "generator": max(generator, default=None)}
-
-
-def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus, beside_s: Mapping[str, float]) -> dict[int, float]:
-    """CPU → seconds of ours on it; a role on several CPUs is spread over them as they were busy: one worker fills one of many."""
-    seen_s = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
-    used = {role: seen_s.get(role, 0.0) + beside_s.get(role, 0.0) for role in (*seen_s, *beside_s)}
-    used["proxy"] = used.get("proxy", 0.0) + used.get(CONTROL, 0.0)
-    own: dict[int, float] = {}
-    for role, pinned in cpus.items():
-        busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
-        for cpu in pinned:
-            part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
-            own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) * part
-    return own

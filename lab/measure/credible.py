@@ -15,7 +15,6 @@ from lab.model.load import Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
-from lab.stats.histogram import Histogram
 
 EARLY = 0.01
 """Of its planned time, by which a run may end early: none did."""
@@ -75,7 +74,8 @@ def time_faults(
     if not told_s > 0:
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s"
         return
-    if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= _latest_s(point):
+    latest_s = point.duration_s + point.timeout_s + LATE_S  # the last answers may be as late as they may be at all
+    if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= latest_s:
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s of a load of {point.duration_s:g} s"
     least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many others may go on for longer
     if not least_s <= told_s <= seen.elapsed_s * (1 + CLOCK) + CLOCK_S:
@@ -101,11 +101,6 @@ def count_faults(point: Point, result: Result, seen: Observation, body_bytes: in
     yield from _witnessed(point, result, seen, body_bytes, tls)
 
 
-def _latest_s(point: Point) -> float:
-    """The last answers may be as late as they may be at all."""
-    return point.duration_s + point.timeout_s + LATE_S
-
-
 def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
     """Of what a generator tells of its latencies alone."""
     latency, told_s = result.latency, result.duration_s
@@ -119,7 +114,7 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
     longest_s, mean_s = latency.maximum_s or 0.0, latency.mean_s or 0.0
     if longest_s > (1 + EARLY) * told_s + CLOCK_S:
         yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {told_s:.6g} s"
-    if _median_s(latency) < FASTEST_S:
+    if (latency.quantile_s(0.5) or mean_s) < FASTEST_S:
         yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
     closed = point.rate_rps is None
     waiting = mean_s * latency.total / result.recorded_s
@@ -140,10 +135,6 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
 def _at_once(point: Point) -> int:
     """Requests that can be under way."""
     return point.connections * point.streams
-
-
-def _median_s(latency: Histogram) -> float:
-    return latency.quantile_s(0.5) or latency.mean_s or 0.0
 
 
 def _witnessed(point: Point, result: Result, seen: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:

@@ -17,11 +17,9 @@ from typing import Protocol
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.measure.disturbed import Disturbed
-from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up, unmeasured
+from lab.measure.measurement import ChosenGenerator, Measurement, Regime, blank_sample, not_brought_up, unmeasured
 from lab.measure.pair import PairRun
-from lab.measure.regime import Regime
-from lab.measure.sample_run import SampleRun
-from lab.measure.starting import Start, UndrainedStartError
+from lab.measure.sample_run import SampleRun, Start, UndrainedStartError
 from lab.measure.steady import Steady
 from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
@@ -199,8 +197,7 @@ class Loop:
         name, point = slot.bring_up[1:3], slot.bring_up[3]
         where = "-beside-".join(filter(None, name))
         found = [reading.as_json() for reading in readings]
-        self.store.write_readback(slot.block, where, generation, found, point, fresh)
-        self.store.write_deployed(slot.block, where, generation, system.deployed(), point, fresh)
+        self.store.write_readback(slot.block, where, generation, found, point, fresh, system.deployed())
         self.observer.brought_up(slot, took_s, readings)
         if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
             self.store.write_roundtrip(self.roundtrip(system))
@@ -281,17 +278,12 @@ class Loop:
         if slot.layout is not None:
             left, right = runs
             return PairRun((left, right)).measure(attempt)
-        return (self._alone(runs[0], attempt),)
-
-    def _alone(self, run: SampleRun, attempt: int) -> Measurement:
-        return run.measure(self._regime(run), attempt)
-
-    def _regime(self, run: SampleRun) -> Regime:
-        point, generator = run.slot.point, run.chosen.generator
-        if point.disturbance is None:
-            return Steady(run.system, point, generator)
-        manifests = self.variants[run.slot.arm.variant].manifests
-        return Disturbed(self.target, run.system, point, generator, manifests)
+        run, point, generator = runs[0], slot.point, runs[0].chosen.generator
+        regime: Regime = Steady(run.system, point, generator)
+        if point.disturbance is not None:
+            manifests = self.variants[slot.arm.variant].manifests
+            regime = Disturbed(self.target, run.system, point, generator, manifests)
+        return (run.measure(regime, attempt),)
 
     def _is_done(self, slot: Slot) -> bool:
         """Of a pair both sides."""
@@ -320,20 +312,14 @@ def _carried_over(runs: Sequence[SampleRun], attempt: int, faults: Sequence[str]
     return [unmeasured(run.blank(attempt), [(Reason.CARRY_OVER, "; ".join(faults))]) for run in runs]
 
 
-def utc() -> datetime:
-    """The wall's clock."""
-    return datetime.now(UTC)
-
-
-def stale_blocks(store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = utc) -> list[Sample]:
+def stale_blocks(
+    store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> list[Sample]:
     """Samples of blocks that were interrupted for too long, or on a machine with other facts: to be marked before resuming.
 
     Also of blocks that ended later than it is now by the wall's `clock`: it was stepped, and nobody can tell for how long.
     """
-    record, done = (
-        store.record,
-        [sample for sample in store.samples() if counts(sample)],
-    )
+    record, done = store.record, [sample for sample in store.samples() if counts(sample)]
     last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
     changed = any(last.get(key) != value for key, value in facts.items() if key not in EVERY_MOMENT)
     found: list[Sample] = []

@@ -17,14 +17,13 @@ from typing import Any
 
 from lab.measure import cpu
 from lab.measure.measurement import Measurement, measurement, unmeasured
-from lab.measure.sample_run import Begun, SampleRun
+from lab.measure.sample_run import Begun, SampleRun, refuse_undrained
 from lab.measure.slices import Slices
-from lab.measure.starting import refuse_undrained
 from lab.measure.steady import Steady
 from lab.measure.validity import Fault
 from lab.model.pairs import SIDES, Layout
 from lab.model.usage import Observation
-from lab.records.reparse import UNTIMED
+from lab.records.store import UNTIMED
 from lab.targets.common.process import Ended, held, run_generators, taken
 
 THERE = ("proxy", cpu.CONTROL)

@@ -1,6 +1,7 @@
 """One sample: canary, warm-up, load, and everything seen meanwhile, as one record with its verdict; steady or disturbed alike.
 
-Refuses to decide what happens next: measuring again, storing and ordering belong to `loop`.
+What earlier loads have left is looked at before the warm-up, when the load starts and after it. Refuses to decide what happens next: measuring
+again, bringing up anew, storing and ordering belong to `loop`.
 """
 
 from __future__ import annotations
@@ -8,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lab.generators import Generator, command
-from lab.generators.loads import load_of
+from lab.generators.base import load_of
 from lab.measure import cpu
 from lab.measure.canary import Canary, canary
-from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, measurement, unmeasured
-from lab.measure.regime import LoadRun, Regime
-from lab.measure.starting import Start, refuse_undrained
+from lab.measure.measurement import (
+    ChosenGenerator,
+    LoadRun,
+    Measurement,
+    Regime,
+    blank_sample,
+    measurement,
+    unmeasured,
+)
 from lab.measure.validity import Fault
+from lab.model.drained import ports_are_taken, ports_taken
 from lab.model.endpoint import Endpoint
+from lab.model.leftovers import Leftovers, Moment
 from lab.model.load import Load, OutputError, Result
 from lab.model.pairs import Renewed
 from lab.model.plan import Slot
@@ -31,6 +41,70 @@ from lab.targets.readback import Reading
 
 NOBODY: Mapping[str, float] = {}
 WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's local ports"
+
+
+class UndrainedStartError(Exception):
+    """The warm-up, or what was there before it, has taken so many local ports that the load must not begin.
+
+    Attributes:
+        reasons: A sentence for each system whose ports are taken.
+        by_warm_up: Whether a warm-up alone took them, so that it has to be left out.
+        rate_rps: What both generators of a pair answered per second while they warmed up; 0 where nobody needs it.
+
+    """
+
+    def __init__(self, reasons: Sequence[str], by_warm_up: bool, rate_rps: float) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons, self.by_warm_up, self.rate_rps = tuple(reasons), by_warm_up, rate_rps
+
+
+@dataclass(slots=True)
+class Start:
+    """What one system shows around one load.
+
+    Attributes:
+        before: What was seen before the warm-up; None: nobody looked, so no start is refused.
+        fresh_bring_ups: How often the system had been brought up anew in its block.
+        warms_up: Whether the load's warm-up is made.
+        rate_rps: What both generators of a pair answered per second in a warm-up that is left out since; 0: not known.
+
+    """
+
+    before: Leftovers | None = None
+    fresh_bring_ups: int = 0
+    warms_up: bool = True
+    rate_rps: float = 0.0
+    _seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
+
+    def look(self, system: System, moment: Moment) -> None:
+        """Look at the system when its load starts or has ended."""
+        self._seen[moment] = system.leftovers()
+
+    def excess(self) -> tuple[str, bool] | None:
+        """Return (a sentence, whether the warm-up alone did it) where TIME_WAIT sockets take too many ports; None where not."""
+        start = self._seen["start"]
+        if self.before is None or not ports_are_taken(start):
+            return None
+        by_warm_up = self.warms_up and ports_are_taken(start, self.before)
+        return f"{ports_taken(start)}{' after the warm-up' if by_warm_up else ''}", by_warm_up
+
+    def columns(self) -> dict[str, Any]:
+        """Return the sample's columns of what was seen so far."""
+        before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
+        return {"leftovers": before | self._seen, "fresh_bring_ups": self.fresh_bring_ups}
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each place that could not be looked at before the warm-up."""
+        unseen: Mapping[str, str] = self.before.unseen if self.before is not None else {}
+        return [f"what earlier loads left in the {place} could not be seen: {why}" for place, why in unseen.items()]
+
+
+def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
+    """Raise UndrainedStartError where too many ports of one of these systems are taken when their load starts."""
+    excesses = [excess for start in starts if (excess := start.excess()) is not None]
+    if excesses:
+        by_warm_up = any(alone for _, alone in excesses)
+        raise UndrainedStartError([sentence for sentence, _ in excesses], by_warm_up, rate_rps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +175,8 @@ class SampleRun:
     def blank(self, attempt: int) -> Sample:
         """Return the record of this slot before its load, with what was seen before it."""
         blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
-        if blank.pair is not None:
-            blank = blank.model_copy(update={"pair": blank.pair.model_copy(update={"renewed": self.renewed})})
-        return blank.model_copy(update=self.start.columns())
+        pair = blank.pair and blank.pair.model_copy(update={"renewed": self.renewed})
+        return blank.model_copy(update={"pair": pair, **self.start.columns()})
 
     def seen_around(self, begun: Begun) -> Sample:
         """Return the record of a load that was made, before its results, with what was seen until its end."""
@@ -113,7 +186,10 @@ class SampleRun:
         return begun.blank.model_copy(update={**self.start.columns(), "warmed_up": warmed, "notes": notes})
 
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> Begun | Measurement:
-        """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged."""
+        """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged.
+
+        Whether the generator can make the load could not be known before the system was up: how many hosts it has and where its TLS ends.
+        """
         system, point, chosen = self.system, self.slot.point, self.chosen
         blank = self.blank(attempt)
         folder = lasting.enter_context(scratch())
@@ -123,37 +199,26 @@ class SampleRun:
         endpoint = system.endpoint(point)
         load = load_of(point, regime.asked(endpoint), timed=not blank.untimed)
         gauges = dict(system.gauges())
+        notes = [*blank.notes, endpoint.way] if endpoint.way else [*blank.notes]
+        if self.workers is not None and (run := gauges.get(GAUGE, self.workers)) != self.workers:
+            notes.append(f"the manifests make {self.workers} workers or threads of the proxy, {run:g} run")
+        first = canary(system, endpoint, point)
         known = {
             **prepared,
-            "notes": (*blank.notes, *filter(None, [endpoint.way, self._other_workers(gauges)]), *self.start.notes()),
+            "notes": (*notes, *self.start.notes()),
             "argv": tuple(command(chosen.generator, chosen.path, load)),
             "gauges": gauges,
+            "tls": first.tls,
         }
-        first = canary(system, endpoint, point)
-        blank = blank.model_copy(update={**known, "tls": first.tls})
-        if before := self._standing_faults(load) + first.faults:
-            return unmeasured(blank, before)
+        blank = blank.model_copy(update=known)
+        faults: list[Fault] = [(Reason.KNOB_NOT_APPLIED, str(each)) for each in self.readings if not each.ok]
+        faults += [(Reason.LIMIT_NOT_APPLIED, what) for what in system.unapplied()]
+        if refusal := chosen.generator.refusal(load):
+            faults.append((Reason.GENERATOR_FAILED, f"{chosen.generator.name} cannot make this load: {refusal}"))
+        if faults := faults + first.faults:
+            return unmeasured(blank, faults)
         warmup_s = point.warmup_s if self.start.warms_up else 0.0
         return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), warmup_s)
-
-    def _other_workers(self, gauges: Mapping[str, float]) -> str:
-        """That not as many run as the manifests ask for; empty where they do, or it cannot be told."""
-        run = gauges.get(GAUGE)
-        if run is None or self.workers is None or run == self.workers:
-            return ""
-        return f"the manifests make {self.workers} workers or threads of the proxy, {run:g} run"
-
-    def _standing_faults(self, load: Load) -> list[Fault]:
-        """What speaks against measuring at all: a knob or limit that did not take, a load that cannot be made here.
-
-        The last could not be known before the system was up: how many hosts it has and where its TLS ends.
-        """
-        faults = [(Reason.KNOB_NOT_APPLIED, str(reading)) for reading in self.readings if not reading.ok]
-        faults += [(Reason.LIMIT_NOT_APPLIED, what) for what in self.system.unapplied()]
-        generator = self.chosen.generator
-        if refusal := generator.refusal(load):
-            faults.append((Reason.GENERATOR_FAILED, f"{generator.name} cannot make this load: {refusal}"))
-        return faults
 
     def load_run(
         self, begun: Begun, ended: Ended, seen: Observation, beside_s: Mapping[str, float] = NOBODY
@@ -165,7 +230,7 @@ class SampleRun:
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
         run = begun.blank.gauges.get(GAUGE)
         count = self.workers if run is None else int(run)
-        cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, count, alone=not self.slot.against)
+        cores = cpu.cores(seen, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against)
         mine = self.target.generator_cpus()
         return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first, mine)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -87,7 +87,9 @@ class Slices:
 
         try:
             ended = run_generators(waiting, switch)
-            status = self._end(started[0])
+            status = None
+            with suppress(subprocess.TimeoutExpired):
+                status = started[0].wait(END_S)
         finally:
             for process in started:
                 if process.returncode is None:
@@ -101,12 +103,6 @@ class Slices:
             why = complained.read().decode("utf-8", "replace").strip()
             self._fault = f"who ran when is not known: the switching ended with status {status} {why}".strip()
         return ended
-
-    def _end(self, process: subprocess.Popen[bytes]) -> int | None:
-        try:
-            return process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            return None
 
     def own_s(self, at: int) -> float:
         """For how long a side's generator made its load, of all slices: it begins with the first, and lasts as long as was asked."""

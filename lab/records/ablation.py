@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lab.base.validation import Record
 from lab.model.run import NotMeasured
 from lab.model.variants.naming import aliases, stored_name
 
 
-class Step(BaseModel):
+class Step(Record):
     """One knob: the variant that has it alone and what that is compared with, the one that has all up to it; `why` not."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     knob: str
     title: str
@@ -24,10 +23,8 @@ class Step(BaseModel):
     why: tuple[str, ...] = ()
 
 
-class AblationRun(BaseModel):
+class AblationRun(Record):
     """One sweep's run. `run` is null until it begins; it never does where nothing of it is measurable here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sweep: str
     variants: tuple[str, ...]
@@ -36,10 +33,8 @@ class AblationRun(BaseModel):
     skipped: bool = Field(default=False, description="nothing of it is measurable here")
 
 
-class AblationRecord(BaseModel):
+class AblationRecord(Record):
     """`ablation.json`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = 1
     id: str
@@ -55,18 +50,15 @@ class AblationRecord(BaseModel):
 
     def with_present_names(self) -> AblationRecord:
         """Return the record with the names that its variants have now, as its runs are read."""
-
-        def now(name: str | None) -> str | None:
-            return name and stored_name(name)
-
         former, variants = aliases().components, ("root", "against", "alone", "cumulative")
-        steps = (
+        steps = tuple(
             step.model_copy(
-                update={key: now(getattr(step, key)) for key in variants} | {"knob": former.get(step.knob, step.knob)}
+                update={key: name and stored_name(name) for key in variants for name in [getattr(step, key)]}
+                | {"knob": former.get(step.knob, step.knob)}
             )
             for step in self.steps
         )
-        runs = (
+        runs = tuple(
             run.model_copy(
                 update={
                     "variants": tuple(map(stored_name, run.variants)),
@@ -77,4 +69,4 @@ class AblationRecord(BaseModel):
             )
             for run in self.runs
         )
-        return self.model_copy(update={"steps": tuple(steps), "runs": tuple(runs)})
+        return self.model_copy(update={"steps": steps, "runs": runs})

@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 
 from lab import generators
-from lab.base.files import write_frame
+from lab.base.files import write_synced
 from lab.model.samples import Sample
 from lab.records.tables import FrameError, Ints, histogram_of
 from lab.stats import histogram
@@ -93,7 +93,7 @@ class HistogramCache:
         frame = pl.DataFrame({name: list(values) for name, values in columns}, schema=SCHEMA)
         partial = self.path.with_name(f".{self.path.name}.{token_hex(4)}.partial")
         try:
-            write_frame(partial, frame)
+            write_synced(partial, frame)
             partial.replace(self.path)
         except OSError:
             with suppress(OSError):

@@ -24,7 +24,7 @@ from lab.base.files import (
     reference_folder,
     replace,
     runs_folder,
-    write_frame,
+    write_synced,
     writing,
 )
 from lab.base.validation import Record
@@ -181,9 +181,9 @@ class CalibrationFolder:
     def open(cls, name: str) -> CalibrationFolder:
         """Open one by name or folder; a name that only the reference has is the reference's. UsageError when not there or damaged."""
         folder = Path(name) if "/" in name else runs_folder() / name
-        if "/" not in name and not _holds_one(folder) and _holds_one(reference_folder() / name):
+        if "/" not in name and not tables.has(folder, FILE) and tables.has(reference_folder() / name, FILE):
             folder = reference_folder() / name
-        if not _holds_one(folder):
+        if not tables.has(folder, FILE):
             names = calibration_names()
             remedy = did_you_mean(name, names) if names else "`just selfbench calibrate` measures one"
             raise UsageError("calibration", f"unknown calibration '{name}'", remedy)
@@ -200,13 +200,6 @@ class CalibrationFolder:
         with writing(self.folder):
             write_zip(partial, self._raws)
             partial.rename(self.folder / RAW)
-            write_frame(partial, tables.joined(self._counted, tables.HISTOGRAM_SCHEMA))
+            write_synced(partial, tables.joined(self._counted, tables.HISTOGRAM_SCHEMA))
             partial.rename(self.folder / COUNTED)
             replace(self.folder / FILE, json_bytes(self.record))
-
-
-def _holds_one(folder: Path) -> bool:
-    try:
-        return (folder / FILE).is_file()
-    except OSError:
-        return False

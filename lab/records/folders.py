@@ -1,7 +1,7 @@
 """A run as it is measured: a folder per sample, which appears whole or not at all. What survives `kill -9`.
 
     run.json, roundtrip.json, knee.json
-    manifests/<variant>.yaml              (earlier reference runs: .yaml.xz)
+    manifests/<variant>.yaml
     readback/b01-<arm>.json               what was read back after a bring-up
     deployed/b01-<arm>.json               the pods, on a cluster
     samples/<id>/sample.json raw.zst hist.parquet usage.parquet
@@ -13,28 +13,26 @@ Refuses to overwrite a sample, and to read a damaged one as if it were whole.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import lzma
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import yaml
+from pydantic import ValidationError
 
 from lab import disturbances
 from lab.base.errors import UsageError
-from lab.base.files import json_bytes, read_record, replace, whole_folder, write_frame, write_synced, writing
+from lab.base.files import json_bytes, read_record, replace, whole_folder, write_synced, writing
 from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
-from lab.records.forms import EVENTS, HISTOGRAMS, READBACK, USAGE, roundtrip_of, unreadable
-from lab.records.tables import Place
+from lab.records.tables import EVENTS, HISTOGRAMS, RAW, READBACK, ROUNDTRIP, USAGE, FrameError, Place, unreadable
 from lab.stats.histogram import Histogram
 
 SAMPLES, MANIFESTS = "samples", "manifests"
@@ -47,54 +45,45 @@ class Folders:
     def __init__(self, folder: Path, run: str) -> None:
         self.folder, self.run = folder, run
 
-    def of(self, sample: str) -> Path:
-        return self.folder / SAMPLES / sample
-
     # -- reading ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
         """Every sample's record, in any order. UsageError names what is damaged, and a part of a sample that is missing."""
-        found: list[Sample] = []
-        for folder in sorted(self._sample_folders()):
-            remedy = f"move {folder} away and `--resume {self.run}` measures it again"
-            try:
-                parts = tables.raw_path(folder), folder / USAGE
-                missing = [path.name for path in parts if not path.is_file()]
-                told = (folder / EVENTS).is_file()
-            except OSError as error:
-                raise unreadable(folder, error, "make it readable for you") from None
-            if not missing:
-                found.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
-                missing = [EVENTS] if found[-1].outcome and not told else []
-            if missing:
-                raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
-        return found
-
-    def _sample_folders(self) -> Iterator[Path]:
         try:
-            yield from (path for path in (self.folder / SAMPLES).iterdir() if not path.name.startswith("."))
+            folders = sorted(path for path in (self.folder / SAMPLES).iterdir() if not path.name.startswith("."))
         except OSError as error:
             fault = f"cannot be read: {error.strerror}"
             raise UsageError(f"{self.folder}/{SAMPLES}", fault, "restore the folder") from None
+        found: list[Sample] = []
+        for folder in folders:
+            remedy = f"move {folder} away and `--resume {self.run}` measures it again"
+            try:
+                there = {name: (folder / name).is_file() for name in (RAW, USAGE, EVENTS)}
+            except OSError as error:
+                raise unreadable(folder, error, "make it readable for you") from None
+            if there[RAW] and there[USAGE]:
+                found.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
+                there[EVENTS] |= not found[-1].outcome
+            else:
+                there[EVENTS] = True
+            if missing := [name for name, is_there in there.items() if not is_there]:
+                raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
+        return found
 
     def raw(self, sample: str) -> Place:
         """Where a sample's verbatim output lies, or should lie."""
-        return tables.raw_path(self.of(sample))
+        return self.path(RAW, sample)
 
     def holds(self, sample: Sample) -> bool:
         """Whether that output is what the record has the digest of."""
-        path = tables.raw_path(self.of(sample.id))
-        with open(path, "rb") as packed:  # earlier labs took the digest of the file as it lies there
-            if hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256:
-                return True
         try:
-            return tables.digest(tables.unpacked(path)) == sample.raw_sha256
-        except tables.FrameError:
+            return tables.digest(tables.unpacked(self.raw(sample.id))) == sample.raw_sha256
+        except FrameError:
             return False
 
     def left(self, sample: str, name: str) -> bytes | None:
         """A file that the generator itself wrote; None where it left none."""
-        path = self.of(sample) / name
+        path = self.path(name, sample)
         return path.read_bytes() if path.is_file() else None
 
     def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
@@ -107,41 +96,42 @@ class Folders:
         return tables.joined({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
-        return tables.read_usage(self.path(USAGE, sample))
+        return tables.read_table(self.path(USAGE, sample), USAGE_SCHEMA)
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
         """No rows where none were recorded and none are `needed`."""
         path = self.path(EVENTS, sample)
-        return tables.read_events(path) if needed or path.exists() else pl.DataFrame(schema=EVENTS_SCHEMA)
+        return tables.read_table(path, EVENTS_SCHEMA) if needed or path.exists() else pl.DataFrame(schema=EVENTS_SCHEMA)
 
     def manifests(self, variant: str) -> str:
         """YAML, a document per object, as it was applied."""
-        path = self.manifests_path(variant)
         try:
-            content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-            return content.decode("utf-8")
-        except (lzma.LZMAError, UnicodeDecodeError) as error:
-            raise tables.FrameError(" ".join(str(error).split())) from None
+            return self.manifests_path(variant).read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise FrameError(str(error)) from None
 
     def brought_up(self, kind: str, stem: str) -> Any:
         """What was kept of a bring-up: its `readback`, or what was `deployed`."""
         try:
             return json.loads(self.brought_up_path(kind, stem).read_bytes())
         except ValueError as error:
-            raise tables.FrameError(str(error)) from None
+            raise FrameError(str(error)) from None
 
     def roundtrip(self) -> RoundTrip | None:
         """The bare network's; None as long as it was not tried."""
-        return roundtrip_of(self.folder)
+        try:
+            return RoundTrip.model_validate_json((self.folder / ROUNDTRIP).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise FrameError(error.errors()[0]["msg"]) from None
 
     def path(self, part: str, sample: str) -> Path:
-        """The file that has this part (USAGE, EVENTS, HISTOGRAMS) of a sample."""
-        return self.of(sample) / part
+        """The file that has this part (RAW, USAGE, EVENTS, HISTOGRAMS) of a sample."""
+        return self.folder / SAMPLES / sample / part
 
     def manifests_path(self, variant: str) -> Path:
-        plain = self.folder / MANIFESTS / f"{variant}.yaml"
-        packed = plain.with_name(f"{plain.name}.xz")
-        return packed if packed.is_file() and not plain.is_file() else plain
+        return self.folder / MANIFESTS / f"{variant}.yaml"
 
     def brought_up_path(self, kind: str, stem: str) -> Path:
         return self.folder / kind / f"{stem}.json"
@@ -156,7 +146,7 @@ class Folders:
             (self.folder / part).mkdir()
         for variant, objects in manifests.items():
             text = yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
-            write_synced(self.folder / MANIFESTS / f"{variant}.yaml", text.encode())
+            write_synced(self.manifests_path(variant), text.encode())
 
     def write_sample(
         self,
@@ -168,12 +158,12 @@ class Folders:
         left: Mapping[str, bytes],
     ) -> None:
         """As `RunStore.write_sample`."""
-        with whole_folder(self.of(sample.id), "sample") as partial:
-            write_synced(partial / tables.RAW, tables.pack_raw(raw))
-            write_frame(partial / HISTOGRAMS, tables.histogram_frame(histograms))
-            write_frame(partial / USAGE, tables.to_the_microsecond(usage))
+        with whole_folder(self.folder / SAMPLES / sample.id, "sample") as partial:
+            write_synced(partial / RAW, tables.pack_raw(raw))
+            write_synced(partial / HISTOGRAMS, tables.histogram_frame(histograms))
+            write_synced(partial / USAGE, tables.to_the_microsecond(usage))
             if events is not None:
-                write_frame(partial / EVENTS, events)
+                write_synced(partial / EVENTS, events)
             for name, content in left.items():
                 write_synced(partial / name, content)
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
@@ -182,7 +172,7 @@ class Folders:
     def write_record(self, sample: Sample) -> None:
         """In the place of the record that it had."""
         with writing(self.folder):
-            replace(self.of(sample.id) / RECORD, json_bytes(sample))
+            replace(self.path(RECORD, sample.id), json_bytes(sample))
 
     def write_brought_up(self, kind: str, stem: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Under the first name that is free: a resumed block adds a file, it replaces none."""

@@ -61,7 +61,13 @@ def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: 
     since = events.filter(pl.col("at_s") >= began_s)
     reloaded = since.filter(pl.col("kind") == "Reloaded")["object"].value_counts()["count"].max()
     found: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
-    found |= _processes(usage) | _api_server(usage)
+    seen = looks(usage)
+    if not seen.is_empty():
+        processes, rss_bytes = seen.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
+        found |= {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
+    own = (pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER)
+    if not (api_server := usage.filter(own)).is_empty():
+        found["api_rss_bytes"] = float(api_server.select(pl.col("rss_bytes").max()).item())
     again = since.filter((pl.col("kind") == "Started") & pl.col("detail").str.starts_with("restart"))
     found["restarts"] = float(again.height)
     return found | _probes(since, begin_s) | _pods(since) | _held(events, begin_s) | _transfers(since)
@@ -87,19 +93,6 @@ def looks(usage: pl.DataFrame) -> pl.DataFrame:
         .sort("t_s")
         .drop("look")
     )
-
-
-def _processes(usage: pl.DataFrame) -> Outcome:
-    seen = looks(usage)
-    if seen.is_empty():
-        return {}
-    processes, rss_bytes = seen.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
-    return {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
-
-
-def _api_server(usage: pl.DataFrame) -> Outcome:
-    rows = usage.filter((pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER))
-    return {} if rows.is_empty() else {"api_rss_bytes": float(rows.select(pl.col("rss_bytes").max()).item())}
 
 
 def probes(events: pl.DataFrame) -> pl.DataFrame:

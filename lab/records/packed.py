@@ -16,11 +16,9 @@ Refuses to read a damaged file as if it were whole.
 from __future__ import annotations
 
 import json
-import lzma
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -38,9 +36,8 @@ from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
 from lab.records.cache import HistogramCache
-from lab.records.forms import EVENTS, HISTOGRAMS, USAGE, has, roundtrip_of, unreadable
 from lab.records.steadiness import COLUMNS
-from lab.records.tables import FrameError, Place
+from lab.records.tables import EVENTS, HISTOGRAMS, USAGE, FrameError, Place, has, unreadable
 from lab.stats.histogram import Histogram
 
 SAMPLES, RAW, BRINGUPS, MANIFESTS = "samples.ndjson.zst", "raw.zip", "bringups.ndjson.zst", "manifests.yaml.xz"
@@ -61,14 +58,7 @@ def lines_packed(lines: Iterable[str]) -> bytes:
 
 def lines_of(path: Path) -> list[str]:
     """OSError, or FrameError when the file is damaged."""
-    unpacking = zstandard.ZstdDecompressor().decompressobj()
-    try:
-        text = unpacking.decompress(path.read_bytes()).decode("utf-8")
-    except (zstandard.ZstdError, UnicodeDecodeError) as error:
-        raise FrameError(str(error)) from None
-    if not unpacking.eof or unpacking.unused_data:
-        raise FrameError("it is cut short, or there is more behind its end")
-    return text.splitlines()
+    return tables.text_of(path.read_bytes()).splitlines()
 
 
 def manifests_packed(texts: Mapping[str, str]) -> bytes:
@@ -81,26 +71,10 @@ def manifests_packed(texts: Mapping[str, str]) -> bytes:
 
 def by_variant(whole: bytes) -> dict[str, str]:
     """Variant → its YAML. FrameError when it is damaged."""
-    try:
-        before, *parts = _VARIANT.split(lzma.decompress(whole).decode("utf-8"))
-    except (lzma.LZMAError, UnicodeDecodeError) as error:
-        raise FrameError(" ".join(str(error).split())) from None
+    before, *parts = _VARIANT.split(tables.text_of(whole, xz=True))
     if before:
         raise FrameError("there is something before the first variant")
     return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-@contextmanager
-def _damaged(path: Path, remedy: str) -> Iterator[None]:
-    """UsageError for a file that cannot be read (with the remedy), or that is not what it should be."""
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(path, error, remedy) from None
-    except FrameError as error:
-        raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
-    except ValidationError as error:
-        raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
 
 
 class Packed:
@@ -111,17 +85,25 @@ class Packed:
         self.cache = HistogramCache(folder / HISTOGRAMS)
 
     def samples(self) -> list[Sample]:
-        kinds = known(disturbances.DISTURBANCES)
-        with _damaged(self.folder / SAMPLES, "make it readable for you"):
-            lines = lines_of(self.folder / SAMPLES)
-            found = [Sample.model_validate_json(line, context=kinds) for line in lines]
-        for file, of in ((USAGE, bool(found)), (EVENTS, any(sample.outcome for sample in found))):
-            if of and not (self.folder / file).is_file():
-                raise UsageError(str(self.folder / file), "is missing", RESTORE)
-        with _damaged(self.folder / RAW, RESTORE):
+        path, kinds = self.folder / SAMPLES, known(disturbances.DISTURBANCES)
+        try:
+            found = [Sample.model_validate_json(line, context=kinds) for line in lines_of(path)]
+            for path, needed in (
+                (self.folder / USAGE, bool(found)),
+                (self.folder / EVENTS, any(sample.outcome for sample in found)),
+            ):
+                if needed and not path.is_file():
+                    raise UsageError(str(path), "is missing", RESTORE)
+            path = self.folder / RAW
             lost = [sample.id for sample in found if self._member(sample.id) is None]
+        except OSError as error:
+            raise unreadable(path, error, RESTORE) from None
+        except FrameError as error:
+            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
+        except ValidationError as error:
+            raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
         if lost:
-            raise UsageError(str(self.folder / RAW), f"the output of {lost[0]} is missing", RESTORE)
+            raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
         return found
 
     # -- verbatim output --------------------------------------------------------------------------------
@@ -140,10 +122,6 @@ class Packed:
     def raw(self, sample: str) -> Place:
         member = self._member(sample)
         return zipfile.Path(self._zip, member.filename if member else f"{sample}/{tables.SMALL_RAW}")
-
-    def raw_bytes(self, sample: str) -> bytes:
-        """All of it, unpacked. OSError, or FrameError."""
-        return tables.unpacked(self.raw(sample))
 
     def holds(self, sample: Sample) -> bool:
         """By the digest that packing has noted beside its output, once that had been read again, and by the checksum of what lies there."""
@@ -187,10 +165,8 @@ class Packed:
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
         """Return the columns of these samples' usage tables that show whether they were steady, with `sample` in front; no other is read."""
-        frame = tables.read_columns(
-            self.folder / USAGE, {tables.SAMPLE: pl.String, **{name: USAGE_SCHEMA[name] for name in COLUMNS}}
-        )
-        return frame.filter(pl.col(tables.SAMPLE).is_in(samples))
+        schema = {tables.SAMPLE: pl.String, **{name: USAGE_SCHEMA[name] for name in COLUMNS}}
+        return tables.read_table(self.folder / USAGE, schema, whole=False).filter(pl.col(tables.SAMPLE).is_in(samples))
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
         nothing = pl.DataFrame(schema=EVENTS_SCHEMA)
@@ -216,14 +192,9 @@ class Packed:
             raise FrameError(f"it has no {kind} of {stem}")
         return self._bringups[kind, stem]
 
-    @property
-    def holds_roundtrip(self) -> bool:
-        """Of a run that an earlier lab packed it lies beside."""
-        return has(self.folder, BRINGUPS) and NETWORK in self._bringups
-
     def roundtrip(self) -> RoundTrip | None:
-        if not self.holds_roundtrip:
-            return roundtrip_of(self.folder)
+        if not has(self.folder, BRINGUPS) or NETWORK not in self._bringups:
+            return None
         try:
             return RoundTrip.model_validate(self._bringups[NETWORK])
         except ValidationError as error:

@@ -17,6 +17,7 @@ newest of its way that had reached who answered; newer ones include it. Refuses 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,23 @@ from lab.model.events import FIRST_PORT
 from lab.model.requests import good
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Changes that answers show in one way, in the order of time, and the answers that show one (0 = the state before the first).
+
+    `delay_s`: from each change to the first answer that shows it or a newer one; infinite = never.
+    """
+
+    name: str
+    numbers: Ints
+    at_s: Floats
+    delay_s: Floats
+    sent_s: Floats
+    done_s: Floats
+    shown: Ints
 
 
 def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
@@ -35,16 +53,14 @@ def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | N
         return {}
     delays_s: list[float] = []
     counts = dict.fromkeys(("unseen", "superseded", "old", "stale"), 0)
-    for way, made in _by_way(changes):
-        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
-        sent_s, done_s, shown = _shown(requests, way, int(numbers.max()))
-        told = _first_shown_s(done_s, shown, numbers)
-        delays_s += [float(value) for value in np.maximum(told - at_s, 0)]
-        counts["unseen"] += int(np.isinf(told).sum())
-        counts["superseded"] += int((~np.isin(numbers, shown) & np.isfinite(told)).sum())
-        counts["old"] += int((shown < _newest(at_s, numbers, sent_s)).sum())
-        order = np.argsort(done_s, kind="stable")
-        counts["stale"] += int((shown < _newest(done_s[order], shown[order], sent_s)).sum())
+    for way in _ways(requests, changes):
+        delays_s += map(float, way.delay_s)
+        seen = np.isfinite(way.delay_s)
+        counts["unseen"] += int((~seen).sum())
+        counts["superseded"] += int((~np.isin(way.numbers, way.shown) & seen).sum())
+        counts["old"] += int((way.shown < _newest(way.at_s, way.numbers, way.sent_s)).sum())
+        order = np.argsort(way.done_s, kind="stable")
+        counts["stale"] += int((way.shown < _newest(way.done_s[order], way.shown[order], way.sent_s)).sum())
     found: dict[str, float | None] = {"changes": float(changes.height), "correct_s": None, "correct_max_s": None}
     if not delays_s:
         return found | dict.fromkeys(counts)
@@ -57,46 +73,38 @@ def delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """One row per change that answers can show: number, way, at_s, delay_s (null = never seen), in the order of time."""
     schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
     rows = [pl.DataFrame(schema=schema)]
-    for way, made in _by_way(events.filter(pl.col("kind") == "Change")):
-        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
-        _, done_s, shown = _shown(requests, way, int(numbers.max()))
-        delay_s = np.maximum(_first_shown_s(done_s, shown, numbers) - at_s, 0)
-        delay = pl.Series("delay_s", delay_s).replace(float("inf"), None)
-        rows.append(pl.DataFrame({"number": numbers, "way": [way] * numbers.size, "at_s": at_s}).with_columns(delay))
+    for way in _ways(requests, events.filter(pl.col("kind") == "Change")):
+        delay = pl.Series("delay_s", way.delay_s).replace(float("inf"), None)
+        names = [way.name] * way.numbers.size
+        rows.append(pl.DataFrame({"number": way.numbers, "way": names, "at_s": way.at_s}).with_columns(delay))
     return pl.concat(rows).sort("at_s")
 
 
-def _by_way(changes: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The changes that answers show, by how; each with its number, in the order of time."""
-    ways = changes.with_columns(
+def _ways(requests: pl.DataFrame, changes: pl.DataFrame) -> Iterator[_Way]:
+    told = changes.with_columns(
         pl.col("detail").str.split(" ").list.first().alias("way"),
         pl.col("object").cast(pl.Int64, strict=False).alias("number"),
     )
-    for way in ("endpoints", "routes", "status"):
-        made = ways.filter((pl.col("way") == way) & pl.col("number").is_not_null()).sort("at_s")
-        if not made.is_empty():
-            yield way, made
+    for name in ("endpoints", "routes", "status"):
+        made = told.filter((pl.col("way") == name) & pl.col("number").is_not_null()).sort("at_s")
+        if made.is_empty():
+            continue
+        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
+        if name == "status":  # not there yet is an answer, too
+            number = pl.when(good(requests)).then(int(numbers.max())).otherwise(0)
+            frame = requests.with_columns(shown=number).filter(pl.col("error") == "")
+        else:
+            words = pl.col("answer").str.split(" ").list
+            port, prefix = (words.get(place, null_on_oob=True).cast(pl.Int64, strict=False) for place in (1, 2))
+            number = port - FIRST_PORT if name == "endpoints" else pl.when(words.len() > 2).then(prefix.fill_null(0))
+            frame = requests.filter(good(requests)).with_columns(shown=number).filter(pl.col("shown") >= 0)
+        sent_s, done_s = frame["sent_s"].to_numpy(), frame["done_s"].to_numpy()
+        shown = frame["shown"].cast(pl.Int64).to_numpy()
+        first_s = np.array([min(done_s[shown >= each], default=np.inf) for each in numbers], dtype=np.float64)
+        yield _Way(name, numbers, at_s, np.maximum(first_s - at_s, 0), sent_s, done_s, shown)
 
 
-def _shown(requests: pl.DataFrame, way: str, newest: int) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """(sent, done, number shown) of every answer that shows one; 0 = the state before the first change."""
-    if way == "status":  # not there yet is an answer, too
-        number = pl.when(good(requests)).then(newest).otherwise(0)
-        frame = requests.with_columns(shown=number).filter(pl.col("error") == "")
-    else:
-        words = pl.col("answer").str.split(" ").list
-        port, prefix = (words.get(place, null_on_oob=True).cast(pl.Int64, strict=False) for place in (1, 2))
-        number = port - FIRST_PORT if way == "endpoints" else pl.when(words.len() > 2).then(prefix.fill_null(0))
-        frame = requests.filter(good(requests)).with_columns(shown=number).filter(pl.col("shown") >= 0)
-    return frame["sent_s"].to_numpy(), frame["done_s"].to_numpy(), frame["shown"].cast(pl.Int64).to_numpy()
-
-
-def _first_shown_s(done_s: Floats, shown: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> Floats:
-    """For each change: when the first answer was there that shows it or a newer one; infinite = never."""
-    return np.array([min(done_s[shown >= number], default=np.inf) for number in numbers], dtype=np.float64)
-
-
-def _newest(at_s: Floats, numbers: npt.NDArray[np.int64], when_s: Floats) -> npt.NDArray[np.int64]:
+def _newest(at_s: Floats, numbers: Ints, when_s: Floats) -> Ints:
     """The highest of `numbers` (at `at_s`, in the order of time) up to each time; 0 before the first."""
     highest = np.concatenate([[0], np.maximum.accumulate(numbers)])
     return highest[np.searchsorted(at_s, when_s, side="right")]

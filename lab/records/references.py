@@ -16,12 +16,10 @@ from typing import Any
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder, sync, writing
 from lab.model.facts import differing, machine
-from lab.model.plan import Arm
 from lab.model.run import RunRecord
-from lab.model.sweeps import Point
 from lab.records import packing
-from lab.records.forms import RUN, has
 from lab.records.store import RunStore, run_names
+from lab.records.tables import RUN, has
 from lab.stats.boots import format_boots
 
 BOOT = "boot-"
@@ -87,7 +85,7 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests = keep_all) -> tup
 
     """
     folder = refuse_bad_name(name)
-    refuse_unfinished(run)
+    packing.refuse_unfinished(run, run.samples())
     if not has(folder, RUN):
         copy_packed(run, folder)
         return folder, []
@@ -118,7 +116,7 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
     folder = refuse_bad_name(name)
     if not has(folder, RUN):
         raise UsageError("--replace", f"there is no reference '{name}'", "leave --replace out: --into alone makes it")
-    refuse_unfinished(run)
+    packing.refuse_unfinished(run, run.samples())
     old = [RunStore.open(str(path)) for path in boot_folders(folder)]
     if run.record.id in [each.record.id for each in old]:
         raise UsageError(run.record.id, f"is a run of {name} already", "name another run")
@@ -188,25 +186,18 @@ def refuse_bad_name(name: str) -> Path:
     return reference_folder() / name
 
 
-def refuse_unfinished(run: RunStore) -> None:
-    """UsageError where something of a run's plan is not measured yet."""
-    packing.refuse_unfinished(run, run.samples())
-
-
 def refuse_known_boot(runs: Sequence[RunRecord], added: RunRecord, name: str) -> None:
     """UsageError where a run was measured on several boots, on one that is not known, or on one that the reference has already."""
-    boots = boots_of(added)
-    if len(boots) > 1:
-        raise UsageError(
-            added.id, f"was measured on {len(boots)} boots: {', '.join(boots)}", "measure it whole on one boot"
-        )
-    if boots[0] == UNKNOWN:
-        raise UsageError(
-            added.id, "its boot is not known (no boot_id in its facts)", "measure it where /proc shows the boot"
-        )
-    same = next((each.id for each in runs if boots[0] in boots_of(each)), None)
+    boot, *others = boots_of(added)
+    if others:
+        fault = f"was measured on {len(others) + 1} boots: {', '.join((boot, *others))}"
+        raise UsageError(added.id, fault, "measure it whole on one boot")
+    if boot == UNKNOWN:
+        fault, remedy = "its boot is not known (no boot_id in its facts)", "measure it where /proc shows the boot"
+        raise UsageError(added.id, fault, remedy)
+    same = next((each.id for each in runs if boot in boots_of(each)), None)
     if same is not None:
-        fault = f"was measured on boot {boots[0]}, which {name} has already ({same})"
+        fault = f"was measured on boot {boot}, which {name} has already ({same})"
         raise UsageError(added.id, fault, "measure it again once the machine has booted anew")
 
 
@@ -216,45 +207,32 @@ def refuse_other_design(first: RunStore, added: RunStore, name: str, reduce: Red
     The run need not have all of them: its arms (each with its baseline and manifests), its points (load, length, generator), its target, and
     whether each arm was measured as a pair. `reduce` is as in `add_run`.
     """
-    records = first.record, added.record
-    faults = [*_target_faults(*records), *_arm_faults(first, added, reduce), *_point_faults(*records)]
-    faults += _scheme_faults(*records)
+    one, other = first.record, added.record
+    both = (("target", one.target, other.target), ("sweep", one.sweep, other.sweep))
+    faults = [f"{what} {now} instead of {was}" for what, was, now in both if was != now]
+    faults += [*_arm_faults(first, added, reduce), *_point_faults(one, other)]
     if faults:
-        remedy = f"measure it as {first.record.id} was: just ledger --boots has the commands"
-        raise UsageError(added.record.id, f"is of another design than {name}: {'; '.join(faults)}", remedy)
-
-
-def _target_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
-    if first.target != added.target:
-        yield f"target {added.target} instead of {first.target}"
-    if first.sweep != added.sweep:
-        yield f"sweep {added.sweep} instead of {first.sweep}"
+        remedy = f"measure it as {one.id} was: just ledger --boots has the commands"
+        raise UsageError(other.id, f"is of another design than {name}: {'; '.join(faults)}", remedy)
 
 
 def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> Iterator[str]:
     arms = {arm.name: arm for arm in first.record.arms}
-    if all(arm.role == "reference" for arm in added.record.arms):
+    mine = [arm for arm in added.record.arms if arm.role != "reference"]
+    if not mine:
         yield "no arm beside the one without a proxy"
-    for arm in added.record.arms:
-        if arm.role == "reference":
-            continue
+    for arm in mine:
         if (same := arms.get(arm.name)) is None:
             yield f"no arm {arm.name} there"
-        elif (same.variant, same.baseline) != (arm.variant, arm.baseline):
-            yield f"arm {arm.name} is {_arm(arm)} instead of {_arm(same)}"
-        elif _manifests_differ(first, added, arm.variant, reduce):
-            yield f"other manifests of {arm.name}"
-
-
-def _manifests_differ(first: RunStore, added: RunStore, variant: str, reduce: ReduceManifests) -> bool:
-    if first.record.variants[variant].manifests_sha256 == added.record.variants[variant].manifests_sha256:
-        return False
-    one, other = (reduce(run.record.target, run.record.facts, run.manifests(variant)) for run in (first, added))
-    return one != other
-
-
-def _arm(arm: Arm) -> str:
-    return f"{arm.variant} against {arm.baseline}" if arm.baseline else arm.variant
+            continue
+        now, was = (f"{each.variant}{f' against {each.baseline}' if each.baseline else ''}" for each in (arm, same))
+        digests = {run.record.variants[each.variant].manifests_sha256 for run, each in ((first, same), (added, arm))}
+        if now != was:
+            yield f"arm {arm.name} is {now} instead of {was}"
+        elif len(digests) > 1:
+            objects = [reduce(run.record.target, run.record.facts, run.manifests(arm.variant)) for run in (first, added)]
+            if objects[0] != objects[1]:
+                yield f"other manifests of {arm.name}"
 
 
 def _point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
@@ -263,33 +241,24 @@ def _point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
         if (same := points.get(point.name)) is None:
             yield f"no point {point.name} there"
             continue
-        one, other = _load(same), _load(point)
-        if keys := [key for key in one if one[key] != other[key]]:
-            yield f"point {point.name} has {', '.join(f'{key} {other[key]} instead of {one[key]}' for key in keys)}"
-        if (was := first.generators.get(point.name)) != (used := added.generators.get(point.name)):
-            yield f"generator at {point.name} is {_generator(used)} instead of {_generator(was)}"
-
-
-def _load(point: Point) -> dict[str, object]:
-    return {key: value for key, value in point.model_dump(mode="json").items() if key not in PRECISION}
-
-
-def _generator(known: Mapping[str, str | None] | None) -> str:
-    return " ".join(str(value) for value in (known or {}).values() if value) or "none"
-
-
-def _scheme_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
-    was, used = _paired(first), _paired(added)
-    both = {(arm, point) for _, arm, point in first.slots} & {(arm, point) for _, arm, point in added.slots}
-    for arm, point in sorted(both):
-        if ((arm, point) in was) != ((arm, point) in used):
-            how = ("alone", "as a pair")
-            yield f"{arm} at {point} is measured {how[(arm, point) in used]} instead of {how[(arm, point) in was]}"
-
-
-def _paired(record: RunRecord) -> set[tuple[str, str]]:
-    """(arm, point) of every pair."""
-    return {record.slots[pair.order - 1][1:] for pair in record.pairs}
+        was, now = (each.model_dump(mode="json") for each in (same, point))
+        differ = (key for key in was if was[key] != now[key] and key not in PRECISION)
+        if keys := [f"{key} {now[key]} instead of {was[key]}" for key in differ]:
+            yield f"point {point.name} has {', '.join(keys)}"
+        by = [record.generators.get(point.name) or {} for record in (added, first)]
+        if by[0] != by[1]:
+            used, before = (" ".join(str(value) for value in each.values() if value) or "none" for each in by)
+            yield f"generator at {point.name} is {used} instead of {before}"
+    # (arm, point) → how it is measured
+    ways = [
+        {slot[1:]: "alone" for slot in record.slots}
+        | {record.slots[pair.order - 1][1:]: "as a pair" for pair in record.pairs}
+        for record in (first, added)
+    ]
+    for arm, point in sorted(ways[0].keys() & ways[1].keys()):
+        before, used = (each[arm, point] for each in ways)
+        if used != before:
+            yield f"{arm} at {point} is measured {used} instead of {before}"
 
 
 def refuse_other_programs(first: RunRecord, added: RunRecord, name: str) -> None:

@@ -7,11 +7,12 @@ Refuses to give two variants of one run one name: then the later one keeps its o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lab.model.design import PlannedAnew
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.design import Design
+from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.variants.naming import aliases, stored_name
 
@@ -32,9 +33,9 @@ class Names:
         """Return a variant's or arm's other name; its own where it has no other."""
         return self.variants.get(name, name)
 
-    def knobs(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the components' other names."""
-        return tuple(self.components.get(name, name) for name in names)
+    def in_fields(self, of: object, *fields: str) -> dict[str, Any]:
+        """Field → the other name of the variant or arm there, or None where there is none."""
+        return {name: value and self.of(value) for name in fields for value in [getattr(of, name)]}
 
 
 def names_in(record: RunRecord) -> Names:
@@ -62,67 +63,46 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
     """Return the run with its variants, arms and components under their other names."""
     if not names.variants and not names.components:
         return record
-    fresh = record.design.fresh if record.design else PlannedAnew()
-    design = record.design and record.design.model_copy(
-        update={
-            "places": tuple(
-                each.model_copy(update={"arm": names.of(each.arm), "against": names.of(each.against)})
-                for each in record.design.places
-            ),
-            "systems": tuple(map(names.of, record.design.systems)),
-            "fixed_workers": tuple(map(names.of, record.design.fixed_workers)),
-            "fresh": replace(fresh, loads=tuple(_load(load, names) for load in fresh.loads)),
-        }
-    )
+
+    def knobs(components: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.components.get(name, name) for name in components)
+
     at_knee = record.at_knee
-    if at_knee and at_knee.variant:
-        at_knee = at_knee.model_copy(update={"variant": names.of(at_knee.variant)})
+    variants = {
+        names.of(name): variant.model_copy(
+            update=names.in_fields(variant, "name", "baseline")
+            | {"knobs": knobs(variant.knobs), "own_knobs": knobs(variant.own_knobs)}
+        )
+        for name, variant in record.variants.items()
+    }
+    missing = (each.model_copy(update=names.in_fields(each, "variant")) for each in record.not_measurable)
     changes = {
-        "arms": tuple(
-            replace(
-                arm,
-                name=names.of(arm.name),
-                variant=names.of(arm.variant),
-                baseline=arm.baseline and names.of(arm.baseline),
-            )
-            for arm in record.arms
-        ),
+        "arms": tuple(replace(arm, **names.in_fields(arm, "name", "variant", "baseline")) for arm in record.arms),
         "slots": tuple((block, names.of(arm), point) for block, arm, point in record.slots),
-        "pairs": tuple(pair.model_copy(update={"against": names.of(pair.against)}) for pair in record.pairs),
-        "variants": {names.of(name): _renamed(variant, names) for name, variant in record.variants.items()},
-        "not_measurable": tuple(
-            each.model_copy(update={"variant": names.of(each.variant)}) for each in record.not_measurable
-        ),
-        "at_knee": at_knee,
-        "design": design,
+        "pairs": tuple(pair.model_copy(update=names.in_fields(pair, "against")) for pair in record.pairs),
+        "variants": variants,
+        "not_measurable": tuple(missing),
+        "at_knee": at_knee and at_knee.model_copy(update=names.in_fields(at_knee, "variant")),
+        "design": record.design and _renamed_design(record.design, names),
     }
     return record.model_copy(update=changes)
 
 
-def _load(load: str, names: Names) -> str:
-    """Of `variant at point`."""
-    variant, at, point = load.partition(" at ")
-    return f"{names.of(variant)}{at}{point}"
-
-
-def _renamed(variant: VariantRecord, names: Names) -> VariantRecord:
+def _renamed_design(design: Design, names: Names) -> Design:
+    loads = (load.partition(" at ") for load in design.fresh.loads)  # `variant at point`
+    places = (each.model_copy(update=names.in_fields(each, "arm", "against")) for each in design.places)
     changes = {
-        "name": names.of(variant.name),
-        "baseline": variant.baseline and names.of(variant.baseline),
-        "knobs": names.knobs(variant.knobs),
-        "own_knobs": names.knobs(variant.own_knobs),
+        "places": tuple(places),
+        "systems": tuple(map(names.of, design.systems)),
+        "fixed_workers": tuple(map(names.of, design.fixed_workers)),
+        "fresh": replace(design.fresh, loads=tuple(f"{names.of(variant)}{at}{point}" for variant, at, point in loads)),
     }
-    return variant.model_copy(update=changes)
+    return design.model_copy(update=changes)
 
 
 def renamed_sample(sample: Sample, names: Names) -> Sample:
     """Return a sample with its arm, its variant and what they are compared with under their other names."""
     if not names.variants:
         return sample
-    changes = {
-        "arm": names.of(sample.arm),
-        "variant": names.of(sample.variant),
-        "baseline": sample.baseline and names.of(sample.baseline),
-        "pair": sample.pair and sample.pair.model_copy(update={"against": names.of(sample.pair.against)}),
-    }
-    return sample.model_copy(update=changes)
+    pair = sample.pair and sample.pair.model_copy(update=names.in_fields(sample.pair, "against"))
+    return sample.model_copy(update={**names.in_fields(sample, "arm", "variant", "baseline"), "pair": pair})

@@ -16,7 +16,6 @@ Every other line stays as it is, but that one which begins as a difference does 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 Numbers = tuple[int, int, int, int, int, int]
 
@@ -24,31 +23,25 @@ _NUMBER, _TIME = rb"(\d{1,18})", rb"(\d{1,18}\.\d{3})"
 _LINE = re.compile(rb" ".join([b"request", *[_NUMBER] * 3, *[_TIME] * 3, b"(.*)"]), re.DOTALL)
 _LATENCY = re.compile(rb"(?:0|[1-9]\d{0,8})\.\d{6}")
 _SIGN = b"="
-_BEFORE_ALL: Numbers = (-1, 0, 0, 0, 0, 0)
 
 
 def as_differences(log: bytes) -> bytes:
     """The whole log; `restored` makes the same of it again."""
-    last, lines = _Last(), log.split(b"\n")
-    for at, line in enumerate(lines):
-        lines[at] = last.difference_to(line)
-    return b"\n".join(lines)
+    last = _Last()
+    return b"\n".join(map(last.difference_to, log.split(b"\n")))
 
 
-def restored(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The log in about the same pieces. ValueError for a difference that is none."""
-    last, rest = _Last(), b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield b"".join(last.line(line) + b"\n" for line in lines)
-    yield last.line(rest)
+def restored(log: bytes) -> bytes:
+    """The log of which these are the differences. ValueError for a difference that is none."""
+    last = _Last()
+    return b"\n".join(map(last.line, log.split(b"\n")))
 
 
 class _Last:
     """What the next line differs from: the last request of k6's, and the last latency of hey's."""
 
     def __init__(self) -> None:
-        self.request = _BEFORE_ALL
+        self.request: Numbers = (-1, 0, 0, 0, 0, 0)
         self.latency_us = 0
 
     def difference_to(self, line: bytes) -> bytes:
@@ -60,8 +53,17 @@ class _Last:
             *words, rest = found.groups()
             told: Numbers = tuple(int(word.replace(b".", b"")) for word in words)  # type: ignore[assignment]
             if _line(told, rest) == line:
-                before, self.request = self.request, told
-                return b"%b%b %b" % (_SIGN, b" ".join(b"%d" % each for each in _difference(told, before)), rest)
+                number, start_ms, wall_ms, sent_us, done_us, service_us = told
+                last, self.request = self.request, told
+                difference = (
+                    number - last[0] - 1,
+                    start_ms - last[1],
+                    wall_ms - start_ms - sent_us // 1000,
+                    sent_us - last[3],
+                    done_us - sent_us - service_us,
+                    service_us,
+                )
+                return b"%b%b %b" % (_SIGN, b" ".join(b"%d" % each for each in difference), rest)
         return _SIGN + line if line.startswith(_SIGN) else line
 
     def line(self, told: bytes) -> bytes:
@@ -74,36 +76,12 @@ class _Last:
         if b" " not in told:
             self.latency_us += int(told)
             return b"%d.%06d" % divmod(self.latency_us, 1_000_000)
-        number, start_ms, wall_ms, sent_us, answered_us, service_us, rest = told.split(b" ", 6)
-        difference = int(number), int(start_ms), int(wall_ms), int(sent_us), int(answered_us), int(service_us)
-        self.request = _sum(difference, self.request)
+        *words, rest = told.split(b" ", 6)
+        number, start_ms, late_ms, sent_us, waited_us, service_us = map(int, words)
+        number, start_ms, sent_us = self.request[0] + number + 1, self.request[1] + start_ms, self.request[3] + sent_us
+        wall_ms, done_us = late_ms + start_ms + sent_us // 1000, waited_us + sent_us + service_us
+        self.request = number, start_ms, wall_ms, sent_us, done_us, service_us
         return _line(self.request, rest)
-
-
-def _difference(told: Numbers, last: Numbers) -> Numbers:
-    number, start_ms, wall_ms, sent_us, done_us, service_us = told
-    late_ms = wall_ms - start_ms - sent_us // 1000
-    return (
-        number - last[0] - 1,
-        start_ms - last[1],
-        late_ms,
-        sent_us - last[3],
-        done_us - sent_us - service_us,
-        service_us,
-    )
-
-
-def _sum(difference: Numbers, last: Numbers) -> Numbers:
-    number, start_ms, sent_us = last[0] + difference[0] + 1, last[1] + difference[1], last[3] + difference[3]
-    service_us = difference[5]
-    return (
-        number,
-        start_ms,
-        difference[2] + start_ms + sent_us // 1000,
-        sent_us,
-        difference[4] + sent_us + service_us,
-        service_us,
-    )
 
 
 def _line(numbers: Numbers, rest: bytes) -> bytes:

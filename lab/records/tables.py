@@ -1,6 +1,6 @@
-"""A sample's tables and verbatim output as bytes and back: histograms, usage, events; raw.zst, raw.xz or raw.log.xz.
+"""A run's files as bytes and back: their names, a sample's tables (histograms, usage, events) and its verbatim output.
 
-Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
+Refuses a table whose columns, and a histogram whose buckets or counts are not what is written here.
 """
 
 from __future__ import annotations
@@ -9,44 +9,43 @@ import hashlib
 import io
 import lzma
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import zstandard
 
-from lab.generators.pieces import Stream
+from lab.base.errors import UsageError
 from lab.model.events import EVENTS_SCHEMA, Event
-from lab.model.usage import USAGE_SCHEMA
 from lab.records.request_log import restored
 from lab.stats.histogram import BUCKETS, Histogram
 
+RUN, KNEE = "run.json", "knee.json"
+"""The same in both forms of a run's folder."""
+ROUNDTRIP = "roundtrip.json"
+"""Of a packed run a line of its bring-ups."""
+USAGE, EVENTS, HISTOGRAMS = "usage.parquet", "events.parquet", "hist.parquet"
+"""Of a sample, beside its sample.json; in a packed run of all samples, the last one a cache."""
+READBACK, DEPLOYED = "readback", "deployed"
+"""What is kept of a bring-up."""
+RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"
+"""Verbatim output as a run writes it, and as a packed run has it: with a log of requests its lines as differences."""
+
 _ADDED = ("tid", "sent_bytes")
 """Columns that usage tables of earlier labs do not have: null there."""
-
 SAMPLE = "sample"
 """First column of a packed run's tables: whose row it is."""
-
 HISTOGRAM_SCHEMA = {
     "series": pl.String,  # latency or service
     "bucket": pl.Int64,
     "count": pl.Int64,
 }
 """Columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
-FORMERLY = ("low_s", "high_s")
-"""A bucket's ends, which its number tells: columns of earlier labs, seven eighths of their hist.parquet."""
-
-
 STDERR_MARK = "\n#lab stderr\n"
-PACKED_BYTES = 2**16
-"""Of packed output read at once: request rows are some ten times as much unpacked."""
-RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"
-"""Verbatim output as a run writes it, and as a packed run has it: with a log of requests its lines as differences."""
 Ints = npt.NDArray[np.int64]
 Place = Path | zipfile.Path
 """Where verbatim output lies: a file of a sample's folder, or one in a packed run's raw.zip."""
@@ -62,6 +61,22 @@ class FrameError(Exception):
     """The stored bytes are not what they should be; the message says how."""
 
 
+def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
+    """A file or folder that the system does not let us read."""
+    return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
+
+
+def has(folder: Path, name: str) -> bool:
+    """Whether a folder has a file of that name, as far as we may see."""
+    try:
+        return (folder / name).is_file()
+    except OSError:
+        return False
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
 def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
     """Series → histogram, as the rows of hist.parquet."""
     frames = [pl.DataFrame(schema=HISTOGRAM_SCHEMA)]
@@ -74,17 +89,11 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
 
 def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str, Histogram]:
     """Every series of a hist.parquet that has a row. OSError, or FrameError when the file is damaged."""
-    frame = read_counts(path)
-    parts = frame.partition_by("series", as_dict=True, maintain_order=True)
+    parts = read_table(path, HISTOGRAM_SCHEMA).partition_by("series", as_dict=True, maintain_order=True)
     return {
         str(series): histogram_of(rows["bucket"].to_numpy(), rows["count"].to_numpy(), kind)
         for (series,), rows in parts.items()
     }
-
-
-def read_counts(path: Path) -> pl.DataFrame:
-    """The rows of a hist.parquet of this lab or an earlier one, not looked into. OSError, or FrameError when the file is damaged."""
-    return _of(_read(path).drop(FORMERLY, strict=False), HISTOGRAM_SCHEMA)
 
 
 def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"]) -> Histogram:
@@ -97,18 +106,24 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
     return Histogram(counts, kind)
 
 
-def read_usage(path: Path) -> pl.DataFrame:
-    """A usage.parquet of this lab or an earlier one. OSError, or FrameError when the file is damaged."""
-    return _of(_with_added(_read(path), USAGE_SCHEMA), USAGE_SCHEMA)
+def read_table(path: Path, schema: Mapping[str, Any], whole: bool = True) -> pl.DataFrame:
+    """A table of these columns, those that earlier labs had not added as nulls; not `whole`: of more, of which no other is read.
 
-
-def _with_added(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Add the columns that usage tables of earlier labs do not have, as nulls, in the schema's order."""
-    missing = [
-        pl.lit(None, schema[name]).alias(name) for name in _ADDED if name in schema and name not in frame.columns
-    ]
-    frame = frame.with_columns(missing) if missing else frame
-    return frame.select(list(schema)) if set(frame.columns) == set(schema) else frame
+    OSError, or FrameError when the file is damaged.
+    """
+    content = path.read_bytes()
+    try:
+        there = pl.read_parquet_schema(io.BytesIO(content))
+        frame = pl.read_parquet(content, columns=None if whole else [name for name in schema if name in there])
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise FrameError(str(error).splitlines()[0][:200]) from None
+    missing = [name for name in _ADDED if name in schema and name not in there]
+    frame = frame.with_columns(pl.lit(None, schema[name]).alias(name) for name in missing)
+    if set(frame.columns) == set(schema):
+        frame = frame.select(list(schema))
+    if dict(frame.schema) != schema:
+        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
+    return frame
 
 
 def to_the_microsecond(usage: pl.DataFrame) -> pl.DataFrame:
@@ -122,14 +137,9 @@ def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.
     return pl.concat([nothing, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
 
 
-def read_columns(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Read only the columns of `schema` from a table. OSError, or FrameError when the file is damaged."""
-    return _of(_with_added(_read(path, list(schema)), schema), schema)
-
-
 def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """Sample → its rows, of those that have any. OSError, or FrameError when the file is damaged."""
-    frame = _of(_with_added(_read(path), {SAMPLE: pl.String, **schema}), {SAMPLE: pl.String, **schema})
+    frame = read_table(path, {SAMPLE: pl.String, **schema})
     runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
     if runs["value"].n_unique() != runs.height:
         raise FrameError("a sample's rows do not lie together")
@@ -146,26 +156,14 @@ def events_frame(events: Iterable[Event]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=EVENTS_SCHEMA)
 
 
-def read_events(path: Path) -> pl.DataFrame:
-    """An events.parquet. OSError, or FrameError when the file is damaged."""
-    return _of(_read(path), EVENTS_SCHEMA)
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
+    """A table as small as it goes: by brotli, which takes its time and is written once."""
+    written = io.BytesIO()
+    frame.write_parquet(written, compression="brotli", compression_level=11, statistics=False)
+    return written.getvalue()
 
 
-def _read(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """A table, or those of these columns that it has."""
-    content = path.read_bytes()
-    try:
-        if columns is not None:
-            columns = [name for name in columns if name in pl.read_parquet_schema(io.BytesIO(content))]
-        return pl.read_parquet(content, columns=columns)  # type: ignore[arg-type]
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise FrameError(str(error).splitlines()[0][:200]) from None
-
-
-def _of(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
-    if dict(frame.schema) != schema:
-        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
-    return frame
+# -- verbatim output -----------------------------------------------------------------------------------
 
 
 def join_raw(stdout: str, stderr: str) -> str:
@@ -193,83 +191,42 @@ def compressed(content: bytes) -> bytes:
     return lzma.compress(content, check=lzma.CHECK_CRC32, filters=text)
 
 
-def parquet_bytes(frame: pl.DataFrame) -> bytes:
-    """A table as small as it goes: by brotli, which takes its time and is written once."""
-    written = io.BytesIO()
-    frame.write_parquet(written, compression="brotli", compression_level=11, statistics=False)
-    return written.getvalue()
-
-
-def raw_path(folder: Path) -> Path:
-    """Where the verbatim output of the sample in this folder lies, or should lie."""
-    return next((path for name in (RAW, SMALL_RAW, SMALL_LOG) if (path := folder / name).is_file()), folder / RAW)
-
-
 def read_raw(path: Place) -> tuple[str, str]:
     """(stdout, stderr) of packed output. OSError, or FrameError when the file is damaged."""
     stdout, _, stderr = unpacked(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
     return stdout, stderr
 
 
-def read_streams(path: Place) -> dict[Stream, bytes]:
-    """Both, as the generator wrote them, unpacked in one go. OSError, or FrameError as `read_raw`."""
-    stdout, _, stderr = unpacked(path).partition(STDERR_MARK.encode())
-    return {"stdout": stdout, "stderr": stderr}
-
-
 def unpacked(path: Place) -> bytes:
     """All of it, as `join_raw` made it. OSError, or FrameError when the file is damaged."""
-    return b"".join(_unpacked(path))
-
-
-def raw_pieces(path: Place, stream: Stream) -> Iterator[bytes]:
-    """stdout or stderr of packed output in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
-    mark, held = STDERR_MARK.encode(), b""
-    pieces = _unpacked(path)
-    for piece in pieces:
-        before, found, after = (held + piece).partition(mark)
-        if found:
-            break
-        safe = max(0, len(before) - len(mark) + 1)  # what follows may be the mark's beginning
-        if stream == "stdout":
-            yield before[:safe]
-        held = before[safe:]
-    else:
-        before, after = held, b""
-    if stream == "stdout":
-        yield before
-    else:
-        yield after
-        yield from pieces
-
-
-def _unpacked(path: Place) -> Iterator[bytes]:
-    pieces = _decompressed(path)
-    if path.name != SMALL_LOG:
-        yield from pieces
-        return
     try:
-        yield from restored(pieces)
+        content = path.read_bytes()
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise FrameError(str(error) or "it is cut short") from None
+    content = decompressed(content, xz=path.suffix == ".xz")
+    if path.name != SMALL_LOG:
+        return content
+    try:
+        return restored(content)
     except ValueError as error:
         raise FrameError(f"a line is no difference of requests: {error}") from None
 
 
-def _decompressed(path: Place) -> Iterator[bytes]:
-    unpacking = lzma.LZMADecompressor() if path.suffix == ".xz" else zstandard.ZstdDecompressor().decompressobj()
-    with _opened(path) as packed:
-        while not unpacking.eof and (piece := packed.read(PACKED_BYTES)):
-            try:
-                yield unpacking.decompress(piece)
-            except (zstandard.ZstdError, lzma.LZMAError) as error:
-                raise FrameError(str(error)) from None
-    if not unpacking.eof:
-        raise FrameError("it is cut short")
-
-
-@contextmanager
-def _opened(path: Place) -> Iterator[IO[bytes]]:
+def decompressed(content: bytes, xz: bool = False) -> bytes:
+    """Of zstd, or of xz. FrameError where it is damaged, cut short, or has more behind its end."""
+    unpacking = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
     try:
-        with path.open("rb") as packed:
-            yield packed
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise FrameError(str(error) or "it is cut short") from None
+        found = unpacking.decompress(content)
+    except (zstandard.ZstdError, lzma.LZMAError) as error:
+        raise FrameError(str(error)) from None
+    if not unpacking.eof or unpacking.unused_data:
+        raise FrameError("it is cut short, or there is more behind its end")
+    return found
+
+
+def text_of(content: bytes, xz: bool = False) -> str:
+    """`decompressed`, as UTF-8."""
+    try:
+        return decompressed(content, xz).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FrameError(str(error)) from None

@@ -30,6 +30,12 @@ class Tried(Record):
     )
     detail: str = ""
 
+    def on_present_name(self) -> Tried:
+        """With the name that the variant has now with which it was accepted."""
+        if not self.detail.startswith(ON):
+            return self
+        return self.model_copy(update={"detail": f"{ON}{stored_name(self.detail.removeprefix(ON))}"})
+
 
 class Trial(Record):
     """data/trials/TARGET.json."""
@@ -53,26 +59,16 @@ class Trial(Record):
 @cache
 def committed() -> Mapping[str, Trial]:
     """Target → its trial, each variant by its present name. UsageError for a file that is damaged."""
-    found = (
-        read_record(path, Trial, "restore it from a copy, or write it anew") for path in sorted(FOLDER.glob("*.json"))
-    )
-    return {trial.target: _renamed(trial) for trial in found}
-
-
-def _renamed(trial: Trial) -> Trial:
-    accepted = {
-        name: tried.detail.removeprefix(ON) for name, tried in trial.sweeps.items() if tried.detail.startswith(ON)
-    }
-    sweeps = {
-        name: Tried(outcome=trial.sweeps[name].outcome, detail=f"{ON}{stored_name(on)}")
-        for name, on in accepted.items()
-    }
-    changes = {
-        "sweeps": trial.sweeps | sweeps,
-        "variants": {stored_name(name): tried for name, tried in trial.variants.items()},
-        "again": {stored_name(name): commit for name, commit in trial.again.items()},
-    }
-    return trial.model_copy(update=changes)
+    found: dict[str, Trial] = {}
+    for path in sorted(FOLDER.glob("*.json")):
+        trial = read_record(path, Trial, "restore it from a copy, or write it anew")
+        renamed = {
+            "sweeps": {name: tried.on_present_name() for name, tried in trial.sweeps.items()},
+            "variants": {stored_name(name): tried for name, tried in trial.variants.items()},
+            "again": {stored_name(name): commit for name, commit in trial.again.items()},
+        }
+        found[trial.target] = trial.model_copy(update=renamed)
+    return found
 
 
 def write(trial: Trial) -> Path:

@@ -23,9 +23,9 @@ from lab.experiments.bench.request import fixtures_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord
-from lab.records.forms import has
 from lab.records.store import ABLATION
 from lab.records.sweep_files import load_sweep
+from lab.records.tables import has
 from lab.targets.base import Target
 
 

@@ -10,8 +10,8 @@ from lab import generators
 from lab.base.errors import UsageError
 from lab.experiments.bench.measurable import MeasurableRun
 from lab.experiments.bench.request import LoadedRequest
+from lab.generators.base import load_of
 from lab.generators.k6 import K6, Out
-from lab.generators.loads import load_of
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.names import DEFAULT_TARGET

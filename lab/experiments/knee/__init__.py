@@ -18,7 +18,7 @@ from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
 from lab.experiments.bench.loads import choose, generator_record
 from lab.experiments.bench.measurable import checked, facts_of, new_record, variant_record
-from lab.generators.loads import load_of
+from lab.generators.base import load_of
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.model.variants.hosts import ROUTE_LABELS, route_labels
 from lab.systems import programs
@@ -289,7 +289,7 @@ def _max_connections(env: _Environment, context: Context) -> int | None:
 
 
 def _seconds(place: str, text: str) -> float:
-    if (seconds := durations.seconds(text)) is None:
+    if (seconds := quantities.seconds(text)) is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests.fields import Fields, spec_of
 
@@ -292,7 +292,7 @@ def _rule(item: Fields, namespace: str) -> Rule:
     matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
     with item.inner("timeouts") as timeouts:
         text = timeouts.take("request", "")
-        request_s = durations.seconds(text) if text else None
+        request_s = quantities.seconds(text) if text else None
         if text and request_s is None:
             fault = f"expected a duration such as 10s, got {text!r}"
             raise UsageError(timeouts.at("request"), fault, "a number and its unit")

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from lab.base import durations
+from lab.base import quantities
 from lab.base.errors import LabError, MeasuringError
 from lab.systems.table import INTERVALS, SYSTEMS, event_of
 from lab.targets.cluster import objects
@@ -167,6 +167,6 @@ def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
         if objects.role(obj) == "proxy"
         for container in objects.pod_spec(obj)["containers"]
         for item in container.get("env", [])
-        if item["name"] in INTERVALS and (seconds := durations.seconds(str(item.get("value", "")))) is not None
+        if item["name"] in INTERVALS and (seconds := quantities.seconds(str(item.get("value", "")))) is not None
     ]
     return max(found) + MARGIN_S if found else 0.0

@@ -22,7 +22,7 @@ from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.records.tables import FrameError, read_usage
+from lab.records.tables import FrameError, read_table
 from lab.report.json.answers import list_usage
 from lab.report.markdown import markdown
 from lab.report.tables.usage import page
@@ -160,7 +160,7 @@ def test_a_damaged_usage_table_says_so(write: Callable[[Path], object], fault: s
     """Not the columns, or no table at all: an error, never an empty one."""
     write(tmp_path / "usage.parquet")
     with pytest.raises(FrameError, match=fault):
-        read_usage(tmp_path / "usage.parquet")
+        read_table(tmp_path / "usage.parquet", USAGE_SCHEMA)
 
 
 def test_what_is_shown_is_what_was_computed() -> None:

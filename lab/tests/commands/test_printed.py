@@ -23,8 +23,7 @@ from lab.experiments.bench import Prepared, Request, prepare
 from lab.measure.roundtrip import sentence
 from lab.model.design import PlannedAnew
 from lab.model.run import RoundTrip
-from lab.records.reparse import from_raw
-from lab.records.store import RunStore
+from lab.records.store import Reparsed, RunStore
 from lab.tests.support.fakes import FakeTarget
 
 SWEEP = """
@@ -151,7 +150,7 @@ def test_the_bare_networks_round_trip_is_in_every_form(
     before = printed(run, form, capsys)
     assert json.loads(before)["roundtrip"] is None if form == "json" else "bare network" not in before
     run.write_roundtrip(FOUND)
-    for each in (run, from_raw(run)):
+    for each in (run, Reparsed.of(run)):
         text = printed(each, form, capsys)
         told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
         assert told

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import DISTURBANCES, _long_lived
+from lab.disturbances import DISTURBANCES, long_lived
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
 from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
@@ -125,12 +125,6 @@ def okd() -> Manifests:
     return load_variant("okd").manifests
 
 
-@pytest.fixture(scope="module")
-def shards() -> Manifests:
-    """Two routers of one pod each, each by a Deployment of its own."""
-    return load_variant("okd+okd-sharded-2").manifests
-
-
 def context_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **system: Any) -> tuple[FakeContext, Acting]:
     acting = Acting(**system)
     context = FakeContext(acting, EventLog(), manifests, tmp_path, lambda name: name, ends_s=ends_s)
@@ -161,22 +155,22 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def test_the_table_has_every_kind_under_its_own_name() -> None:
+    assert [each.model_fields["kind"].default for each in DISTURBANCES.values()] == list(DISTURBANCES)
+
+
 @pytest.mark.parametrize("name", ["kill", "outage", *NEEDED])
-def test_a_kind_is_in_the_table_and_done_before_it_has_ceased_to_matter(
-    name: str, baseline: Manifests, tmp_path: Path
-) -> None:
-    """The engine takes a disturbance that goes on after the load for one that was not done in time."""
+def test_a_kind_is_done_before_it_has_ceased_to_matter(name: str, baseline: Manifests, tmp_path: Path) -> None:
+    """The engine takes a disturbance that goes on after the load for one that was not done in time. Without a proxy it cannot be done."""
     disturbance = of(kind=name, **NEEDED.get(name, {}))
-    assert DISTURBANCES[name] is type(disturbance)
     disturbance.vet(baseline)
     context, _ = context_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
     said = performed(disturbance, context)
     assert said[0][0] == "Begin"
     assert "End" in [kind for kind, _ in said]
-
-
-def test_the_table_has_every_kind_under_its_own_name() -> None:
-    assert [each.model_fields["kind"].default for each in DISTURBANCES.values()] == list(DISTURBANCES)
+    if name != "backends":
+        with pytest.raises(NotMeasurableError):
+            disturbance.vet(load_variant("direct").manifests)
 
 
 @pytest.mark.parametrize("keys", [
@@ -198,13 +192,6 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
     assert disturbance.acts_s < disturbance.lasts_s
 
 
-@pytest.mark.parametrize("name", ["kill", "churn", "starve", "startup", "outage"])
-def test_a_variant_without_a_proxy_cannot_be_disturbed_in_it(name: str) -> None:
-    direct = load_variant("direct").manifests
-    with pytest.raises(NotMeasurableError):
-        of(kind=name, **NEEDED.get(name, {})).vet(direct)
-
-
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
@@ -222,6 +209,8 @@ def test_a_variant_without_a_proxy_cannot_be_disturbed_in_it(name: str) -> None:
         ({"kind": "backends", "what": "freeze"}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "roll", "for_s": 5}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "freeze", "for_s": 5, "cpu": "1"}, "disturbance.cpu: it belongs to slow"),
+        ({"kind": "long-lived"}, "nothing is held"),
+        ({"kind": "transfer", "way": "upload", "size_mb": 100, "parallel": 5}, "4 uploads of 100 MB at most"),
     ],
 )
 def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
@@ -229,54 +218,47 @@ def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) 
         parsed(keys, DISTURBANCES)
 
 
-# -- kill ---------------------------------------------------------------------------------------------------
+# -- what is done, and when ---------------------------------------------------------------------------------
 
 
-def test_a_pod_is_deleted_once(baseline: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(baseline, tmp_path)
-    said = performed(of(kind="kill", recovers_s=20), context)
-    assert system.log == [(5.0, "delete proxy")]
-    assert said == [("Begin", "delete one"), ("End", "")]
-    assert context.at_s == 25.0
-
-
-def test_a_refused_eviction_is_tried_again_every_5_s_as_kubectl_drain_does(baseline: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(baseline, tmp_path, refusals=2)
-    performed(of(kind="kill", how="evict", recovers_s=28), context)
-    assert system.log == [(5.0, "evict proxy"), (10.0, "evict proxy"), (15.0, "evict proxy")]
-
-
-def test_a_drain_gives_up_and_that_is_an_outcome(baseline: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(baseline, tmp_path, refusals=99)
-    said = performed(of(kind="kill", how="evict", pods="all", recovers_s=12), context)
-    assert [at_s for at_s, _ in system.log] == [5.0, 10.0, 15.0]
-    assert said[-1][0] == "End"
-    assert context.at_s == 17.0
+@pytest.mark.parametrize(
+    ("keys", "system", "done", "at_s"),
+    [
+        ({"kind": "kill", "recovers_s": 20}, {}, [(5, "delete proxy")], 25),
+        # a refused eviction is tried again every 5 s, as kubectl drain does; a drain gives up, and that is an outcome
+        ({"kind": "kill", "how": "evict", "recovers_s": 28}, {"refusals": 2}, [(at, "evict proxy") for at in (5, 10, 15)], 33),
+        ({"kind": "kill", "how": "evict", "pods": "all", "recovers_s": 12}, {"refusals": 99}, [(at, "evict proxy") for at in (5, 10, 15)], 17),
+        ({"kind": "starve", "cpu": "20m", "for_s": 30}, {}, [(5, "squeeze proxy 20m"), (35, "squeeze proxy None")], 35),
+        # a router starts with little CPU from its first instruction, and has it back when it is ready, or its time is over
+        ({"kind": "startup", "cpu": "100m", "within_s": 60}, {"ready_s": 24.0}, [(5, "squeeze proxy 100m"), (5, "crash proxy"), (24, "squeeze proxy None")], 65),
+        ({"kind": "startup", "cpu": "100m", "within_s": 20}, {}, [(5, "squeeze proxy 100m"), (5, "crash proxy"), (25, "squeeze proxy None")], 25),
+        ({"kind": "startup", "within_s": 60}, {}, [(5, "crash proxy")], 65),
+        ({"kind": "backends", "what": "add"}, {}, [(5, "scale backend 2")], 15),
+        ({"kind": "backends", "what": "fail"}, {}, [(5, "crash backend")], 15),
+        ({"kind": "backends", "what": "freeze", "for_s": 4}, {}, [(5, "freeze backend"), (9, "thaw backend")], 19),
+        ({"kind": "backends", "what": "slow", "for_s": 4, "cpu": "10m"}, {}, [(5, "squeeze backend 10m"), (9, "squeeze backend None")], 19),
+        ({"kind": "backends", "what": "roll"}, {}, [(5, "roll backend")], 15),
+        ({"kind": "churn", "what": "endpoints", "per_s": 2, "for_s": 2}, {}, [(at, "apply EndpointSlice") for at in (5, 5.5, 6, 6.5)], 7),
+    ],
+)  # fmt: skip
+def test_it_is_done_in_its_time(
+    keys: Mapping[str, Any], system: Mapping[str, Any], done: list[tuple[float, str]], at_s: float, okd: Manifests, tmp_path: Path
+) -> None:  # fmt: skip
+    context, acting = context_of(okd, tmp_path, **system)
+    said = performed(of(**keys), context)
+    assert acting.log == done
+    assert (said[0][0], said[-1][0], context.at_s) == ("Begin", "End", at_s)
 
 
 @pytest.mark.parametrize("variant", ["ingress-nginx+proxy-replicas-2", "okd+okd-sharded-2"])
 def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, tmp_path: Path) -> None:
-    context, system = context_of(load_variant(variant).manifests, tmp_path)
+    """And a proxy of several pods has no outage when one stands still."""
+    manifests = load_variant(variant).manifests
+    context, system = context_of(manifests, tmp_path)
     performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
-
-
-# -- outage -------------------------------------------------------------------------------------------------
-
-
-def test_a_proxy_of_several_pods_has_no_outage_when_one_stands_still(shards: Manifests) -> None:
-    for manifests in (load_variant("ingress-nginx+proxy-replicas-2").manifests, shards):
-        with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
-            of(kind="outage").vet(manifests)
-
-
-# -- starve, startup ----------------------------------------------------------------------------------------
-
-
-def test_a_proxy_is_starved_for_exactly_its_time(baseline: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(baseline, tmp_path)
-    performed(of(kind="starve", cpu="20m", for_s=30), context)
-    assert system.log == [(5.0, "squeeze proxy 20m"), (35.0, "squeeze proxy None")]
+    with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
+        of(kind="outage").vet(manifests)
 
 
 def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, tmp_path: Path) -> None:
@@ -292,54 +274,12 @@ def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, t
         assert system.log[-1] == (9.0, undone)
 
 
-def test_a_router_starts_with_little_cpu_from_its_first_instruction(okd: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(okd, tmp_path)
-    system.ready_s = 24.0
-    performed(of(kind="startup", cpu="100m", within_s=60), context)
-    assert system.log == [(5.0, "squeeze proxy 100m"), (5.0, "crash proxy"), (24.0, "squeeze proxy None")]
-    assert context.at_s == 65.0
-    context, system = context_of(okd, tmp_path)
-    performed(of(kind="startup", within_s=60), context)
-    assert system.log == [(5.0, "crash proxy")]
-
-
-def test_a_router_that_does_not_start_in_time_has_its_cpu_back_then(okd: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(okd, tmp_path)
-    performed(of(kind="startup", cpu="100m", within_s=20), context)
-    assert system.log[-1] == (25.0, "squeeze proxy None")
-
-
-def test_a_router_that_starts_again_beside_another_is_waited_for(shards: Manifests, tmp_path: Path) -> None:
+def test_a_router_that_starts_again_beside_another_is_waited_for(tmp_path: Path) -> None:
     """The other has been ready all the time, and started again is not ready yet."""
+    shards = load_variant("okd+okd-sharded-2").manifests
     context, system = context_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
     performed(of(kind="startup", cpu="100m", within_s=60), context)
     assert system.log[-1] == (24.0, "squeeze proxy None")
-
-
-# -- backends -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("keys", "done"),
-    [
-        ({"what": "add"}, [(5.0, "scale backend 2")]),
-        ({"what": "fail"}, [(5.0, "crash backend")]),
-        ({"what": "freeze", "for_s": 4}, [(5.0, "freeze backend"), (9.0, "thaw backend")]),
-        (
-            {"what": "slow", "for_s": 4, "cpu": "10m"},
-            [(5.0, "squeeze backend 10m"), (9.0, "squeeze backend None")],
-        ),
-        ({"what": "roll"}, [(5.0, "roll backend")]),
-    ],
-)
-def test_what_happens_to_the_backends_happens_once(
-    keys: Mapping[str, Any], done: list[tuple[float, str]], baseline: Manifests, tmp_path: Path
-) -> None:
-    context, system = context_of(baseline, tmp_path)
-    disturbance = of(kind="backends", **keys)
-    disturbance.prepare(context)
-    performed(disturbance, context)
-    assert system.log == done
 
 
 @pytest.mark.parametrize("variant", ["ingress-nginx", "direct"])
@@ -354,23 +294,11 @@ def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tm
     assert system.log[1:] == [(5.0, "scale backend 1")]
 
 
-# -- churn --------------------------------------------------------------------------------------------------
+# -- changes ------------------------------------------------------------------------------------------------
 
 
-def test_changes_come_at_their_rate_and_are_numbered(baseline: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(baseline, tmp_path)
-    disturbance = of(kind="churn", what="endpoints", per_s=2, for_s=2, settles_s=3)
-    said = performed(disturbance, context)
-    assert system.log == [(at_s, "apply EndpointSlice") for at_s in (5.0, 5.5, 6.0, 6.5)]
-    assert [kind for kind, _ in said] == ["Begin", *["Change"] * 4, "End"]
-    changes = [row for row in events_frame(context.log.events).iter_rows(named=True) if row["kind"] == "Change"]
-    assert [row["object"] for row in changes] == ["1", "2", "3", "4"]
-    assert all(re.fullmatch(r"endpoints accepted after \d\.\d{4} s", row["detail"]) for row in changes)
-    assert context.at_s == 7.0
-
-
-def test_a_change_is_as_old_as_its_request(baseline: Manifests, tmp_path: Path) -> None:
-    """A system that answers late has it all the same: what was asked in the meantime may show it."""
+def test_changes_are_numbered_and_as_old_as_their_request(baseline: Manifests, tmp_path: Path) -> None:
+    """A system that answers late has a change all the same: what was asked in the meantime may show it."""
     context, system = context_of(baseline, tmp_path)
     applied: list[float] = []
 
@@ -379,22 +307,20 @@ def test_a_change_is_as_old_as_its_request(baseline: Manifests, tmp_path: Path) 
         time.sleep(0.05)
 
     system.apply = apply  # type: ignore[method-assign]
-    performed(of(kind="churn", what="routes", per_s=1, for_s=1, settles_s=3), context)
-    (change,) = [row for row in events_frame(context.log.events).iter_rows(named=True) if row["kind"] == "Change"]
-    assert change["at_s"] <= applied[0]
-    assert 0.05 <= float(change["detail"].split()[-2]) < 1
-
-
-def test_six_changes_are_a_tenth_per_second_for_a_minute() -> None:
-    found = of(kind="churn", what="routes", per_s=0.1, for_s=60)
-    assert isinstance(found, Churn)
-    assert found.count == 6
+    performed(of(kind="churn", what="routes", per_s=1, for_s=2, settles_s=3), context)
+    first, second = [row for row in events_frame(context.log.events).iter_rows(named=True) if row["kind"] == "Change"]
+    assert (first["object"], second["object"]) == ("1", "2")
+    assert first["at_s"] <= applied[0]
+    accepted = re.fullmatch(r"routes accepted after (\d\.\d{4}) s", first["detail"])
+    assert accepted and 0.05 <= float(accepted[1]) < 1
 
 
 def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifests, tmp_path: Path) -> None:
     context, _ = context_of(baseline, tmp_path, slow_s=0.4)
     with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
         performed(of(kind="churn", what="routes", per_s=10, for_s=10), context)
+    found = of(kind="churn", what="routes", per_s=0.1, for_s=60)
+    assert isinstance(found, Churn) and found.count == 6
 
 
 def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_path: Path) -> None:
@@ -405,18 +331,16 @@ def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_p
     assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
 
 
-def test_a_variant_that_reloads_more_seldom_than_the_load_waits_is_refused(okd: Manifests) -> None:
+def test_a_variant_whose_changes_would_not_arrive_is_refused(okd: Manifests) -> None:
+    """It reloads more seldom than the load waits, or needs TLS of the backend."""
     quick = of(kind="churn", what="routes", per_s=1, for_s=10, settles_s=19)
     quick.vet(okd)
     quick.vet(load_variant("reload-15s").manifests)
     with pytest.raises(UsageError, match=r"a change may wait 120 s .*\n.*reload-long"):
         quick.vet(load_variant("reload-120s").manifests)
-
-
-def test_routes_that_need_tls_of_the_backend_are_not_churned() -> None:
     for variant in ("okd-passthrough", "okd-reencrypt"):
         with pytest.raises(NotMeasurableError, match="TLS to the backend"):
-            of(kind="churn", what="routes", per_s=1, for_s=10).vet(load_variant(variant).manifests)
+            quick.vet(load_variant(variant).manifests)
 
 
 def test_a_change_of_a_route_is_a_header_of_its_requests(okd: Manifests) -> None:
@@ -447,7 +371,7 @@ def test_a_change_of_endpoints_is_another_port_of_the_same_pod(okd: Manifests) -
     assert "selector" not in service(okd)["spec"]
 
 
-# -- long-lived connections ---------------------------------------------------------------------------------
+# -- before and beside the load -----------------------------------------------------------------------------
 
 
 def test_connections_are_held_from_before_the_load_until_after_it(
@@ -461,7 +385,7 @@ def test_connections_are_held_from_before_the_load_until_after_it(
         yield
         system.note("let go")
 
-    monkeypatch.setattr(_long_lived, "held", held)
+    monkeypatch.setattr(long_lived, "held", held)
     context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)
@@ -506,8 +430,6 @@ def test_a_start_is_with_as_many_routes_as_are_asked_for(
     assert {obj["metadata"]["namespace"] for obj in made} == {"ingress-lab"}
     assert asked == ["more-0007.apps.lab.test"] * 3
     assert of(kind="startup", within_s=10).prepared != startup.prepared
-
-
-def test_a_start_with_fewer_routes_than_there_are_is_refused() -> None:
-    with pytest.raises(UsageError, match="asks for 99 routes, the variant has 100 of its own"):
-        of(kind="startup", within_s=10, routes=99).vet(load_variant("okd").manifests)
+    if own > 1:
+        with pytest.raises(UsageError, match="asks for 99 routes, the variant has 100 of its own"):
+            of(kind="startup", within_s=10, routes=own - 1).vet(manifests)

@@ -15,13 +15,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pydantic import ValidationError
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import _long_lived
+from lab.disturbances import long_lived
 from lab.disturbances._k6_beside import Beside
-from lab.disturbances._long_lived import held
-from lab.disturbances.long_lived import LongLived
+from lab.disturbances.long_lived import held
 from lab.disturbances.transfer import Transfer
 from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response, Role
@@ -127,7 +125,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     backend, proxy, sockets, first = free_port(), free_port(), free_port(), 30000
     folder = tmp_path_factory.mktemp("srv")
     ports = {"listen 8080": f"listen {backend}", "127.0.0.1:8080": f"127.0.0.1:{backend}"}
-    ports |= {"9000-9999": f"{first}-{first + 19}", str(_long_lived.PORT): str(sockets)}
+    ports |= {"9000-9999": f"{first}-{first + 19}", str(long_lived.PORT): str(sockets)}
     conf = backend_files(folder, ports)
     (folder / "proxy.conf").write_text(PROXY.format(run=folder / "run", port=proxy, backend=backend))
     system = Loopback(proxy=proxy, backend=backend)
@@ -135,7 +133,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
         argv = ["nginx", "-e", "stderr", "-c", str(path)] + (["-g", "daemon off;"] if name == "backend" else [])
         system.nginx[name] = subprocess.Popen(argv)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_long_lived, "PORT", sockets)
+        patch.setattr(long_lived, "PORT", sockets)
         listening(backend)
         listening(proxy)
         yield system
@@ -228,7 +226,7 @@ def test_connections_that_cannot_be_opened_are_no_disturbance(context: Disturban
 @pytest.mark.slow
 def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A k6 that ends meanwhile is a fault, not connections that nobody cut."""
-    monkeypatch.setattr(_long_lived, "LONGEST", "2s")
+    monkeypatch.setattr(long_lived, "LONGEST", "2s")
     with pytest.raises(MeasuringError, match="ended with status 0"), held(context, 2, 0):
         context.wait(3)
 
@@ -275,10 +273,3 @@ def test_the_first_byte_of_an_upload_counts_from_its_beginning(context: Disturba
     assert (seen["first_s"] <= seen["took_s"] + 1e-6).all()
     shares = seen["first_s"] / seen["took_s"]  # one that had to wait for a CPU after its first byte proves nothing
     assert median(shares.to_list()) > 0.5
-
-
-def test_what_cannot_be_meant_is_refused() -> None:
-    with pytest.raises(ValidationError, match="nothing is held"):
-        LongLived()
-    with pytest.raises(ValidationError, match="4 uploads of 100 MB at most"):
-        Transfer(way="upload", size_mb=100, parallel=5)

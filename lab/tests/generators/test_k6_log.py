@@ -1,6 +1,6 @@
 """k6's log of requests: real logs against their golden tables, logs with a fault, and the tool itself against a server that fails.
 
-A golden table is `testdata/generators/k6/<case>.requests.csv`, made from the log of `<case>.out` beside it; `LAB_GOLDEN=write` writes it anew.
+A golden table is the text `<case>.requests` beside the case; `LAB_GOLDEN=write` writes it anew.
 """
 
 import json
@@ -22,9 +22,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators import GENERATORS, _k6_log, command, generator
+from lab.generators import GENERATORS, command, generator
+from lab.generators._k6_log import requests_of
 from lab.generators.k6 import KINDS
-from lab.generators.pieces import of_bytes
 from lab.model.load import Load, OutputError
 from lab.model.requests import REQUESTS_SCHEMA, good
 from lab.tests.support import recorded
@@ -34,7 +34,6 @@ LOAD = Load(
     "http://127.0.0.1:1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, keepalive=False, logged=True
 )
 LINE = "request {} 1000000 {} {}.250 {}.750 0.400 200 - backend-0 9003 17"
-needs_k6 = pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is not installed")
 
 
 def case(name: str) -> tuple[str, str, Load]:
@@ -47,30 +46,20 @@ def log(*numbers: int) -> str:
     return "\n".join(LINE.format(n, 1000000 + 20 * n, 5 + 20 * n, 5 + 20 * n) for n in numbers) + "\n"
 
 
-def requests_of(text: str, made: int, rate_rps: float) -> pl.DataFrame:
-    return _k6_log.requests_of(lambda: of_bytes(text.encode()), made, rate_rps)
-
-
 @pytest.mark.parametrize("name", ["logged", "logged-failing"])
-def test_a_real_log_becomes_its_golden_table(name: str) -> None:
-    """Times count from when the first was due; what came and what went wrong is as k6 said."""
-    frame = K6.requests(*case(name))
+def test_a_real_log_becomes_its_golden_table_and_agrees_with_its_summary(name: str) -> None:
+    """Times count from when the first was due; as many of each kind, and nothing is sent before it is due or done before it is sent."""
+    stdout, stderr, load = case(name)
+    frame, result = K6.requests(stdout, stderr, load), K6.parse(stdout, stderr, 0, load)
     assert dict(frame.schema) == REQUESTS_SCHEMA
     first_s = frame["due_s"][0]
     shown = frame.with_columns(
         *((pl.col(column) - first_s).round(5) for column in ("due_s", "sent_s", "done_s")), pl.col("service_s").round(6)
     ).write_csv()
-    path = recorded.FOLDER / "k6" / f"{name}.requests.csv"
+    table = f"k6/{name}.requests"
     if os.environ.get("LAB_GOLDEN") == "write":
-        path.write_text(shown)
-    assert shown == (path.read_text() if path.exists() else "")
-
-
-@pytest.mark.parametrize("name", ["logged", "logged-failing"])
-def test_a_log_agrees_with_its_summary(name: str) -> None:
-    """As many of each kind, and nothing is sent before it is due or done before it is sent."""
-    stdout, stderr, load = case(name)
-    frame, result = K6.requests(stdout, stderr, load), K6.parse(stdout, stderr, 0, load)
+        recorded.keep_text(table, shown)
+    assert shown == recorded.text(table)
     kinds = dict(frame.filter(pl.col("error") != "")["error"].value_counts().iter_rows())
     assert kinds == {kind: n for kind, n in result.errors.items() if kind != "status"}
     wrong = frame.filter((pl.col("error") == "") & ~good(frame)).height
@@ -95,35 +84,59 @@ def test_times_come_from_the_finer_clock() -> None:
     assert (requests_of(late, 2, 50.0)["sent_s"] - requests_of(late, 2, 50.0)["due_s"])[1] == pytest.approx(0.003)
 
 
-@pytest.mark.parametrize("cut", [1, 100, 2000])
-def test_a_truncated_log_is_refused(cut: int) -> None:
-    stdout, stderr, load = case("logged")
-    with pytest.raises(OutputError, match=r"requests in the log|a line of the log|the last one is cut"):
-        K6.requests(stdout, stderr.rstrip("\n")[:-cut] if cut > 1 else "", load)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (log(0, 2), "expected 3 requests in the log, numbered from 0: number 1 is missing"),
+        (log(1, 2), "number 0 is missing"),
         (log(0, 1, 1), "expected every request once in the log, one is there twice"),
         (log(0, 1, 2, 3), "expected 3 requests in the log, numbered from 0: got 4"),
         ("", "got 0"),
-        (log(0, 1, 10**20), "expected a line of the log of requests"),
-        (log(0, 1, 2).replace("0.400 200 -", "0.400 -", 1), "expected a line of the log of requests, got 'request 0 "),
+        (log(0, 1, 2)[:-1], "the last one is cut"),
+        *(
+            (f"{log(0, 1)}{line}\n", "expected (a line|times and a status that fit one another).* (of|in) the log")
+            for line in (
+                "request +2 1000000 1000040 45.250 45.750 0.400 200 - x",
+                "request ２ 1000000 1000040 45.250 45.750 0.400 200 - x",
+                "request 2 1000000 1000040 45.2500 45.750 0.400 200 - x",
+                "request 2 1000000 1000040 4e1.250 45.750 0.400 200 - x",
+                "request 2 1000000 1000040 45.250 45.750 inf 200 - x",
+                "request 2 1000000 1000040 45.250 45.750 0.400 2000 - x",
+                "request 2 1000000 1000040 45.250 45.750 0.400 -",
+                "request 2 1000000 1000040 45.250 45.750 0.400 200 -",
+                "request 2  1000000 1000040 45.250 45.750 0.400 200 - x",
+                "request 2 99999999999999999999 1000040 45.250 45.750 0.400 200 - x",
+                "request 2 1000000 10request 3 1000000 1000060 65.250 65.750 0.400 200 - x",
+                "request 2 1000000 1000040 45.250 44.750 0.400 200 - x",
+                "request 2 1000000 1000040 45.250 45.750 9.400 200 - x",
+                "request 2 1000000 1000040 45.250 45.750 0.400 200 read x",
+                "request ",
+            )
+        ),
     ],
 )
-def test_a_log_with_a_gap_is_refused(text: str, said: str) -> None:
-    """Missing in the middle, twice, more than were made, none, and one half overwritten."""
+def test_a_log_with_a_gap_or_a_line_that_is_none_is_refused(text: str, said: str) -> None:
+    """Missing, twice, more than were made, none, cut; and whatever a reader of numbers would take for one."""
     with pytest.raises(OutputError, match=said):
         requests_of(text, 3, 50.0)
 
 
-def test_lines_of_others_and_their_order_do_not_matter() -> None:
-    """k6 complains into the same stream, and slow answers are told later."""
+@pytest.mark.parametrize("cut", [100, 2000])
+def test_a_truncated_log_is_refused(cut: int) -> None:
+    stdout, stderr, load = case("logged")
+    with pytest.raises(OutputError, match=r"requests in the log|a line of the log|the last one is cut"):
+        K6.requests(stdout, stderr.rstrip("\n")[:-cut], load)
+
+
+@pytest.mark.parametrize(
+    "other", ["request", "requests 9", "", "\x01", "\r", "a request 9 1 2", 'say "', "\udcff\udcfe", 'GoError: "EOF"']
+)
+def test_lines_of_others_and_their_order_do_not_matter(other: str) -> None:
+    """k6 complains into the same stream, whatever bytes are in it, and slow answers are told later; an answer may hold any, too."""
     lines = log(0, 1, 2).splitlines()
-    mixed = "\n".join([lines[2], 'GoError: Get "http://x/": EOF', lines[0], lines[1], ""])
-    assert requests_of(mixed, 3, 50.0).equals(requests_of(log(0, 1, 2), 3, 50.0))
+    mixed = "\n".join([lines[2] + ' \x01 é\x85\u2028 "', other, lines[0], other, lines[1], ""])
+    assert requests_of(mixed, 3, 50.0).drop("answer").equals(requests_of(log(0, 1, 2), 3, 50.0).drop("answer"))
+    assert requests_of(f"{other}\n", 0, 50.0).is_empty()
 
 
 def test_dropped_requests_leave_those_that_were_sent() -> None:
@@ -207,7 +220,7 @@ def failing() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@needs_k6
+@pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is not installed")
 def test_every_failure_is_told_for_what_it_is(failing: str, tmp_path: Path) -> None:
     """As many of each as the server dealt out: none is sent a second time. On a busy machine connections may overtake one another."""
     load = replace(LOAD, url=failing, rate_rps=30.0, timeout_s=0.5)

@@ -8,19 +8,18 @@ import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 import pytest
 
-from lab.measure import brotli, validity
-from lab.measure.canary import canary
+from lab.measure import validity
+from lab.measure.canary import canary, decoded_brotli
 from lab.measure.steady import BY_CLIENT
 from lab.model.endpoint import Endpoint, Response
 from lab.model.load import Load, Spoken
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.targets.common import sampler
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, bench, point
 
 SMALL = gzip.compress(PAGE)
@@ -60,14 +59,6 @@ class Proxy(FakeSystem):
 
 GOOD, BROKEN = Response(200, PAGE, {}, TLS), Response(502, b"bad gateway", {})
 COMPRESSED = Response(200, SMALL, GZIP)
-
-
-@pytest.fixture(autouse=True)
-def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without other people's processes, and a scratch folder for runs."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(sampler, "cpu_times", dict[int, sampler.CpuTimes])
 
 
 def at(**changes: Any) -> Point:
@@ -125,11 +116,11 @@ def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
     """Of its four bytes the second and the third say how long it is, uncompressed."""
     if ctypes.util.find_library("brotlidec") is None:
         pytest.skip("libbrotlidec is not on this machine")
-    assert brotli.decoded(b"\x8b\x01\x80abcd\x03", 4) == b"abcd"
+    assert decoded_brotli(b"\x8b\x01\x80abcd\x03", 4) == b"abcd"
     with pytest.raises(ValueError, match="broken, or longer"):
-        brotli.decoded(b"\x8b\x01\x80abcd\x03", 3)
+        decoded_brotli(b"\x8b\x01\x80abcd\x03", 3)
     with pytest.raises(ValueError, match="broken"):
-        brotli.decoded(b"abcd", 4)
+        decoded_brotli(b"abcd", 4)
 
 
 def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:
@@ -224,3 +215,33 @@ def test_http2_is_what_the_proxy_says_or_its_client_alone() -> None:
     assert told.reason is Reason.PROTOCOL and "0 of 1000 requests by HTTP/2" in told.detail
     assert BY_CLIENT not in told.notes
     assert measured(Counting(answers=[GOOD], found=edge), at(tls="edge"), Both()).valid
+
+
+OWN, OTHER = b"0" * 1024, b"1" * 1024
+
+
+@pytest.mark.parametrize(
+    ("behind", "says"),
+    [
+        ({"backend-2": b"2" * 1024, "backend-1": OTHER, "backend-0": OWN}, ""),
+        ({"backend-1": OTHER, "backend-0": b"x" * 1024}, "not the backend's"),
+        ({"other-1": OTHER}, "not the backend's"),
+        ({"": OTHER}, "not the backend's"),
+    ],
+)
+def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the_proxy(
+    behind: Mapping[str, bytes], says: str
+) -> None:
+    """Others' pages differ and are no fault; the name alone proves nothing, and neither pods of another backend nor one without a name are ours."""
+    turn = cycle(behind.items())
+
+    class Replicas(FakeSystem):
+        def fetch(
+            self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+        ) -> Response:
+            pod, body = ("backend-0", OWN) if "backend" in endpoint.base_url else next(turn)
+            return Response(200, body, {"x-lab-backend": pod} if pod else {})
+
+    system = Replicas()
+    seen = canary(system, system.entry(), point())
+    assert says in seen.refusal + seen.fault and bool(seen.faults) is bool(says)

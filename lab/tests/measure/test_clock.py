@@ -5,24 +5,14 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from lab.measure.loop import Loop, ended_at, stale_blocks
 from lab.model.samples import Reason, cell, planned_cells, settled
-from lab.targets.common import sampler
 from lab.tests.support.fakes import FakeTarget, Silent, bench
 
 HOUR_S = 3600.0
-
-
-@pytest.fixture(autouse=True)
-def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that does nothing else, and a scratch folder for runs."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
 
 
 @pytest.fixture(params=[HOUR_S, -HOUR_S], ids=["ahead", "back"])

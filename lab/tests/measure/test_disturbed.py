@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import polars as pl
@@ -20,7 +19,6 @@ from lab.model.load import Load
 from lab.model.requests import REQUESTS_SCHEMA
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.targets.common import sampler
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, bench, point
 
 
@@ -94,11 +92,8 @@ def rows() -> pl.DataFrame:
 
 
 @pytest.fixture(autouse=True)
-def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quiet machine, a folder for runs, and no kind of disturbance but the one of these tests."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
+def prodded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kind of disturbance but the one of these tests."""
     monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": Prodded})
 
 

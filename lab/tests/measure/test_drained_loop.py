@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +22,6 @@ TAKEN = Leftovers(time_wait={"proxy": {"10.64.0.3:80": 14_100}}, port_range={"pr
 HALF_TAKEN = Leftovers(time_wait={"proxy": {"10.64.0.3:80": 1_000}}, port_range={"proxy": 28_232})
 MORE_TAKEN = Leftovers(time_wait={"proxy": {"10.64.0.3:80": 1_500}}, port_range={"proxy": 28_232})
 WARMED = point().model_copy(update={"warmup_s": 1.0})
-
-
-@pytest.fixture(autouse=True)
-def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
 
 
 class Queued(FakeTarget):

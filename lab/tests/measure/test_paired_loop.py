@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -18,18 +17,10 @@ from lab.model.plan import Shape, Slot
 from lab.model.samples import Reason, Sample, cell, cells
 from lab.model.variants.variants import Check
 from lab.records.store import RunStore
-from lab.targets.common import sampler
 from lab.tests.support.fakes import FakeTarget, Silent, bench, point, variant
 
 RATE = point("rate", 1000.0)
 AGAIN = "ingress-nginx-again"
-
-
-@pytest.fixture(autouse=True)
-def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
 
 
 def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **told: Any) -> Loop:

@@ -94,9 +94,8 @@ def test_without_sockperf_it_is_not_measured_and_the_reason_says_how_to_get_it(e
 
 @pytest.mark.parametrize("role", ["reference", "baseline"])
 def test_a_run_measures_it_once_beside_its_direct_reference_and_keeps_it(
-    role: Literal["reference", "baseline"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    role: Literal["reference", "baseline"],
 ) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
     loop = bench(blocks=2)
     arms = tuple(replace(arm, role=role) for arm in loop.store.record.arms)
     loop.store.record = loop.store.record.model_copy(update={"arms": arms})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -29,11 +28,9 @@ from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import cache, packed, packing
-from lab.records.folders import Folders
-from lab.records.forms import EVENTS, HISTOGRAMS, ROUNDTRIP, USAGE
 from lab.records.packing import OLD, PARTIAL, Size, pack
 from lab.records.store import RunStore
-from lab.records.tables import SMALL_LOG, FrameError, joined, read_joined
+from lab.records.tables import EVENTS, HISTOGRAMS, SMALL_LOG, USAGE, FrameError, joined, read_joined
 from lab.stats.histogram import Histogram
 from lab.targets import chosen
 from lab.tests.support.committed import nds_story, run_of
@@ -49,6 +46,7 @@ MANIFESTS = {
 }
 VARIANTS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
 WRK = case("wrk/slow")[1]
+NO_USAGE = pl.DataFrame(schema=USAGE_SCHEMA)
 NETWORK = RoundTrip(tool="sockperf", version="3.7", count=7465, p50_s=2.5e-05, p99_s=7.5e-05)
 
 
@@ -60,21 +58,27 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
         path.unlink()  # nothing was counted while this was made: they are read off the outputs
     for sample in made.samples():
         readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
-        made.write_readback(sample.block, sample.arm, sample.generation, readings, sample.point.name)
-        made.write_deployed(sample.block, sample.arm, sample.generation, [{"pod": sample.arm}], sample.point.name)
+        place = sample.block, sample.arm, sample.generation
+        made.write_readback(*place, readings, sample.point.name, deployed=[{"pod": sample.arm}])
     made.write_roundtrip(NETWORK)
     return made
 
 
-def steady(folder: Path, outputs: Sequence[str], usage: pl.DataFrame, left: Mapping[str, bytes]) -> RunStore:
-    """A finished steady run, a sample for each output of wrk's."""
+def steady(
+    folder: Path,
+    outputs: Sequence[str],
+    usage: pl.DataFrame = NO_USAGE,
+    left: Mapping[str, bytes] | None = None,
+    histogram: str | None = None,
+) -> RunStore:
+    """A finished steady run of a block for each output of wrk's; a sample says nothing of its histogram unless told."""
     point = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
     planned = plan(arms_for([("keepalive", "baseline")], None), [point], max(1, len(outputs)), seed=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_RUNS", str(folder))
         made = RunStore.create(made_record("steady", planned), {})
     for number, slot in enumerate(planned.slots):
-        sample = make_sample(**of_slot(slot), generator="wrk", histogram=None)
+        sample = make_sample(**of_slot(slot), generator="wrk", histogram=histogram)
         made.write_sample(sample, outputs[number % len(outputs)] if outputs else "", {}, usage, None, left)
     return made
 
@@ -87,7 +91,7 @@ def told(run: RunStore) -> list[Any]:
         found.append((sample, run.raw(sample), [None if each is None else each.counts.tolist() for each in histograms]))
         found.append((run.usage(sample).rows(), run.events(sample).rows(), dict(run.events(sample).schema)))
         if sample.outcome:
-            found.append((run.readings(sample), run.requests(sample).rows(), run.reduced(sample).requests))
+            found.append((run.readings(sample), run.requests(sample).rows()))
     names = [name for name in run.record.variants if name in MANIFESTS]
     return [*found, [run.manifests(name) for name in names], run.roundtrip()]
 
@@ -96,60 +100,44 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def opened(run: RunStore) -> RunStore:
+    return RunStore.open(str(run.folder))
+
+
 def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """To whoever has it open and to whoever opens it, in eight files; its digests hold, so that it is evidence."""
     before, stored = told(run), len(run.samples())
     was, now = pack(run)
     assert was.files > 4 * stored and now.files == len(files(run.folder)) <= 8
     assert now.bytes < was.bytes
-    assert told(run) == before == told(RunStore.open(str(run.folder)))
-    assert RunStore.open(str(run.folder)).packed
+    assert told(run) == before == told(opened(run))
+    assert opened(run).packed
     assert {path.name for path in run.folder.iterdir()} >= {"run.json", packed.SAMPLES, packed.RAW, USAGE, EVENTS}
-    assert not any((run.folder / name).exists() for name in (*OLD, ROUNDTRIP, PARTIAL))
+    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
     monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
     assert evidence.shelf().damaged == ()
 
 
 def test_whatever_was_kept_of_a_bring_up_is_there(run: RunStore) -> None:
-    """Also of a block that was begun anew, and what nobody in the lab reads."""
-    kept = {
-        (kind, path.stem): path.read_bytes()
-        for kind in ("readback", "deployed")
-        for path in (run.folder / kind).iterdir()
-    }
+    """Also of a block that was begun anew, and what nobody in the lab reads; and what lies beside the parts stays."""
+    kept = [(kind, path.stem) for kind in ("readback", "deployed") for path in (run.folder / kind).iterdir()]
     run.write_readback(1, "grace-period-30+host-port", 0, [{"again": 1.25}], "delete")
+    (run.folder / "notes.txt").write_text("mine")
     pack(run)
     form = packed.Packed(run.folder)
-    assert all(form.brought_up(*key) for key in kept)
+    assert kept and all(form.brought_up(*key) for key in kept)
     assert form.brought_up("readback", "b01-grace-period-30+host-port-delete.2") == [{"again": 1.25}]
+    assert (run.folder / "notes.txt").read_text() == "mine"
 
 
-def test_a_round_trip_that_an_earlier_lab_left_beside_is_read_and_stays(run: RunStore) -> None:
-    """Packing once more has nothing to do, and removes nothing that is kept nowhere else."""
-    pack(run)
-    lines = packed.lines_of(run.folder / packed.BRINGUPS)
-    (run.folder / packed.BRINGUPS).write_bytes(packed.lines_packed(line for line in lines if '"roundtrip"' not in line))
-    assert RunStore.open(str(run.folder)).roundtrip() is None
-    (run.folder / ROUNDTRIP).write_text(NETWORK.model_dump_json())
-    assert RunStore.open(str(run.folder)).roundtrip() == NETWORK
-    with pytest.raises(UsageError, match="packed already"):
-        pack(RunStore.open(str(run.folder)))
-    assert (run.folder / ROUNDTRIP).is_file()
-
-
-def test_one_table_of_all_samples_is_for_anybody(run: RunStore) -> None:
-    """A column says whose row it is, the others are as ever: one schema for every run."""
+def test_anybody_reads_a_packed_runs_files_without_the_lab(run: RunStore) -> None:
+    """Tables have a column that says whose row it is, the others as ever; outputs come out of the zip, logs as differences."""
     pack(run)
     for file, schema, of in ((USAGE, USAGE_SCHEMA, run.usage), (EVENTS, EVENTS_SCHEMA, run.events)):
         frame = pl.read_parquet(f"{run.folder.parent}/*/{file}")
         assert dict(frame.schema) == {"sample": pl.String, **schema}
         for sample in run.samples():
             assert frame.filter(pl.col("sample") == sample.id).drop("sample").equals(of(sample))
-
-
-def test_outputs_come_out_of_the_zip_without_the_lab(run: RunStore) -> None:
-    """Logs as differences, anything else as any xz does."""
-    pack(run)
     with zipfile.ZipFile(run.folder / packed.RAW) as whole:
         assert {name.partition("/")[2] for name in whole.namelist()} == {SMALL_LOG}
         assert {name.partition("/")[0] for name in whole.namelist()} == {sample.id for sample in run.samples()}
@@ -199,6 +187,9 @@ def test_a_joined_table_comes_apart_as_it_was(values: dict[str, list[int]]) -> N
     try:
         joined(frames, schema).write_parquet(path)
         found = read_joined(path, schema)
+        pl.DataFrame({"sample": ["a", "b", "a"], "count": np.arange(3)}).write_parquet(path)
+        with pytest.raises(FrameError, match="do not lie together"):
+            read_joined(path, schema)
     finally:
         path.unlink(missing_ok=True)
     assert found.keys() == frames.keys() and all(found[name].equals(frames[name]) for name in frames)
@@ -221,28 +212,17 @@ def test_manifests_come_apart_by_variant(objects: dict[str, list[dict[str, str]]
 @pytest.fixture
 def measured(tmp_path: Path) -> RunStore:
     """A packed run with histograms, read off wrk's own output; without its cache."""
-    point = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
-    planned = plan(arms_for([("keepalive", "baseline")], None), [point], 2, seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-        made = RunStore.create(made_record("measured", planned), {})
-    for slot in planned.slots:
-        sample = make_sample(**of_slot(slot), generator="wrk", histogram="exact")
-        made.write_sample(sample, WRK, {}, pl.DataFrame(schema=USAGE_SCHEMA))
+    made = steady(tmp_path / "runs", [WRK, WRK], histogram="exact")
     for each in made.folder.glob(f"samples/*/{HISTOGRAMS}"):
         each.unlink()
     pack(made)
     (made.folder / HISTOGRAMS).unlink(missing_ok=True)
-    return RunStore.open(str(made.folder))
+    return opened(made)
 
 
 def counts(run: RunStore) -> list[list[int]]:
     found = [run.histogram(sample) for sample in run.samples()]
     return [each.counts.tolist() for each in found if each is not None]
-
-
-def opened(run: RunStore) -> RunStore:
-    return RunStore.open(str(run.folder))
 
 
 def test_histograms_are_read_once_and_kept(measured: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +280,7 @@ def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
     def full(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache, "write_frame", full)
+    monkeypatch.setattr(cache, "write_synced", full)
     assert counts(opened(measured)) == first
     assert not list(measured.folder.glob(f".{HISTOGRAMS}*")) and not (measured.folder / HISTOGRAMS).exists()
 
@@ -341,9 +321,12 @@ def test_an_unfinished_run_is_refused(run: RunStore) -> None:
 
 def test_a_run_in_use_or_packed_already_is_refused(run: RunStore) -> None:
     with run.locked():
-        refused(RunStore.open(str(run.folder)), "another lab is measuring this run")
+        refused(opened(run), "another lab is measuring this run")
     pack(run)
     refused(run, "is packed already")
+    with pytest.raises(UsageError, match="is packed, so it is finished") as caught:
+        bench.resume(str(run.folder), chosen("local", None))
+    assert "just table" in caught.value.remedy
 
 
 @pytest.mark.parametrize("place", ["manifests/notes.txt", "readback/x.txt", "samples/SAMPLE/more/x"])
@@ -353,12 +336,6 @@ def test_a_file_without_a_place_is_refused(run: RunStore, place: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     refused(run, "has no place in a packed run")
-
-
-def test_what_lies_beside_the_parts_stays(run: RunStore) -> None:
-    (run.folder / "notes.txt").write_text("mine")
-    pack(run)
-    assert (run.folder / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("file", ["raw.zst", USAGE, EVENTS, "sample.json"])
@@ -376,24 +353,12 @@ def test_another_samples_output_is_refused(run: RunStore) -> None:
 
 def test_histograms_that_are_not_the_outputs_are_refused(tmp_path: Path) -> None:
     """Packed they would be read off it, and the run would say something else."""
-    run = steady(tmp_path, [WRK], pl.DataFrame(schema=USAGE_SCHEMA), {})
+    run = steady(tmp_path, [WRK])
     sample = run.samples()[0]
     shutil.rmtree(run.folder / "samples" / sample.id)
     other = {"latency": Histogram.of_values([0.5] * 3)}
-    run.write_sample(
-        sample.model_copy(update={"histogram": "exact"}),
-        WRK,
-        other,
-        pl.DataFrame(schema=USAGE_SCHEMA),
-    )
+    run.write_sample(sample.model_copy(update={"histogram": "exact"}), WRK, other, NO_USAGE)
     refused(run, "the histogram of .* would not read back as it was")
-
-
-def test_what_is_packed_is_not_gone_on_with(run: RunStore) -> None:
-    pack(run)
-    with pytest.raises(UsageError, match="is packed, so it is finished") as caught:
-        bench.resume(str(run.folder), chosen("local", None))
-    assert "just table" in caught.value.remedy
 
 
 def test_the_verb_says_what_it_did(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -433,11 +398,11 @@ def test_ended_anywhere_it_is_a_whole_run(run: RunStore, step: int, monkeypatch:
             patch.setattr(owner, name, counted)
         with pytest.raises(Killed):
             pack(run)
-    found = RunStore.open(str(run.folder))
+    found = opened(run)
     assert told(found) == before
     pack(found)
-    assert told(RunStore.open(str(run.folder))) == before
-    assert not any((run.folder / name).exists() for name in (*OLD, ROUNDTRIP, PARTIAL))
+    assert told(opened(run)) == before
+    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
 
 
 READS: Mapping[str, Callable[[RunStore, Sample], object]] = {
@@ -463,7 +428,7 @@ def test_a_damaged_file_is_named_with_a_remedy(run: RunStore, file: str, damage:
         pytest.skip("then it is no packed run: it has no samples folder either, which test_store asks for")
     path.unlink() if damage == "gone" else path.write_bytes(kept[damage])
     with pytest.raises(UsageError) as caught:
-        READS[file](RunStore.open(str(run.folder)), sample)
+        READS[file](opened(run), sample)
     assert file in str(caught.value) and "restore it" in caught.value.remedy
     assert caught.value.exit_status == 2
 
@@ -472,12 +437,13 @@ def test_a_byte_changed_in_an_output_makes_the_run_a_gap(run: RunStore, monkeypa
     """And so does another sample's output, whole, in its place."""
     pack(run)
     monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
-    path = run.folder / packed.RAW
+    path, beside = run.folder / packed.RAW, run.folder / "whole.zip"
     content = path.read_bytes()
     path.write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
     (damaged,) = evidence.shelf().damaged
     assert "raw.zip/" in damaged.said and "not what sample.json has the digest of" in damaged.said
-    with zipfile.ZipFile(path, "w") as whole, zipfile.ZipFile(_written(path, content)) as old:
+    beside.write_bytes(content)
+    with zipfile.ZipFile(path, "w") as whole, zipfile.ZipFile(beside) as old:
         one, other, *_ = old.infolist()
         for member in old.infolist():
             changed = zipfile.ZipInfo(member.filename)
@@ -485,26 +451,3 @@ def test_a_byte_changed_in_an_output_makes_the_run_a_gap(run: RunStore, monkeypa
             whole.writestr(changed, old.read(other if member is one else member))
     (damaged,) = evidence.shelf().damaged
     assert f"{one.filename}: not what sample.json has the digest of" in damaged.said
-
-
-def _written(path: Path, content: bytes) -> Path:
-    beside = path.with_name("whole.zip")
-    beside.write_bytes(content)
-    return beside
-
-
-def test_rows_that_do_not_lie_together_are_damage(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"sample": ["a", "b", "a"], "count": np.arange(3)})
-    frame.write_parquet(tmp_path / USAGE)
-    with pytest.raises(FrameError, match="do not lie together"):
-        read_joined(tmp_path / USAGE, {"count": pl.Int64()})
-
-
-def test_a_digest_of_the_packed_file_as_earlier_labs_took_it_holds(run: RunStore) -> None:
-    """And becomes that of the output itself."""
-    form, samples = Folders(run.folder, run.record.id), run.samples()
-    for sample in samples:
-        old = hashlib.sha256((run.folder / "samples" / sample.id / "raw.zst").read_bytes()).hexdigest()
-        form.write_record(sample.model_copy(update={"raw_sha256": old}))
-    pack(run)
-    assert RunStore.open(str(run.folder)).samples() == samples

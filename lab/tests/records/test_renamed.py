@@ -10,9 +10,8 @@ import pytest
 
 from lab.model.design import PlannedAnew
 from lab.model.run import NotMeasured
-from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
-from lab.records import levels, packing, pairs, trials
+from lab.records import levels, packing, trials
 from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.records.renamed import names_in, renamed_run, renamed_sample
 from lab.records.reparse import from_raw
@@ -101,12 +100,6 @@ def test_a_run_of_now_is_left_as_it_is() -> None:
     assert renamed_sample(sample, names) is sample
 
 
-def test_names_lead_there_and_back() -> None:
-    record = made_record("run", make_plan(OLD, blocks=1, reference=None))
-    names = names_in(record)
-    assert renamed_run(renamed_run(record, names), names.inverse) == record
-
-
 def test_two_variants_of_one_run_never_get_one_name() -> None:
     """That of before and that of now beside each other: the former keeps its own."""
     record = made_record(
@@ -127,17 +120,18 @@ def test_one_that_did_something_else_then_keeps_its_name() -> None:
 @pytest.mark.committed
 def test_what_is_committed_beside_the_runs_has_present_names() -> None:
     told: set[str] = {one.variant for one in levels.committed()}
-    told |= {name for one in pairs.committed() for name in (one.variant, one.baseline)}
+    told |= {name for one in levels.committed_pairs() for name in (one.variant, one.baseline)}
     told |= {name for trial in trials.committed().values() for name in trial.variants}
     assert "ingress-nginx" in told and "baseline" not in told
     details = [tried.detail for trial in trials.committed().values() for tried in trial.sweeps.values()]
     assert not any(detail.endswith(" baseline") for detail in details)
 
 
-def test_a_sample_of_a_pair_is_renamed_on_both_sides(old: RunStore) -> None:
-    names = names_in(old.record)
+def test_names_lead_there_and_back() -> None:
     planned = make_plan(OLD, blocks=1, reference=None)
-    sample: Sample = make_sample(**of_slot(planned.slots[0]))
+    record, sample = made_record("run", planned), make_sample(**of_slot(planned.slots[0]))
+    names = names_in(record)
+    assert renamed_run(renamed_run(record, names), names.inverse) == record
     assert renamed_sample(renamed_sample(sample, names), names.inverse) == sample
 
 

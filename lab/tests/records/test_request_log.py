@@ -1,4 +1,4 @@
-"""A log of requests as differences: the same bytes come back, whatever they were and however they are cut."""
+"""A log of requests as differences: the same bytes come back, whatever they were."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.generators.pieces import of_bytes
 from lab.records.request_log import as_differences, restored
-from lab.records.tables import SMALL_LOG, FrameError, raw_pieces, read_raw
-from lab.tests.support.small import pack_log, pack_small
+from lab.records.tables import SMALL_LOG, SMALL_RAW, FrameError, compressed, pack_raw, raw_bytes, read_raw
 
 LOG = """{"lab":1,"made":3}
 #lab stderr
@@ -24,31 +22,16 @@ whole = st.integers(0, 10**19).map(str)
 ms = st.tuples(whole, st.sampled_from(["0", "000", "007", "52", "1234", "999"])).map(".".join)
 rest = st.text(st.characters(codec="utf-8"), max_size=12)
 requests = st.tuples(st.just("request"), whole, whole, whole, ms, ms, ms, rest).map(" ".join)
-others = (
-    st.sampled_from(
-        [
-            "",
-            "=",
-            "==",
-            "=3",
-            "0.077903",
-            "07.077903",
-            "=0 0 1 2 3 4 x",
-            "request",
-            "request 01 2 3 4.000 5.000 6.000 x",
-            "\r",
-        ]
-    )
-    | rest
-)
+odd = ["", "=", "==", "=3", "0.077903", "07.077903", "=0 0 1 2 3 4 x", "request", "\r"]
+others = st.sampled_from([*odd, "request 01 2 3 4.000 5.000 6.000 x"]) | rest
 latencies = st.tuples(whole, st.sampled_from(["000000", "077903", "5", "1234567"])).map(".".join)
 logs = st.lists(requests | latencies | others, max_size=12).map("\n".join)
 
 
-@given(log=logs, cut=st.integers(1, 90))
-def test_every_log_comes_back(log: str, cut: int) -> None:
+@given(log=logs)
+def test_every_log_comes_back(log: str) -> None:
     """Numbers that are not written as the lab writes them, lines that look like differences, an end without a line's end."""
-    assert b"".join(restored(of_bytes(as_differences(log.encode()), cut))) == log.encode()
+    assert restored(as_differences(log.encode())) == log.encode()
 
 
 def test_only_what_does_not_follow_is_left() -> None:
@@ -65,24 +48,41 @@ def test_a_latency_is_told_by_the_one_before() -> None:
     log = b"LAB latency 3\n0.077903\n0.077900\n1.000000\n01.000000\n1.0\nLAB end\n"
     told = b"LAB latency 3\n=77903\n=-3\n=922100\n01.000000\n1.0\nLAB end\n"
     assert as_differences(log) == told
-    assert b"".join(restored([told])) == log
+    assert restored(told) == log
+
+
+def small(raw: str) -> bytes:
+    return compressed(raw_bytes(raw))
+
+
+def small_log(raw: str) -> bytes:
+    return compressed(as_differences(raw_bytes(raw)))
 
 
 def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
-    """stdout and stderr, whole and in pieces; smaller than as text."""
-    path, (stdout, stderr) = tmp_path / SMALL_LOG, LOG.split("\n#lab stderr\n")
-    path.write_bytes(pack_log(LOG))
-    assert read_raw(path) == (stdout, stderr)
-    assert b"".join(raw_pieces(path, "stderr")).decode() == stderr
+    """stdout and stderr; smaller than as text."""
+    for name, content in ((SMALL_LOG, small_log(LOG)), (SMALL_RAW, small(LOG))):
+        (tmp_path / name).write_bytes(content)
+        assert read_raw(tmp_path / name) == tuple(LOG.split("\n#lab stderr\n"))
     longer = LOG + "".join(
         f"request {n} 7 {n} {n}.{n % 997:03} {n + 1}.000 0.{n % 883:03} 200 - a\n" for n in range(3, 500)
     )
-    assert len(pack_log(longer)) < 0.7 * len(pack_small(longer))
+    assert len(small_log(longer)) < 0.7 * len(small(longer))
 
 
 @pytest.mark.parametrize("line", ["=0 0 1 2 3 x", "=0 0 1 2 3 4", "=0 0 x 2 3 4 200", "=1.5", "="])
 def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
     path = tmp_path / SMALL_LOG
-    path.write_bytes(pack_small(f"{LOG}{line}\n"))
+    path.write_bytes(small(f"{LOG}{line}\n"))
     with pytest.raises(FrameError, match="a line is no difference of requests"):
         read_raw(path)
+
+
+@pytest.mark.parametrize("name", [SMALL_RAW, SMALL_LOG, "raw.zst"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "more", "other"])
+def test_output_that_is_not_whole_is_damage(name: str, damage: str, tmp_path: Path) -> None:
+    """However it is packed: never a shorter output."""
+    whole = pack_raw(LOG) if name == "raw.zst" else small_log(LOG)
+    (tmp_path / name).write_bytes({"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}[damage])
+    with pytest.raises(FrameError):
+        read_raw(tmp_path / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,11 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
 from lab.records.tables import (
+    EVENTS,
     HISTOGRAM_SCHEMA,
+    HISTOGRAMS,
     RAW,
+    USAGE,
     FrameError,
     events_frame,
     histogram_frame,
@@ -112,36 +116,30 @@ def test_where_no_run_is_ones_own_a_committed_one_is_named(
     assert found.value.remedy == f"none of yours is known; a committed one is named {named}"
 
 
-def test_an_ablation_is_no_run_but_nothing_to_remove(run: RunStore, tmp_path: Path) -> None:
-    """Neither `bench --resume` nor `usage` can do anything with it; the verbs that can are named."""
-    (tmp_path / "mine").mkdir()
+NO_RUN = "has no run.json, so it is not a run"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "remedy"),
+    [
+        ("mine", "is an ablation, not a run", "`just table mine` names its runs; go on with `just ablate --resume mine`"),
+        *((name, NO_RUN, "name one of the runs in it: run-1") for name in ("", ".", "TOP", "TOP/")),
+        *((name, NO_RUN, "name another run") for name in ("empty", "TOP/empty")),
+        ("nest", NO_RUN, "name one of the runs in it: TOP/nest/run-1"),
+    ],
+)
+def test_what_is_no_run_is_nothing_to_remove(
+    run: RunStore, tmp_path: Path, name: str, fault: str, remedy: str
+) -> None:
+    """An ablation, an empty variable in a script, a name forgotten: the runs in it are named as they can be given, or the verb that goes on."""
+    for folder in ("mine", "empty"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "mine" / "ablation.json").write_text("{}")
-    with pytest.raises(UsageError, match="(?s)is an ablation, not a run.*just ablate --resume mine") as caught:
-        RunStore.open("mine")
-    assert "remove" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["", ".", "FOLDER", "FOLDER/"])
-def test_a_folder_of_runs_is_no_run_and_nothing_to_remove(run: RunStore, name: str, tmp_path: Path) -> None:
-    """An empty variable in a script, a name forgotten: the runs in it are named as they can be given."""
-    with pytest.raises(UsageError, match="has no run.json") as caught:
-        RunStore.open(name.replace("FOLDER", str(tmp_path)))
-    assert caught.value.remedy == f"name one of the runs in it: {run.record.id}"
-    assert RunStore.open(run.record.id).record == run.record
-
-
-def test_a_folder_without_runs_is_nothing_to_remove_either(run: RunStore, tmp_path: Path) -> None:
-    """The lab has not looked at what is in there. One of runs below the runs' own names them by their folders."""
-    (tmp_path / "mine").mkdir()
-    for name in ("mine", str(tmp_path / "mine")):
-        with pytest.raises(UsageError, match="has no run.json") as caught:
-            RunStore.open(name)
-        assert caught.value.remedy == "name another run"
-    run.folder.rename(tmp_path / "mine" / "run-1")
-    with pytest.raises(UsageError, match="has no run.json") as caught:
-        RunStore.open("mine")
-    assert caught.value.remedy == f"name one of the runs in it: {tmp_path}/mine/run-1"
-    assert RunStore.open(f"{tmp_path}/mine/run-1").record == run.record
+    shutil.copytree(run.folder, tmp_path / "nest" / "run-1")
+    with pytest.raises(UsageError) as caught:
+        RunStore.open(name.replace("TOP", str(tmp_path)))
+    assert (caught.value.fault, caught.value.remedy) == (fault, remedy.replace("TOP", str(tmp_path)))
+    assert RunStore.open(f"{tmp_path}/nest/run-1").record == run.record
 
 
 @pytest.mark.parametrize("label", ["keepalive-my sweep", "keepalive-edge:close", "x" * 400, "a/b", "größe", "a\nb"])
@@ -211,15 +209,6 @@ def test_histograms_survive_storing(latency: list[float], service: list[float]) 
             assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
 
 
-def test_a_histogram_of_an_earlier_lab_is_read(tmp_path: Path) -> None:
-    """It had its buckets' ends beside their numbers."""
-    wanted = Histogram.of_values([1e-3, 2.5, 119.0])
-    ends = (pl.lit(0.0).alias("low_s"), pl.lit(0.0).alias("high_s"))
-    histogram_frame({"latency": wanted}).with_columns(*ends).write_parquet(tmp_path / "hist.parquet")
-    found = read_histograms(tmp_path / "hist.parquet", "exact").get("latency")
-    assert found and (found.counts == wanted.counts).all()
-
-
 def test_a_truncated_output_is_told(run: RunStore) -> None:
     """raw.zst cut short is an error, and what it is not needed for is said."""
     (sample,) = run.samples()
@@ -234,13 +223,8 @@ def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
     sample = disturbed(run)
     assert run.events(sample)["kind"].to_list() == ["Begin"]
     assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
-    assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
-        RAW,
-        store.HISTOGRAMS,
-        store.USAGE,
-        "events.parquet",
-        "sample.json",
-    }
+    there = {path.name for path in (run.folder / "samples" / sample.id).iterdir()}
+    assert there == {RAW, HISTOGRAMS, USAGE, EVENTS, "sample.json"}
 
 
 def test_missing_or_damaged_events_and_logs_of_requests_are_told(run: RunStore) -> None:

@@ -13,7 +13,7 @@ import pytest
 from lab.generators.k6 import KINDS, PERCENTS
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
 from lab.records import outcomes
@@ -22,7 +22,8 @@ from lab.records.sweep_files import load_sweep
 from lab.records.tables import join_raw
 from lab.tests.support import disturbed
 from lab.tests.support.disturbed import ZERO_S
-from lab.tests.support.factories import make_sample
+from lab.tests.support.factories import make_sample, of_slot
+from lab.tests.support.made_runs import made_record
 
 RATE_RPS = 20.0
 """Instead of the sweeps' own: as much to be seen, less to be written."""
@@ -47,45 +48,33 @@ def run_of(
     every = [point for point in load_sweep(sweep)[1].expanded() if not points or point.name in points or point.control]
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
     planned = plan(arms_for(variants, None), loads, blocks, seed=1)
-    record = _record(name or f"reference-{sweep}-{target}", sweep, planned.arms, loads, planned.slots, blocks, target)
+    told = {
+        arm.variant: VariantRecord(
+            name=arm.variant,
+            title=arm.variant,
+            baseline=arm.baseline,
+            knobs=(),
+            own_knobs=tuple(arm.variant.split("+")[1:]),
+            primary_metric="gap_s",
+            hypothesis_sweep=sweep,
+            manifests_sha256="",
+        )
+        for arm in planned.arms
+    }
+    record = made_record(
+        name or f"reference-{sweep}-{target}",
+        planned,
+        target=target,
+        sweep=sweep,
+        variants=told,
+        facts={"target": target},
+        git_commit=None,
+    )
     monkeypatch.setenv("LAB_RUNS", str(folder))
     store = RunStore.create(record, manifests or {})
     for slot in planned.slots:
         _write(store, slot, story, target)
     return store
-
-
-def _record(
-    name: str, sweep: str, arms: Sequence[Arm], loads: Sequence[Point], slots: Sequence[Slot], blocks: int, target: str
-) -> RunRecord:
-    return RunRecord(
-        id=name,
-        created_at="2026-11-21T12:00:00.000+00:00",
-        command=("lab", "bench"),
-        target=target,
-        sweep=sweep,
-        seed=1,
-        blocks=blocks,
-        arms=tuple(arms),
-        points=tuple(loads),
-        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in slots),
-        variants={
-            arm.variant: VariantRecord(
-                name=arm.variant,
-                title=arm.variant,
-                baseline=arm.baseline,
-                knobs=(),
-                own_knobs=tuple(arm.variant.split("+")[1:]),
-                primary_metric="gap_s",
-                hypothesis_sweep=sweep,
-                manifests_sha256="",
-            )
-            for arm in arms
-        },
-        generators={point.name: {"name": "k6", "version": "1.8.1", "stand_in_for": None} for point in loads},
-        facts={"target": target},
-        git_commit=None,
-    )
 
 
 def _write(store: RunStore, slot: Slot, story: Story, target: str) -> None:
@@ -94,15 +83,8 @@ def _write(store: RunStore, slot: Slot, story: Story, target: str) -> None:
     assert point.disturbance is not None
     outcome = outcomes.outcome(point, requests, events, usage, ZERO_S, 0.0002)
     sample = make_sample(
-        id=slot.sample_id(1),
-        order=slot.order,
-        block=slot.block,
-        arm=arm.name,
-        role=arm.role,
-        variant=arm.variant,
-        baseline=arm.baseline,
+        **of_slot(slot),
         target=target,
-        point=point,
         generator="k6",
         requests=requests.height,
         usage={"proxy": Usage(cpu_s=0.1, rss_bytes=30_000_000, processes=2)},

@@ -36,6 +36,7 @@ from lab.stats.histogram import Histogram
 from lab.targets.base import nothing
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
+from lab.tests.support.factories import make_point
 from lab.tests.support.made_runs import made_record
 
 PAGE = b"x" * 1024
@@ -44,16 +45,7 @@ LASTS_S = 1.0
 
 
 def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
-    return Point(
-        name=name,
-        generator="fake",
-        connections=1,
-        rate_rps=rate_rps,
-        duration_s=1.0,
-        warmup_s=0.0,
-        threads=1,
-        page="1kB.bin",
-    )
+    return make_point(name, generator="fake", connections=1, rate_rps=rate_rps, duration_s=1.0, warmup_s=0.0)
 
 
 def variant(name: str = "ingress-nginx", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from lab.records import packed
 from lab.records.folders import Folders
-from lab.records.forms import KNEE, ROUNDTRIP, RUN
 from lab.records.renamed import renamed_sample
 from lab.records.store import RunStore
-from lab.records.tables import join_raw
+from lab.records.tables import KNEE, ROUNDTRIP, RUN, join_raw
 
 
 def unpacked(source: Path, into: Path) -> Path:

@@ -20,9 +20,8 @@ import pytest
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence
 from lab.commands.measuring import print_result
-from lab.records.reparse import from_raw
-from lab.records.store import RunStore, run_names
-from lab.records.tables import RAW, digest, join_raw, pack_raw, raw_path, read_raw
+from lab.records.store import Reparsed, RunStore, run_names
+from lab.records.tables import RAW, digest, join_raw, pack_raw, read_raw
 from lab.records.tables import unpacked as stored
 from lab.studies.exhibits import exhibits
 from lab.tests.support.unpacked import unpacked
@@ -45,7 +44,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
 
     def told(folder: Path, raw: bool = False) -> dict[str, Any]:
         run = RunStore.open(str(folder))
-        print_result(argparse.Namespace(json=True, markdown=False), from_raw(run) if raw else run)
+        print_result(argparse.Namespace(json=True, markdown=False), Reparsed.of(run) if raw else run)
         return json.loads(capsys.readouterr().out)
 
     return told
@@ -194,11 +193,10 @@ def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], p
 
 def refuse(sample: Path, count: int) -> None:
     """So many of the last requests that were answered with 200 were answered with 503."""
-    stdout, stderr = read_raw(raw_path(sample))
+    stdout, stderr = read_raw(sample / RAW)
     told, lines = json.loads(stdout), stderr.split("\n")
     good = [number for number, line in enumerate(lines) if line.startswith("request ") and " 200 - " in line]
     for number in good[-count:]:
         lines[number] = lines[number].replace(" 200 - ", " 503 - ")
     told["errors"]["status"] += count
-    raw_path(sample).unlink()
     (sample / RAW).write_bytes(pack_raw(join_raw(json.dumps(told, separators=(",", ":")) + "\n", "\n".join(lines))))

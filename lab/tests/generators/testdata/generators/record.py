@@ -2,8 +2,8 @@
 
 Starts an nginx on loopback, runs each case below against it, and keeps what the tool printed (`support.recorded` says how). What the
 parsers make of it is then written by `LAB_GOLDEN=write pytest lab/tests/generators/test_generators.py` and reviewed as a diff.
-`wrk2/sample-*` are not recorded here: they came from elsewhere, without our script. Nor is `wrk/whole-latencies`: our script
-printed so until 23 November 2026, and runs of then are read on. `GENERATOR/CASE` records one only.
+`wrk/whole-latencies` is not recorded here: our script printed so until 23 November 2026, and runs of then are read on. `GENERATOR/CASE` records
+one only.
 """
 
 import subprocess
@@ -34,7 +34,6 @@ http {{
     location = /1kb {{ }}
     location = /64kb.txt {{ }}
     location = /slow {{ alias {folder}/1kb; limit_rate 400; }}
-    location = /few {{ alias {folder}/1kb; keepalive_requests 20; }}
     location = /redirect {{ return 302 /1kb; }}
     location = /answer {{ alias {folder}/1kb; add_header X-Lab-Answer "backend-0 9003 17" always; }}
     location = /mixed {{ rewrite ^ /$fate last; }}
@@ -98,11 +97,7 @@ CASES: dict[str, dict[str, Load]] = {
         "ok-open": replace(H2, rate_rps=200.0, duration_s=1),
         "streams": replace(H2, streams=8),
         "h1": replace(H2, protocol="h1"),
-        "n": replace(H2, requests=200),
-        "gzip": over_tls(H2, "64kb.txt", gzip=True),
-        "few": over_tls(H2, "few"),
         "http404": over_tls(H2, "missing"),
-        "redirect": over_tls(H2, "redirect"),
         "flaky": over_tls(H2, "flaky"),
         "late": over_tls(H2, "slow", timeout_s=1.0, duration_s=4),
         "refused": replace(H2, url="https://127.0.0.1:9/1kb"),
