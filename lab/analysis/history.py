@@ -15,7 +15,7 @@ from io import StringIO
 from math import exp
 from pathlib import Path
 
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder, replace, writing

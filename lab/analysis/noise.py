@@ -15,10 +15,10 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from lab.analysis.absolute import mean_of
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
+from lab.analysis.aggregate.absolute import mean_of
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
 from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm

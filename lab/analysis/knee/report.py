@@ -16,7 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis import rerun
-from lab.analysis.cells import HistogramOf
+from lab.analysis.aggregate.cells import HistogramOf
 from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
 from lab.model.samples import Sample, cell, settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
 
 ENOUGH = 4

@@ -11,7 +11,7 @@ from typing import IO, Literal
 
 import polars as pl
 
-from lab.analysis.generations import levels
+from lab.analysis.aggregate.generations import levels
 from lab.base.errors import UsageError
 from lab.model.samples import Sample
 from lab.records.levels import Known

@@ -14,9 +14,9 @@ from math import expm1, log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.generations import Levels
+from lab.analysis.aggregate.generations import Levels
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Verdict, effect_text, noise_line, verdicts
+from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.run import RunRecord

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import effect_text, verdicts
+from lab.analysis.explain.run import effect_text, verdicts
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
 from lab.report import grid

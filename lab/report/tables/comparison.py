@@ -15,14 +15,14 @@ from itertools import groupby
 
 from rich.text import Text
 
-from lab.analysis import absolute
-from lab.analysis.comparison.comparison import Comparison
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared, change_text
-from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.comparison.verdicts import advices
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.verdicts import p_text
+from lab.analysis.aggregate import absolute
+from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.compared import Compared, change_text
+from lab.analysis.aggregate.run_cells import CellStats
+from lab.analysis.explain.comparison import advices
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.explain.run import p_text
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lab.analysis.absolute import absolute_of, absolute_text
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row, slowed_by
+from lab.analysis.aggregate.absolute import absolute_of, absolute_text
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row, slowed_by
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import interval_text
+from lab.analysis.explain.run import interval_text
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS
 from lab.report import grid

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.analysis.generations import Levels
+from lab.analysis.aggregate.generations import Levels
 from lab.report.grid import Grid, Part, columns, plain, row
 from lab.stats.components import Component
 

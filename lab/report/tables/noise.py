@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.judging import LIMITED
+from lab.analysis.judge.rulings import LIMITED
 from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
 from lab.analysis.past import Past
 from lab.model.design import GUARD, shape_of

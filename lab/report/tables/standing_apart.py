@@ -5,7 +5,7 @@ variant                       metric      solo     baseline, solo  solo ratio  a
 rate-1000  50 connections, 1,000 req/s, 3 s, 1kB.bin
 envoy-gateway-request-id-off  CPU/req µs  140–150  90–92              +62.2 %  −0.3 % [−1.0, +0.3]
 
-Refuses to find them: `lab.analysis.solo_ratios` does.
+Refuses to find them: `lab.analysis.judge.rows` does.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import expm1
 
-from lab.analysis.absolute import absolute_text
-from lab.analysis.rows import Row
-from lab.analysis.solo_ratios import LIMIT, SoloRatio, misleading_ratios
+from lab.analysis.aggregate.absolute import absolute_text
+from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import LIMIT, SoloRatio, misleading_ratios
 from lab.model.metrics import METRICS
 from lab.model.sweeps import Point
 from lab.report import grid

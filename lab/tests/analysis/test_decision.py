@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.analysis.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
+from lab.analysis.judge.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
 from lab.stats import paired as stats
 
 BASE = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from lab.analysis import effects
-from lab.analysis.cells import cells_of, paired
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import BACKEND, Row
+from lab.analysis.judge import effects
+from lab.analysis.aggregate.cells import cells_of, paired
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.verdicts import difference_text
+from lab.analysis.explain.run import difference_text
 from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing, Shelf
 from lab.model.samples import Reason

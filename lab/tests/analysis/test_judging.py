@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from lab.analysis import verdicts
-from lab.analysis.cells import cells_of
-from lab.analysis.decision import Decision
-from lab.analysis.effects import UNBOUNDED, Asked
-from lab.analysis.judging import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
+from lab.analysis.explain import run as verdicts
+from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import UNBOUNDED, Asked
+from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
 from lab.model import readings
 from lab.model.metric import Metric

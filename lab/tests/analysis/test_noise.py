@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import rerun
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.evidence import Evidence
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
-from lab.analysis.verdicts import verdicts
+from lab.analysis.explain.run import verdicts
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.commands import aa, schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.recovery import scatter
+from lab.analysis.judge.recovery import scatter
 from lab.model.pairs import Compared, Way
 
 

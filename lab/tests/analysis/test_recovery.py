@@ -8,8 +8,8 @@ from math import log1p
 import numpy as np
 import pytest
 
-from lab.analysis import recovery
-from lab.analysis.recovery import recovers, scatter_elsewhere, slope
+from lab.analysis.judge import recovery
+from lab.analysis.judge.recovery import recovers, scatter_elsewhere, slope
 from lab.model.pairs import REPEATS, Compared, Way
 
 DOSES = {"small": 2.0, "medium": 4.0, "slope": 80.0}

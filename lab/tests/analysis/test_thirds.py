@@ -10,8 +10,8 @@ import pytest
 
 from lab.analysis import rerun
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
-from lab.analysis.verdicts import verdicts
+from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
+from lab.analysis.explain.run import verdicts
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.steadiness import Change, Steadiness

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.comparison.comparison import TOO_FEW, Comparison, compare_runs, judged
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared
-from lab.analysis.decision import UNBOUNDED, Decision, guard_of
-from lab.analysis.judging import AT_LEAST, LIMITED
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, judged
+from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.compared import Compared
+from lab.analysis.judge.decision import UNBOUNDED, Decision, guard_of
+from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.model.design import shape_of

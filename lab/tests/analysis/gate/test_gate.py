@@ -19,9 +19,12 @@ import yaml
 from rich.console import Console
 
 from lab.__main__ import main
-from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
-from lab.analysis.decision import Decision
-from lab.analysis.gate.gate import Bounds, Gate, Gated, confirmed, gate, worse_by
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.judge.comparison import TOO_FEW
+from lab.analysis.judge.decision import Decision
+from lab.analysis.gate.gate import confirmed, gate
+from lab.analysis.explain.gate import conclusion
+from lab.analysis.judge.gate import Bounds, Gate, Gated, worse_by
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
 from lab.commands.arguments import fraction
@@ -123,7 +126,7 @@ def test_what_an_interval_shows_to_be_within_the_bound_passes(worth: float) -> N
     assert {one.row.decision for one in small.rows} == {decision} and small.exit_status(strict=True) == 0
     assert only(small, "p99").do == "nothing to do"
     assert worth > 0.02 or "worse, resolved, but within the bound of 5 %" in small.rows[0].said
-    assert "nothing to do" in gate_tables.conclusion(small, strict=True)
+    assert "nothing to do" in conclusion(small, strict=True)
     for fine in (made(noise=0.01), made(effects={"keepalive": 0.5})):
         found = gated(fine, FIVE)
         assert set(verdicts(found).values()) == {"passed"} and found.exit_status(strict=True) == 0
@@ -266,7 +269,7 @@ def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
     (one,) = found.of("regression")
     assert one.do.startswith("a false claim: it is the same variant") and "--blocks 12 or more" in one.do
     assert found.exit_status(strict=False) == 1
-    assert "no change is to blame" in gate_tables.conclusion(found, strict=False)
+    assert "no change is to blame" in conclusion(found, strict=False)
     dead = gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")
     assert dead and all(
         one.do.startswith("it is the same variant, so no setting did this: `just table") for one in dead
@@ -311,7 +314,7 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
     assert found.missing == ("arm backlog", "point ceiling")
     assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
     said = "not in candidate: arm backlog, point ceiling"
-    assert f"{said}: not all is known of this change: refused" in gate_tables.conclusion(found, strict=True)
+    assert f"{said}: not all is known of this change: refused" in conclusion(found, strict=True)
     assert f"**cannot tell**: {said}." in markdown_of(found, strict=False)
     told = describe_gate(found, strict=True)
     assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
@@ -599,7 +602,7 @@ def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
     assert set(verdicts(none).values()) == {"cannot-tell"}
     assert (none.exit_status(strict=False), none.exit_status(strict=True)) == (0, 2)
     assert "steal" in only(none, "p50").do
-    assert "nothing is known of this change" in gate_tables.conclusion(none, strict=False)
+    assert "nothing is known of this change" in conclusion(none, strict=False)
     few = gated(lost(4), FIVE)
     assert only(few, "p50").do == "measure with --blocks 9 or more (4 of 6 counted here, 6 must)"
 
@@ -634,7 +637,7 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
     assert {one.verdict for one in found.rows} == {"passed"}
     assert found.missing == ("metric terminating_s", "a steady load")
     assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
-    assert "not in run-1: metric terminating_s, a steady load" in gate_tables.conclusion(found, strict=True)
+    assert "not in run-1: metric terminating_s, a steady load" in conclusion(found, strict=True)
     given = made(planned=make_plan(points=[make_point()]), noise=0.01)
     assert gated(given, Bounds(0.5, metrics=("p99",))).exit_status(strict=True) == 0
     assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.analysis.comparison.comparison import Comparison, compare_runs
-from lab.analysis.comparison.verdicts import Advice, advices
-from lab.analysis.decision import Decision
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.judge.comparison import Comparison
+from lab.analysis.explain.comparison import Advice, advices
+from lab.analysis.judge.decision import Decision
 from lab.analysis.noise import aa_arms
 from lab.model.plan import Arm, Slot, plan
 from lab.model.run import AtKnee, KneeSearch

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.verdicts import verdicts
+from lab.analysis.explain.run import verdicts
 from lab.commands import schema
 from lab.disturbances.outage import Outage
 from lab.model.names import WORTH

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample

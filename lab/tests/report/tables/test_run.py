@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.analysis import verdicts
-from lab.analysis.cells import counted_samples
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Asked, Effect
-from lab.analysis.judging import LIMITED
-from lab.analysis.rows import Row
+from lab.analysis.explain import run as verdicts
+from lab.analysis.aggregate.cells import counted_samples
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Asked, Effect
+from lab.analysis.judge.rulings import LIMITED
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot

@@ -9,10 +9,10 @@ from typing import Literal
 
 from lab.analysis import rerun
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
-from lab.analysis.decision import Decision
-from lab.analysis.verdicts import ONLY_TO_MEASURE_BY, another_load, bound, remedy
+from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.compared import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
+from lab.analysis.judge.decision import Decision
+from lab.analysis.explain.run import ONLY_TO_MEASURE_BY, another_load, bound, remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord

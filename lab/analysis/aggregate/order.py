@@ -13,7 +13,7 @@ from itertools import groupby
 from math import exp, log
 from statistics import fmean
 
-from lab.analysis.cells import Cell, Cells
+from lab.analysis.aggregate.cells import Cell, Cells
 from lab.model.drained import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import about
 from lab.model.plan import Arm

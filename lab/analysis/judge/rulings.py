@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from lab.analysis.cells import Cell
+from lab.analysis.aggregate.cells import Cell
 from lab.model.bottleneck import FAILED
 from lab.model.metrics import about
 from lab.model.samples import Reason, Sample

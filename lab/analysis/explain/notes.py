@@ -1,33 +1,35 @@
-"""What a summary has of each arm at each point: its cell, the effects against its baseline, and what has to be said with them."""
+"""What has to be said with rows and runs: below a table of one run, and of two that are compared.
+
+Refuses to decide, and to say what to do: that are verdicts (`run`, `comparison`, `gate`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import expm1
 from statistics import fmean, median
 
-from lab.analysis.absolute import clusters_text
-from lab.analysis.cells import Cell, Pair, paired
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.effects import Effect
-from lab.analysis.exhaustion import Exhaustion
-from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
-from lab.analysis.order import MissingByOrder
-from lab.analysis.recovery import usual_gap
-from lab.analysis.thirds import Thirds, lasting_change
-from lab.analysis.unsteady import UnsteadyArm
+from scipy import special
+
+from lab.analysis import rerun
+from lab.analysis.aggregate.absolute import clusters_text
+from lab.analysis.aggregate.cells import Pair, paired
+from lab.analysis.aggregate.run_cells import RunCells
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, points_apart
+from lab.analysis.judge.recovery import usual_gap
+from lab.analysis.judge.rows import BACKEND, Row, slowed_by
+from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED
 from lab.model.design import CONCURRENT
-from lab.model.metrics import COLUMNS, QUANTILES, WINDOWED, about
-from lab.model.plan import Arm
-from lab.model.samples import TLS_FACTS, Sample
-from lab.model.sweeps import Point
+from lab.model.facts import EVERY_BOOT, differing
+from lab.model.metrics import COLUMNS, QUANTILES, about
+from lab.model.run import RunRecord
+from lab.model.samples import TLS_FACTS
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 
-BACKEND = "backend_cpu_per_request"
-"""The negative control of a pair."""
 WHY_NO_MORE = {
     "limit": "limited by a container's CPU limit",
     "link": "limited by the shaped link",
@@ -35,67 +37,23 @@ WHY_NO_MORE = {
     "waiting": "no CPU was full: what it waited for was the limit",
 }
 """Notes of closed-loop rows in which every sample had this limit."""
+FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+BEYOND_P = 0.05
+MACHINE = ("cpu", "cpus", "hypervisor")
+MEMORY_DIFFERS = 0.02
+"""Of one machine a kernel or a balloon takes less than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One arm at one point, which may be a control run. `base`: the cell that it is compared with; None = it is compared with nothing.
-    `pair`: the two as a pair; None = they were none.
-    """
+# -- of a row ------------------------------------------------------------------------------------------------
 
-    cell: Cell
-    base: Cell | None
-    effects: tuple[Effect, ...]
-    pair: Pair | None = None
-    exhaustion: Exhaustion | None = None
-    """Where this load would use up the proxy's local ports: how soon."""
-    thirds: Thirds | None = None
-    """Of a sustained load: its effects within the sample."""
-    missing: MissingByOrder | None = None
-    """Where samples of the arm or its baseline are invalid by what was measured before: this is the row's outcome."""
 
-    @property
-    def arm(self) -> Arm:
-        return self.cell.arm
-
-    @property
-    def point(self) -> Point:
-        return self.cell.point
-
-    @property
-    def unsteady(self) -> UnsteadyArm | None:
-        """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
-        return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
-
-    @property
-    def samples(self) -> list[Sample]:
-        """The samples of a steady load that count: of the arm alone, or where there are none, of its pair."""
-        cells = [self.cell, *([self.pair.own] if self.pair else [])]
-        counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
-        return next((samples for samples in counted if samples), [])
-
-    @property
-    def change(self) -> UnsteadyArm | None:
-        """How the arm's sustained samples, which count all the same, change for good; None where they do not, or are not sustained."""
-        return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
-
-    @property
-    def shown(self) -> tuple[Effect, ...]:
-        """What the effect column carries: the primary metric's effect, or the baseline against itself."""
-        return tuple(effect for effect in self.effects if effect.primary)
-
-    @property
-    def generator_limited(self) -> bool:
-        """At a closed loop: whether any valid sample of the arm or its baseline was."""
-        return any(True in limited(cell.counted.values()) for cell in (self.cell, self.base) if cell)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_notes(self)))
+def notes_of(row: Row) -> tuple[str, ...]:
+    """Return what has to be said with a row, each once."""
+    return tuple(dict.fromkeys(_notes(row)))
 
 
 def _notes(row: Row) -> Iterator[str]:
-    cell = row.cell
+    cell, steady = row.cell, row.point.disturbance is None
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
         yield f"{total} invalid: {', '.join(reasons)}"
@@ -124,10 +82,12 @@ def _notes(row: Row) -> Iterator[str]:
         yield ERRORS_MIX
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
-    if row.point.disturbance is None:
-        yield from _cluster_notes(cell)
+    for name in COLUMNS if steady else ():
+        found = cell.absolute(name) if about(name).ratio else None
+        if found is not None and found.clusters:
+            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
     for effect in row.shown:
-        yield from _effect_notes(effect, row.point.disturbance is None, own=cell.unsteady is not None)
+        yield from _effect_notes(effect, steady, own=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
     if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
         yield why
@@ -153,15 +113,7 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
-def _cluster_notes(cell: Cell) -> Iterator[str]:
-    """Return a sentence for each column whose blocks fall into two clusters."""
-    for name in COLUMNS:
-        found = cell.absolute(name) if about(name).ratio else None
-        if found is not None and found.clusters:
-            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
-
-
-def _effect_notes(effect: Effect, steady: bool, own: bool = False) -> Iterator[str]:
+def _effect_notes(effect: Effect, steady: bool, own: bool) -> Iterator[str]:
     """`own`: the arm itself is not steady, which its row says already."""
     metric, estimate = about(effect.metric), effect.estimate
     if effect.note and not (own and effect.estimate is None):
@@ -191,10 +143,7 @@ def _despite(effect: Effect) -> bool:
     return effect.metric != "cpu_per_request" and told
 
 
-def slowed_by(rows: Sequence[Row]) -> str | None:
-    """p99, or p50 where an arm has too few answers for it: what is compared with before the disturbance. None in control runs."""
-    told = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
-    return next((name for name in reversed(WINDOWED) if told and all(name in names for names in told)), None)
+# -- of a table ----------------------------------------------------------------------------------------------
 
 
 def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
@@ -219,39 +168,29 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
-    yield from _of_absolute_values(rows)
-    if _judged(rows):
-        yield from _of_effects(rows)
+    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    known = [found for found in shown if found is not None]
+    if any(found.value is not None for found in known):
+        yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
+    if any(found.value is None and not found.clusters for found in known):
+        yield FEW_BLOCKS
+    if any(found.clusters for found in known):
+        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
+    if judged := [effect for row in rows for effect in row.shown if effect.decision.judged]:
+        worth = expm1(judged[0].size.worth)
+        yield (
+            f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(judged)};"
+            f" same: it lies within ±{100 * worth:g} %, which is not worth knowing; ?: cannot tell"
+        )
+        if any(effect.scheme for effect in judged):
+            yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
+            yield from _of_sides([row.pair for row in rows if row.pair])
     if _marked(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only the effect column claims"
     if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
         yield f"–: fewer than {BEYOND} requests lie beyond it"
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
-
-
-def _of_absolute_values(rows: Sequence[Row]) -> Iterator[str]:
-    """How to read the columns of rates, latencies and CPU per request, as far as the rows have each kind."""
-    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
-    known = [found for found in shown if found is not None]
-    if any(found.value is not None for found in known):
-        yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
-    if any(found.value is None and not found.clusters for found in known):
-        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
-    if any(found.clusters for found in known):
-        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
-
-
-def _of_effects(rows: Sequence[Row]) -> Iterator[str]:
-    shown = [effect for row in rows for effect in row.shown if effect.decision.judged]
-    worth = next(expm1(effect.size.worth) for effect in shown)
-    yield (
-        f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(shown)};"
-        f" same: it lies within ±{100 * worth:g} %, which is not worth knowing; ?: cannot tell"
-    )
-    if any(effect.scheme for effect in shown):
-        yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
-        yield from _of_sides([row.pair for row in rows if row.pair])
 
 
 def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -275,8 +214,8 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
         yield "median of the blocks [95 % interval of the median]"
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
-        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits; nothing is claimed"
-    if _judged(rows):
+        yield f"{FEW_BLOCKS}; nothing is claimed"
+    if any(effect.decision.judged for row in rows for effect in row.shown):
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
     if _marked(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only a variant's primary metric claims"
@@ -289,9 +228,87 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
         yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
 
 
-def _judged(rows: Sequence[Row]) -> bool:
-    return any(effect.decision.judged for row in rows for effect in row.shown)
-
-
 def _marked(rows: Sequence[Row]) -> bool:
     return any(effect.marked for row in rows for effect in row.effects)
+
+
+# -- of a run ------------------------------------------------------------------------------------------------
+
+
+def changed_facts(record: RunRecord) -> list[str]:
+    """A note per resumption on a machine that was not quite the same."""
+    return [
+        f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
+        for resumption in record.resumed
+        if (changed := [name for name in resumption if name != "at" and name not in EVERY_BOOT])
+    ]
+
+
+def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
+    """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
+    found: list[str] = []
+    for promise in record.designed.promised:
+        own = [row for row in rows if row.point.name == promise.point and row.arm.role == "variant"]
+        for estimate in (one.estimate for row in own for one in row.shown if one.metric == promise.metric):
+            if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
+                continue
+            if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
+                what = f"{about(promise.metric).title} at {promise.point}"
+                found.append(
+                    f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
+                )
+    return found
+
+
+# -- of two runs ---------------------------------------------------------------------------------------------
+
+
+def between_notes(meeting: Meeting) -> Iterator[str]:
+    """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
+    first, second = meeting.base, meeting.other
+    one, two = first.record, second.record
+    facts = {
+        name: f"{name}: {one.facts.get(name, 'not recorded')} / {two.facts.get(name, 'not recorded')}"
+        for name in differing(one.facts, two.facts)
+    }
+    machine = [name for name in facts if _is_machine(name, one, two)]
+    if machine:
+        yield f"{TWO_MACHINES}: {'; '.join(facts[name] for name in machine)}"
+    if one.id == two.id:
+        yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
+    yield from (fact for name, fact in facts.items() if name not in machine)
+    if one.git_commit != two.git_commit:
+        yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
+    if one.sweep != two.sweep:
+        yield f"sweep: {one.sweep} / {two.sweep}"
+    renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
+    yield from (f"{name} is called {other} in {SECOND}" for name, other in renamed)
+    yield from (f"not compared: {apart}" for apart in points_apart(first, second))
+    for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
+        if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
+            yield f"in {label} only: {', '.join(alone)}"
+        yield from (f"{label}: {note}" for note in run_notes(run))
+
+
+def run_notes(run: RunCells) -> Iterator[str]:
+    """What a run says of itself: resumed with other facts, not all measured, not measurable."""
+    yield from changed_facts(run.record)
+    yield from map(str, run.record.not_measurable)
+    if not run.complete:
+        yield f"not all of it was measured: {rerun.resume(run.record)} goes on"
+
+
+def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
+    before, after = one.facts.get(name), two.facts.get(name)
+    if before is None or after is None:
+        return False
+    if name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
+        return before.split(", ")[:3] != after.split(", ")[:3]
+    if name == "memory_bytes" and before.isdecimal() and after.isdecimal():
+        return abs(int(before) - int(after)) > MEMORY_DIFFERS * max(int(before), int(after))
+    return name in MACHINE
+
+
+def _commit(record: RunRecord) -> str:
+    commit, plus, changes = (record.git_commit or "unknown").partition("+")
+    return f"{commit[:12]}{plus}{changes}"
