@@ -6,7 +6,7 @@ Refuses to say which of two rows matters more, and to bring steady loads and dis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lab.analysis import levels, rerun
 from lab.analysis.aggregate.cells import Cells, HistogramOf, cells_of
@@ -14,64 +14,12 @@ from lab.analysis.aggregate.exhaustion import MEANING, LoadedArm, exhaustions_of
 from lab.analysis.aggregate.order import find_missing_by_order, order_note, run_order_tests
 from lab.analysis.explain.notes import beyond_plan, changed_facts, general_notes, notes_of
 from lab.analysis.judge.effects import Asked, Effect, Effects, beside_disturbance
-from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import Row, Summary
 from lab.analysis.judge.thirds import SecondsOf, thirds_of
 from lab.model.plan import Arm, ArmRole, Plan
-from lab.model.run import NotMeasured, RunRecord
+from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, cell, planned_cells
-from lab.model.sweeps import Point, control_of
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A run's steady loads, or its `disturbed` ones. Rows are grouped by point in plan order, control runs last; inside, reference,
-    baselines with their A/A, variants.
-    """
-
-    target: str | None
-    blocks: int
-    seed: int
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    snippets: Mapping[str, str]
-    disturbed: bool = False
-    primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
-    """Arm → its primary metric, as these rows call it; None or left out where it has none here."""
-    elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
-    not_measurable: tuple[NotMeasured, ...] = ()
-    """What was asked for and cannot be shown here. It counts against nothing."""
-    systems: frozenset[str] = frozenset()
-    """Arms that are another system than what they are compared with: there is nothing to apply."""
-    nulls: frozenset[str] = frozenset()
-    """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
-    instruments: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arms that are only to measure by → why: nobody should apply them."""
-    resume: str = ""
-    """The command that measures what an interruption left out; empty = everything planned was begun."""
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every verdict has its samples: every cell all its valid blocks, or an outcome instead (it is not steady, or
-        which samples are invalid depends on what was measured before). No verdict rests on the direct reference.
-        """
-        return all(
-            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
-            for row in self.rows
-            if row.arm.role != "reference"
-        )
-
-    @property
-    def points(self) -> list[Point]:
-        return list({row.point.name: row.point for row in self.rows}.values())
-
-    def at(self, point: Point) -> list[Row]:
-        return [row for row in self.rows if row.point.name == point.name]
-
-    def control_of(self, row: Row) -> Row | None:
-        """The same arm with the same load and nothing done."""
-        control = control_of(self.points, row.point)
-        return next((other for other in self.rows if other.arm == row.arm and other.point == control), None)
+from lab.model.sweeps import Point
 
 
 def summarise_run(

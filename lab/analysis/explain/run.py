@@ -9,10 +9,9 @@ from typing import Literal
 from lab.analysis import rerun
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import Row, Summary
 from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.judge.thirds import lasting_change
-from lab.analysis.summary import Summary
 from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats

@@ -1,4 +1,4 @@
-"""What a summary has of each arm at each point: its cell, the effects against its baseline, and where absolute values mislead.
+"""A run's rows, one for each arm at each point: its cell, the effects against its baseline, and where absolute values mislead.
 
 Table, Markdown, JSON, HTML and exhibits render these rows. Refuses to decide (`effects`), and to word anything: `notes` come from
 `lab.analysis.explain.notes`.
@@ -6,8 +6,8 @@ Table, Markdown, JSON, HTML and exhibits render these rows. Refuses to decide (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import log, log1p
 
 from lab.analysis.aggregate.absolute import Absolute
@@ -20,8 +20,9 @@ from lab.analysis.judge.rulings import limited
 from lab.analysis.judge.thirds import Thirds, lasting_change
 from lab.model.metrics import WINDOWED
 from lab.model.plan import Arm
+from lab.model.run import NotMeasured
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 
 BACKEND = "backend_cpu_per_request"
@@ -83,6 +84,58 @@ class Row:
     def generator_limited(self) -> bool:
         """At a closed loop: whether any valid sample of the arm or its baseline was."""
         return any(True in limited(cell.counted.values()) for cell in (self.cell, self.base) if cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run's steady loads, or its `disturbed` ones. Rows are grouped by point in plan order, control runs last; inside, reference,
+    baselines with their A/A, variants.
+    """
+
+    target: str | None
+    blocks: int
+    seed: int
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    snippets: Mapping[str, str]
+    disturbed: bool = False
+    primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    """Arm → its primary metric, as these rows call it; None or left out where it has none here."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
+    not_measurable: tuple[NotMeasured, ...] = ()
+    """What was asked for and cannot be shown here. It counts against nothing."""
+    systems: frozenset[str] = frozenset()
+    """Arms that are another system than what they are compared with: there is nothing to apply."""
+    nulls: frozenset[str] = frozenset()
+    """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
+    instruments: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arms that are only to measure by → why: nobody should apply them."""
+    resume: str = ""
+    """The command that measures what an interruption left out; empty = everything planned was begun."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every verdict has its samples: every cell all its valid blocks, or an outcome instead (it is not steady, or
+        which samples are invalid depends on what was measured before). No verdict rests on the direct reference.
+        """
+        return all(
+            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
+            for row in self.rows
+            if row.arm.role != "reference"
+        )
+
+    @property
+    def points(self) -> list[Point]:
+        return list({row.point.name: row.point for row in self.rows}.values())
+
+    def at(self, point: Point) -> list[Row]:
+        return [row for row in self.rows if row.point.name == point.name]
+
+    def control_of(self, row: Row) -> Row | None:
+        """The same arm with the same load and nothing done."""
+        control = control_of(self.points, row.point)
+        return next((other for other in self.rows if other.arm == row.arm and other.point == control), None)
 
 
 def slowed_by(rows: Sequence[Row]) -> str | None:
