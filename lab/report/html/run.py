@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lab.analysis import rerun
 from lab.analysis.aggregate.generations import Levels
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
 from lab.base.files import replace, written_to
 from lab.model.metrics import about

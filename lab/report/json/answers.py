@@ -153,7 +153,7 @@ CAPACITY = Shape(
     VERSION_2,
     "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
     Key("advised", lambda found: found, Answer),
-    "assumptions narrow",
+    "assumptions",
     parts=[
         Shape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
         Shape(

@@ -16,7 +16,7 @@ from lab.analysis.judge.gate import Gate, Gated, worse_by
 from lab.analysis.aggregate.generations import Generation, Levels
 from lab.analysis.noise import Noise, counted, null_arms
 from lab.analysis.judge.rows import Row
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import Verdict, noise_line, verdicts
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS

@@ -18,7 +18,7 @@ from rich.text import Text
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Row
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import effect_text, verdicts
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step

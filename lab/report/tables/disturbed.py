@@ -18,7 +18,7 @@ from lab.analysis.aggregate.absolute import absolute_of, absolute_text
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Row, slowed_by
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import interval_text
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS

@@ -12,7 +12,7 @@ from lab.analysis.migration.outcomes import outcomes
 from lab.analysis.migration.table import WEIGHTS, Weight
 from lab.analysis.judge.rows import Row as ResultRow
 from lab.analysis.judge.rows import misleading_ratios
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import effect_text
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title

@@ -14,7 +14,7 @@ from lab.analysis.aggregate.absolute import absolute_text
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.rows import Row
 from lab.analysis.judge.rows import misleading_ratios
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import effect_text, noise_line, verdicts
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report import grid
