@@ -154,7 +154,7 @@ def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
     of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES, places))
     samples, histograms = make_run(of, {"keepalive": 0.5})
-    asked = Asked({"keepalive": "cpu_per_request"}, shared=frozenset({"keepalive"}))
+    asked = Asked({"keepalive": "cpu_per_request"}, solo=places)
     found = noises(summarise(of, samples, lambda sample: histograms.get(sample.id), asked))
     cpu = one(found, "cpu_per_request")
     assert (cpu.variant, cpu.scheme, cpu.aa, cpu.why) == ("baseline", None, None, "")
