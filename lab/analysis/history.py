@@ -64,15 +64,8 @@ class Past:
 def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[Past]:
     """Return the rows of a run: every arm's effects at every point, the A/A twins' among them, of steady and of disturbed loads.
 
-    Args:
-        run: the run, packed or not, as it was committed.
-        reference: its folder's name in data/reference.
-        commit: the last commit in which it lies there.
-        computed_by: the lab's commit that computes the effects now: rules about which samples count change.
-
-    Raises:
-        UsageError: a file of the run is damaged.
-
+    `reference`: its folder's name in data/reference; `commit`: the last one in which it lies there; `computed_by`: the lab's commit that
+    computes the effects now, as rules about which samples count change. UsageError where a file of the run is damaged.
     """
     record, samples = run.record, run.samples()
     origin = (

@@ -57,11 +57,7 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
 def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
 
-    Args:
-        planned: The plan.
-        shares: Load → the share of ports that it is known to leave waiting at least (`leaving_loads`).
-        runs: Where that is known from.
-
+    `shares`: what loads are known to leave at least (`leaving_loads`), from these `runs`.
     """
     count, loads = 0, dict[str, None]()
     for before, after in pairwise(planned.slots):

@@ -40,13 +40,8 @@ _ENDPOINTS = re.compile(r"backend-(?:endpoints|replicas)-(\d+)")
 class Exhaustion:
     """How soon one arm's ports run out at one load.
 
-    Attributes:
-        per_s: connections to the busiest endpoint of the backend that begin to wait, per second.
-        ports: how many local ports the proxy has for each endpoint.
-        endpoints: of the backend.
-        recorded: whether the samples recorded that the ports wait on the proxy's side; else only what it opened is known.
-        load_s: how long the load lasts.
-
+    `per_s`: connections to the busiest of the backend's `endpoints` that begin to wait; `ports`: that the proxy has for each; `recorded`:
+    whether samples recorded that they wait on the proxy's side, else only what it opened is known; `load_s`: how long the load lasts.
     """
 
     per_s: float
@@ -146,20 +141,13 @@ def _recorded(samples: Iterable[Sample]) -> list[Sample]:
     return [sample for sample in samples if PROXY in sample.leftovers.get("end", Leftovers()).port_range]
 
 
-def _opened_per_s(sample: Sample) -> float | None:
-    """Connections that the proxy opened per second of its own load, less one for each client's: those are opened once and kept."""
-    opened = sample.counters.get(OPENED)
-    own_s = sample.pair.own_s if sample.pair and sample.pair.own_s else sample.duration_s
-    if opened is None or not own_s:
-        return None
-    return max(0, opened - sample.point.connections) / own_s
-
-
 def _waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
     """Connections to the busiest endpoint that begin to wait on the proxy's side, per second; 0 where the backend closes them."""
-    opened = _opened_per_s(sample)
-    if opened is None or not sample.duration_s:
+    counted, own_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None
+    if counted is None or not sample.duration_s:
         return None
+    # of its own load, less one for each client's: those are opened once and kept
+    opened = max(0, counted - sample.point.connections) / (own_s or sample.duration_s)
     if not _recorded([sample]):
         return opened / endpoints_of(knobs)
     start, end = (sample.leftovers.get(moment, Leftovers()).time_wait.get(PROXY, {}) for moment in ("start", "end"))

@@ -75,7 +75,12 @@ def _notes(row: Row) -> Iterator[str]:
         yield row.missing.text
     if row.pair is not None:
         yield from _of_pair(row.pair)
-    if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
+    carried = (  # by something else than CPU per request, though a generator was the limit
+        effect.metric != "cpu_per_request"
+        and (effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A})
+        for effect in row.shown
+    )
+    if row.generator_limited and row.arm.role != "reference" and not any(carried):
         yield LIMITED
     # p99.9 is mixed up by fewer failures than the others
     if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
@@ -135,12 +140,6 @@ def _effect_notes(effect: Effect, steady: bool, own: bool) -> Iterator[str]:
         yield stats.NEED_BLOCKS
     elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P:
         yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
-
-
-def _despite(effect: Effect) -> bool:
-    """Whether something else than CPU per request carries the effect though a generator was the limit."""
-    told = effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A}
-    return effect.metric != "cpu_per_request" and told
 
 
 # -- of a table ----------------------------------------------------------------------------------------------
