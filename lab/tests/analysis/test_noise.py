@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
@@ -21,7 +20,6 @@ from lab.analysis.evidence import Evidence
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
-from lab.analysis.explain.run import verdicts
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.commands import aa, schema
@@ -106,13 +104,6 @@ def test_several_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
     assert pooled([(3.0, 2)]) == (3.0, 2)
     assert pooled([(3.0, 2), (None, 0), (5.0, 0)]) == (3.0, 2)
     assert pooled([]) == pooled([(None, 0)]) == (None, 0)
-
-
-def test_more_arms_tell_the_same_spread_more_surely() -> None:
-    """√2 times one arm's own noise, from as many blocks less one of each pair."""
-    found = [one(noises(summary_of(planned(nulls=2), noise=0.03, seed=seed)), "cpu_per_request") for seed in range(12)]
-    assert {noise.pilot_blocks for noise in found} == {1 + 3 * 9}
-    assert sqrt(float(np.mean([(noise.sd or 0) ** 2 for noise in found]))) == pytest.approx(0.03 * sqrt(2), rel=0.1)
 
 
 def test_each_metric_has_its_level_and_scatter() -> None:
@@ -213,14 +204,6 @@ def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     assert one(found, "rate") == one(noises(summary_of(planned())), "rate"), "in another metric it is as the others"
 
 
-def test_any_run_with_a_pair_has_noise() -> None:
-    """Its variants are no null arms, and its effects none of the noise's."""
-    found = noises(summary_of(make_plan(), effects={"keepalive": 0.5}))
-    assert {noise.variant for noise in found} == {"baseline"}
-    cpu = one(found, "cpu_per_request")
-    assert (cpu.why, cpu.compared, cpu.pilot_blocks) == ("", 0, 6) and cpu.sd is not None and cpu.sd < 0.1
-
-
 def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path) -> None:
     """No own knobs, no snippet, a metric that steady loads have; resumed like any run; its direct reference as ever."""
     path = runs / "tiny.toml"
@@ -238,13 +221,6 @@ def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path)
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     again, _ = resume(made.record.id, FakeTarget())
     assert again.plan == made.plan
-
-
-def test_a_null_arm_is_never_advised() -> None:
-    """`just table` of such a run: a verdict on it has no snippet."""
-    run = stored()
-    found = verdicts(summarise_run(run.record, run.samples(), run.histogram))
-    assert found and all(verdict.kind != "apply" and not verdict.snippet for verdict in found)
 
 
 def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,11 +259,6 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
     assert line.split() == said
     assert "not judged: rate† at ceiling: generator-limited; only CPU per request carries the effect" in lines
     assert any(line.startswith("not judged: rate at rate-1000:") for line in lines), "nothing varies there"
-
-
-def test_of_too_few_blocks_no_limited_rate_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Console(width=200), noise_tables.page(report_of(stored(blocks=5, change=limited)), ""))
-    assert "†" not in capsys.readouterr().out
 
 
 def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:

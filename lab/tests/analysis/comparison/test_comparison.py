@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
@@ -149,25 +148,6 @@ def test_what_the_baseline_shows_of_itself_is_not_resolved_however_sure() -> Non
     )
 
 
-def test_too_few_blocks_of_the_baseline_with_itself_guard_nothing() -> None:
-    """An interval of five would forbid whatever it holds; there is none."""
-
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
-
-    row = row_of(compare_runs(made(effects={"keepalive": 0.5}, change=lost), None), "p50")
-    assert row.size.guard == 0.0 and row.decision is Decision.BETTER
-
-
-def test_what_is_smaller_than_the_worth_is_the_same() -> None:
-    """Also where its sign is sure."""
-    row = row_of(compare_runs(made(effects={"keepalive": 0.99}, noise=0.001), None), "p99")
-    assert row.decision is Decision.SAME and row.holm_p is not None and row.holm_p < 0.05
-    assert row.size.worth == pytest.approx(np.log(1.02))
-    found = compare_runs(made(effects={"keepalive": 0.99}, noise=0.001, worth=0.005), None)
-    assert row_of(found, "p99").decision is Decision.BETTER
-
-
 @pytest.mark.parametrize(("metric", "point"), [("cpu_per_request", "ceiling"), ("p99", "rate-1000")])
 def test_a_run_with_pairs_is_told_by_them(metric: str, point: str) -> None:
     """The same as its table; the levels beside it are of the arms alone."""
@@ -199,14 +179,6 @@ def test_named_arms_of_one_run() -> None:
     assert {row.decision for row in again.rows} <= {Decision.CANNOT_TELL, Decision.NOT_JUDGED}
 
 
-def test_too_few_blocks_have_no_interval() -> None:
-    found = compare_runs(made(planned=make_plan(blocks=5)), None)
-    row = row_of(found, "p99")
-    assert (row.decision, row.holm_p) == (Decision.NO_INTERVAL, None)
-    assert stats.NEED_BLOCKS in row.notes
-    assert row.base.level is not None and row.base.level.low is None
-
-
 def test_what_is_missing_is_said_beside_the_row() -> None:
     """Invalid samples with their reasons, and blocks that were never measured."""
 
@@ -234,15 +206,6 @@ def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_th
     empty = compare_runs(made(change=lambda _slot, _sample: None), None)
     assert len(empty.rows) == 12 and {row.decision for row in empty.rows} == {Decision.NOT_JUDGED}
     assert row_of(empty, "p99").base.generator == "k6 1.8.1", "what it was going to use"
-
-
-def test_a_variant_that_needs_what_no_load_does_is_not_compared() -> None:
-    store = made()
-    variants = store.record.variants
-    needy = variants | {"keepalive": variants["keepalive"].model_copy(update={"needs": "a slow disk"})}
-    store.record = store.record.model_copy(update={"variants": needy})
-    assert {row.decision for row in compare_runs(store, None).rows} == {Decision.NOT_JUDGED}
-    assert "needs a slow disk" in row_of(compare_runs(store, None), "p99").notes
 
 
 # -- two runs -----------------------------------------------------------------------------------------------
@@ -570,25 +533,6 @@ def test_disturbances_of_two_runs() -> None:
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert row.estimate == unpaired_difference(own, base) and row.decision is Decision.WORSE
     assert row_of(found, "failed", "delete", "baseline").decision is Decision.WORSE
-
-
-def test_what_could_not_be_told_in_a_block_is_not_judged_from_the_others() -> None:
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
-        return {"failed": 0.0 if point.control else 3.0, "gap_s": None if block == 2 else 0.5}
-
-    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "gap_s", "delete")
-    assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
-    assert "it could not be told in 1 block, so the others do not show all of it" in row.notes
-    assert len(row.base.values) == 5
-
-
-def test_a_block_without_its_control_run_does_not_count() -> None:
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None] | None:
-        return None if point.control and arm.role == "variant" and block == 1 else {"failed": float(block)}
-
-    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "failed", "delete")
-    assert "keepalive: 5 of 6 blocks: 1 block without a valid control run" in row.notes
-    assert row.decision is Decision.NO_INTERVAL
 
 
 def test_systems_as_shipped_and_of_equal_work_are_not_set_side_by_side() -> None:

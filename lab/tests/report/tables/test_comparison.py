@@ -15,7 +15,6 @@ from rich.console import Console
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.judge.comparison import Comparison
 from lab.analysis.explain.comparison import Advice, advices
-from lab.analysis.judge.decision import Decision
 from lab.analysis.noise import aa_arms
 from lab.model.plan import Arm, Slot, plan
 from lab.model.run import AtKnee, KneeSearch
@@ -112,31 +111,11 @@ def test_json_says_the_same(comparison: Callable[[], Comparison]) -> None:
     assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
 
 
-def test_json_of_few_blocks_has_no_interval_and_of_disturbances_no_ratio() -> None:
-    few = COMPARISON.plain(compare_runs(made(planned=make_plan(blocks=2)), None))
-    told = COMPARISON.plain(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None))
-    row = next(row for row in few["rows"] if row["decision"] == "no interval")
-    assert row["low"] is row["high"] is row["p_value"] is row["holm_p_value"] is None
-    assert {row["kind"] for row in told["rows"]} == {"difference"}
-
-
 # -- the sentence at the end --------------------------------------------------------------------------------
 
 
 def advice_of(found: Comparison, arm: str = "keepalive") -> Advice:
     return next(advice for advice in advices(found) if advice.other_arm == arm)
-
-
-def test_what_is_better_is_applied() -> None:
-    """The primary metric stands first, whatever moved most."""
-    advice = advice_of(one())
-    assert advice.kind == "apply" and advice.snippet == "data:\n  keep-alive-requests: '10000'\n"
-    assert advice.text.startswith("keepalive: p99 at rate-1000 −2") and advice.text.endswith(": apply:")
-
-
-def test_what_is_worse_is_not() -> None:
-    advice = advice_of(compare_runs(made(effects={"keepalive": 1.3}), None))
-    assert (advice.kind, advice.snippet) == ("keep", "") and advice.text.endswith(": do not apply it")
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.3])
@@ -373,17 +352,6 @@ def test_a_side_that_is_a_bound_is_told_in_the_sentence() -> None:
 
     text = advice_of(compare_runs(made(effects={"keepalive": 0.5}, change=limited), None)).text
     assert "rate at ceiling +" in text and "] (at least)" in text
-
-
-def test_a_disturbance_without_a_valid_block_has_rows_and_a_sentence() -> None:
-    def nothing(_arm: Arm, _point: Point, _block: int) -> None: ...
-
-    found = compare_runs(made_disturbed("run-1", KILL, nothing, sweep="kill"), None)
-    assert [(row.metric, row.decision) for row in found.rows] == [
-        ("failed", Decision.NOT_JUDGED),
-        ("gap_s", Decision.NOT_JUDGED),
-    ]
-    assert advice_of(found).text.endswith("just bench --resume run-1")
 
 
 def test_arms_that_lost_blocks_are_measured_with_as_many_more() -> None:

@@ -270,14 +270,6 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     assert verdicts.more_text(few, 1) == ""
 
 
-def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
-    """An effect whose interval is small enough, of a kind of which a pair may not say *same*."""
-    summary = summary_of(make_plan(BOTH), noise=0.002, effects={})
-    row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
-    effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
-    assert verdicts.more_text(effect, 1) == ""
-
-
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     def lost(slot: Slot, sample: Sample) -> Sample | None:
         gone = {("keepalive", 1), ("baseline", 2)}
@@ -470,14 +462,6 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
 
-def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run)
-    update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
-    samples.append(samples[-1].model_copy(update=update))
-    summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
-
-
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
     def bare(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name == "nginx":
@@ -498,22 +482,6 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
     assert [row.point.name for row in summary.rows] == ["ceiling"] * 7 + ["rate-1000"] * 7
     assert effect_of(summary, "v2", "p99").against == "v1"
     assert effect_of(summary, "v1", "p99").against == "root"
-
-
-def test_json_is_plain_complete_and_in_base_units() -> None:
-    data = json.loads(json.dumps(RESULT.plain(typical()), allow_nan=False))
-    row = next(row for row in data["rows"] if (row["arm"], row["point"]) == ("keepalive", "rate-1000"))
-    assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
-    assert 1e-3 < row["latency_s"]["p99"] < 1e-2
-    effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
-    assert (
-        effect["ratio_low"]
-        < effect["ratio"]
-        < effect["ratio_high"]
-        < 1 / effect["worth_ratio"]
-        < 1
-        == effect["guard_ratio"]
-    )
 
 
 @pytest.mark.parametrize(
