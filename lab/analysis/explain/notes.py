@@ -19,7 +19,7 @@ from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, points_apart
 from lab.analysis.judge.recovery import usual_gap
-from lab.analysis.judge.rows import BACKEND, Row, slowed_by
+from lab.analysis.judge.rows import BACKEND, Row, Summary, slowed_by
 from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, differing
@@ -38,6 +38,8 @@ WHY_NO_MORE = {
 }
 """Notes of closed-loop rows in which every sample had this limit."""
 FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+ENOUGH = 4
+"""Valid samples of an arm at a load from which on its numbers stand by themselves beside a migration."""
 BEYOND_P = 0.05
 MACHINE = ("cpu", "cpus", "hypervisor")
 MEMORY_DIFFERS = 0.02
@@ -257,6 +259,30 @@ def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
                     f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
                 )
     return found
+
+
+# -- of a migration's runs -----------------------------------------------------------------------------------
+
+
+def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
+    """Yield a sentence for each arm and load whose numbers would mislead, in the table's order.
+
+    That is where its samples are not steady, where fewer than `ENOUGH` count (alone and as a side of a pair), or where they end before
+    the proxy's ports run out.
+    """
+    for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
+        where, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
+        if row.cell.unsteady is not None:
+            yield f"{where}: {row.cell.unsteady.sentence()}"
+            continue
+        if row.change is not None:
+            yield f"{where}: {row.change.sentence()}"
+        if (counted := sum(cell.valid_blocks for cell in cells)) < ENOUGH:
+            invalid = [each for cell in cells for each in cell.invalid.items()]
+            reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
+            yield f"{where}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
+        if row.exhaustion is not None:
+            yield f"{where}: {row.exhaustion.label}"
 
 
 # -- of two runs ---------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from lab.analysis.aggregate.absolute import absolute_text
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
-from lab.analysis.migration.outcomes import outcomes
 from lab.analysis.migration.table import WEIGHTS, Weight
 from lab.analysis.judge.rows import Row as ResultRow
 from lab.analysis.judge.rows import misleading_ratios
 from lab.analysis.judge.rows import Summary
+from lab.analysis.explain.notes import outcomes
 from lab.analysis.explain.run import effect_text
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title

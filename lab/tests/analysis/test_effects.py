@@ -241,12 +241,6 @@ def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytes
     assert alone.scheme is None and alone.decision is Decision.SAME
 
 
-def test_worth_is_what_the_run_was_asked_with() -> None:
-    for worth, decision in ((0.2, Decision.SAME), (0.02, Decision.WORSE)):
-        found = effect(run(1.05, shared=True, noise=0.002, worth=worth))
-        assert found.decision is decision and found.estimate is not None
-
-
 def test_backends_that_cost_more_on_one_side_are_told() -> None:
     """No knob of the process reaches them: what differs there is the knob's reach, or the sides'."""
 

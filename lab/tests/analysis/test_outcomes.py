@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.analysis.migration.outcomes import ENOUGH, outcomes
+from lab.analysis.explain.notes import ENOUGH, outcomes
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
