@@ -93,8 +93,17 @@ class LoadedArm:
 
 
 def exhaustions_of(arms: Sequence[LoadedArm]) -> list[Exhaustion | None]:
-    """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes."""
-    spared = {each.variant for each in arms if _backend_closes(each.samples, each.knobs)}
+    """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes.
+
+    It does where a sample of less than a minute opened more connections than the proxy has ports: then they do not wait on its side.
+    """
+    spared = {
+        each.variant
+        for each in arms
+        for sample in each.samples
+        if sample.counters.get(OPENED, 0) > ports_of(each.knobs) * endpoints_of(each.knobs)
+        and (sample.duration_s or WAITING_S) < WAITING_S
+    }
     return [
         None if each.variant in spared and not _recorded(each.samples) else exhaustion_of(each.samples, each.knobs)
         for each in arms
@@ -158,11 +167,3 @@ def _waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
     if sum(grown.values()) < KEPT * opened * lasts_s:
         return 0.0
     return max(grown.values(), default=0) / lasts_s
-
-
-def _backend_closes(samples: Iterable[Sample], knobs: Sequence[str]) -> bool:
-    """Whether a sample of at most a minute opened more connections than the proxy has ports: then they do not wait on its side."""
-    most = ports_of(knobs) * endpoints_of(knobs)
-    return any(
-        sample.counters.get(OPENED, 0) > most and (sample.duration_s or WAITING_S) < WAITING_S for sample in samples
-    )

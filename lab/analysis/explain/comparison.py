@@ -108,9 +108,20 @@ class _Pair:
             return "same", f"{name}: {text}", ""
         if not resolved:
             return "nothing", f"{name}: {self._nothing()}", ""
-        resolved.sort(key=lambda row: (row.metric != self._primary, -_size(row)))
+        # differences in several units have no order
+        resolved.sort(
+            key=lambda row: (
+                row.metric != self._primary,
+                -abs(row.estimate.effect) if row.estimate and row.relative else 0.0,
+            )
+        )
         named = _one_each(resolved)[:MOST_NAMED]
-        said = f"{name}: {', '.join(map(_finding, named))}"
+        findings = (
+            f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
+            for row in named
+            if row.estimate
+        )
+        said = f"{name}: {', '.join(findings)}"
         said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
         said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
         said += f"; the same in {len(same)} more" if same else ""
@@ -249,11 +260,6 @@ class _Pair:
         return rerun.measure(self.comparison.other, arms)
 
 
-def _finding(row: Compared) -> str:
-    assert row.estimate is not None, "what is resolved has an estimate"
-    return f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
-
-
 def _one_each(rows: Sequence[Compared]) -> list[Compared]:
     """The first of each point and metric; the percentiles of a load are one, as they tend to move together."""
     firsts: dict[tuple[str, str], Compared] = {}
@@ -264,11 +270,6 @@ def _one_each(rows: Sequence[Compared]) -> list[Compared]:
 
 def _where(row: Compared) -> str:
     return f"{about(row.metric).title} at {row.point.name}"
-
-
-def _size(row: Compared) -> float:
-    """Of a ratio; differences in several units have no order."""
-    return abs(row.estimate.effect) if row.estimate and row.relative else 0.0
 
 
 def _count(rows: Sequence[Compared]) -> str:

@@ -37,11 +37,6 @@ class PlannedLoad:
     why_alone: str
 
 
-def _cpus(record: RunRecord) -> dict[str, str]:
-    """Role → its CPUs, of the facts that say so."""
-    return {key.removeprefix("cpus_"): cpus for key, cpus in record.facts.items() if key.startswith("cpus_")}
-
-
 def _loads(record: RunRecord) -> list[PlannedLoad]:
     names = ("name", "version", "stand_in_for")
     found = [(point, record.generators[point.name]) for point in record.points]
@@ -55,7 +50,11 @@ RUN_PLAN = Shape(
     "RunPlan",
     RunRecord,
     "run=id target sweep",
-    Key("cpus", _cpus, dict[str, str]),
+    Key(
+        "cpus",
+        lambda run: {key.removeprefix("cpus_"): cpus for key, cpus in run.facts.items() if key.startswith("cpus_")},
+        dict[str, str],
+    ),
     "arms",
     Key("loads", _loads, tuple[PlannedLoad, ...]),
     Key("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
