@@ -26,7 +26,7 @@ from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.stats.unpaired import unpaired, unpaired_difference
-from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.factories import alter, answering, costing, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
@@ -85,11 +85,7 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
 def test_the_guard_is_what_the_baseline_shows_of_itself(costlier: float) -> None:
     """Nothing, where that is nothing for all that one can tell; else the far end of its interval."""
 
-    def dear(slot: Slot, sample: Sample) -> Sample:
-        used = {role: u.model_copy(update={"cpu_s": costlier * u.cpu_s}) for role, u in sample.usage.items()}
-        return sample.model_copy(update={"usage": used}) if slot.arm.role == "again" else sample
-
-    store = made(change=dear)
+    store = made(change=alter(lambda slot: slot.arm.role == "again", costing(costlier)))
     arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
     for sample in store.samples():
         if sample.arm in arms and sample.point.name == "ceiling":
@@ -136,11 +132,7 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
 def test_what_the_baseline_shows_of_itself_is_not_resolved_however_sure() -> None:
     """The baseline's twin is twice as slow: 20 % is nothing then."""
 
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.role != "again":
-            return sample
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
-
+    slow = alter(lambda slot: slot.arm.role == "again", answering(0.5))
     row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
     assert row.decision is Decision.CANNOT_TELL and row.holm_p is not None and row.holm_p < 0.05
     assert any(
@@ -197,9 +189,7 @@ def test_what_is_missing_is_said_beside_the_row() -> None:
 
 
 def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_the_same() -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.NON_2XX) if slot.arm.name == "keepalive" else sample
-
+    change = lose(lambda slot: slot.arm.name == "keepalive", Reason.NON_2XX)
     row = row_of(compare_runs(made(change=change), None), "p99")
     assert (row.decision, row.other.level, row.estimate) == (Decision.NOT_JUDGED, None, None)
     assert "no valid block of keepalive" in row.notes
@@ -224,10 +214,7 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
 
 
 def test_of_two_runs_the_larger_guard_holds() -> None:
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        factor = 1.1 if slot.arm.role == "again" else 1.0
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
-
+    slow = alter(lambda slot: slot.arm.role == "again", answering(1 / 1.1))
     first, second = made("run-1", change=slow), made("run-2", {"keepalive": 0.95}, noise=0.04, seed=2)
     guards = [row_of(compare_runs(store, None), "rate", "ceiling").size.guard for store in (first, second)]
     assert guards[0] > 0.05 > guards[1] == 0
@@ -318,9 +305,7 @@ def test_resumptions_and_arms_of_one_run_only_are_told() -> None:
     ],
 )
 def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | None], told: str) -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update=changed) if slot.point.name == "rate-1000" else sample
-
+    change = alter(lambda slot: slot.point.name == "rate-1000", lambda _: changed)
     found = compare_runs(made(), made("run-2", seed=2, change=change))
     row = row_of(found, "p99")
     assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
@@ -358,9 +343,7 @@ def test_loads_are_the_same_in_every_key_not_by_name() -> None:
 def test_judging_rules_hold_across_runs() -> None:
     """A ceiling that the generator limited in one run is a bound for the slower side's effect; in both it says nothing."""
 
-    def limited(_slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
-
+    limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
     faster = made("run-2", {"keepalive": 0.5, "baseline": 0.5}, seed=2, change=limited)
     row = row_of(compare_runs(made(), faster), "rate", "ceiling")
     assert row.decision is Decision.BETTER and AT_LEAST in row.notes

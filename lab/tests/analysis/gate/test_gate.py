@@ -43,7 +43,7 @@ from lab.report.tables import gate as gate_tables
 from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats.power import blocks_for
-from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 ROOT = Path(__file__).parents[4]
@@ -244,11 +244,7 @@ def test_a_rate_that_the_candidate_does_not_serve_is_searched_for(reason: Reason
 def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
     """Exit 1, as of any variant, but what to do is not to keep the base. One that does not work is no setting's doing."""
 
-    def slower(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive-null-1":
-            return sample
-        return sample.model_copy(update={"achieved_rps": 0.7 * (sample.achieved_rps or 0)})
-
+    slower = alter(lambda slot: slot.arm.name == "keepalive-null-1", answering(0.7))
     of = plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
     found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
     (one,) = found.of("regression")
@@ -314,9 +310,7 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
 def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     """How the baseline moved, and blocks that do not count; what differs between the runs stands first."""
 
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "variant" and slot.block == 8 else sample
-
+    lost = lose(lambda slot: slot.arm.role == "variant" and slot.block == 8)
     planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
     moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"kernel": "another"}))
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
@@ -444,8 +438,7 @@ def test_what_an_interruption_left_out_is_measured_by_going_on() -> None:
     assert only(gated(until(3, Reason.STEAL), FIVE), "p50").do == "measure again where this does not happen: steal"
 
 
-def limited(slot: Slot, sample: Sample) -> Sample:
-    return sample.model_copy(update={"limited_by": "generator"}) if slot.point.rate_rps is None else sample
+limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
 
 
 def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
@@ -462,10 +455,9 @@ def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
 def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
     """The base was as fast as its generator: how much faster it is nobody knows."""
 
-    def base_limited(slot: Slot, sample: Sample) -> Sample:
-        closed = slot.point.rate_rps is None and slot.arm.role != "variant"
-        return sample.model_copy(update={"limited_by": "generator"}) if closed else sample
-
+    base_limited = alter(
+        lambda slot: slot.point.rate_rps is None and slot.arm.role != "variant", lambda _: {"limited_by": "generator"}
+    )
     one = only(gated(made(effects={"keepalive": 1.03}, noise=0.002, change=base_limited), FIVE), "rate", "ceiling")
     assert one.row.bound and one.row.decision is Decision.WORSE and one.verdict == "cannot-tell"
     assert "or more" in one.said and "--metric cpu_per_request" in one.do
@@ -493,12 +485,8 @@ def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
 def test_what_the_baseline_shows_of_itself_is_told_so() -> None:
     """Its twin is twice as slow: 20 % is nothing then, though all of the interval is beyond 5 %."""
 
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.role != "again":
-            return sample
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
-
-    one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=slow), FIVE), "rate", "ceiling")
+    halved = alter(lambda slot: slot.arm.role == "again", answering(0.5))
+    one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=halved), FIVE), "rate", "ceiling")
     assert one.verdict == "cannot-tell"
     assert "surer than chance, but the baseline against itself shows as much as" in one.said
     assert one.do.startswith(
@@ -537,10 +525,7 @@ def test_pairs_are_what_counts() -> None:
     """Each side has six of eight blocks, and only four in common; or three of six, and none."""
 
     def apart(blocks: int, base: Sequence[int], other: Sequence[int]) -> str:
-        def change(slot: Slot, sample: Sample) -> Sample:
-            gone = {"baseline": base, "variant": other}.get(slot.arm.role, ())
-            return made_invalid(sample, Reason.STEAL) if slot.block in gone else sample
-
+        change = lose(lambda slot: slot.block in {"baseline": base, "variant": other}.get(slot.arm.role, ()))
         return only(gated(made(planned=make_plan(blocks=blocks), change=change), FIVE), "p50").do
 
     assert apart(8, (1, 2), (7, 8)) == "measure with --blocks 12 or more (4 of 8 counted here, 6 must)"
@@ -565,11 +550,7 @@ def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
     """None valid: the reason. Too few: how many are needed, of those that count here."""
 
     def lost(blocks: int) -> MadeStore:
-        def change(slot: Slot, sample: Sample) -> Sample:
-            gone = slot.arm.role == "variant" and slot.block > blocks
-            return made_invalid(sample, Reason.STEAL) if gone else sample
-
-        return made(change=change, noise=0.01)
+        return made(change=lose(lambda slot: slot.arm.role == "variant" and slot.block > blocks), noise=0.01)
 
     none = gated(lost(0), FIVE)
     assert set(verdicts(none).values()) == {"cannot-tell"}
@@ -714,9 +695,7 @@ def test_what_cannot_be_judged_is_no_regression(
     def damaged(_store: RunStore) -> Any:
         raise ZeroDivisionError("nobody foresaw it")
 
-    def mixed(slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update={"generator": "oha"}) if slot.block == 2 else sample
-
+    mixed = alter(lambda slot: slot.block == 2, lambda _: {"generator": "oha"})
     monkeypatch.delenv("LAB_DEBUG", raising=False)
     if defect:
         monkeypatch.setattr(MadeStore, "samples", damaged)
