@@ -19,7 +19,7 @@ from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage
 from lab.stats import paired as stats
-from lab.tests.support.factories import made_invalid, make_point
+from lab.tests.support.factories import alter, costing, lose, make_point
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -181,10 +181,7 @@ def test_levels_come_from_the_arms_alone_only() -> None:
 def test_a_pair_of_which_one_side_is_invalid_is_no_block() -> None:
     """And it is said; without it the run is not complete."""
 
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        hit = sample.pair and slot.arm.name == "baseline" and slot.block == 3
-        return made_invalid(sample, Reason.UNEVEN) if hit else sample
-
+    lost = lose(lambda slot: slot.other and slot.arm.name == "baseline" and slot.block == 3, Reason.UNEVEN)
     store = run(1.05, change=lost)
     found = effect(store)
     assert found.estimate is not None and found.estimate.n == BLOCKS - 1
@@ -207,12 +204,7 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
 
-    def uneven(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.role != "again" or not sample.pair:
-            return sample
-        usage = {role: each.model_copy(update={"cpu_s": 1.08 * each.cpu_s}) for role, each in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD
     assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0

@@ -27,9 +27,8 @@ from lab.experiments.bench import Request, prepare, resume
 from lab.model.design import GUARD, shape_of, solo_places
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
-from lab.model.plan import Plan, Slot, arms_for, plan
-from lab.model.samples import Sample
-from lab.model.usage import USAGE_SCHEMA, Usage
+from lab.model.plan import Plan, arms_for, plan
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
@@ -39,7 +38,7 @@ from lab.stats import power
 from lab.stats.units import format_rate
 from lab.studies.site.methods import methods
 from lab.tests.experiments.test_design import record
-from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.factories import alter, costing, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -171,9 +170,8 @@ def test_what_is_not_judged_says_why() -> None:
     assert one(few, "rate").why == "5 blocks of both arms valid, 6 are needed"
 
 
-def limited(_slot: Slot, sample: Sample) -> Sample:
-    """Every ceiling by its generator."""
-    return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
+"""Every ceiling by its generator."""
 
 
 def test_a_generators_limit_leaves_cpu_per_request() -> None:
@@ -193,12 +191,7 @@ def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
 def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
 
-    def heavier(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "ingress-nginx-null-1":
-            return sample
-        usage = {role: Usage(cpu_s=1.3 * u.cpu_s, rss_bytes=1, processes=1) for role, u in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    heavier = alter(lambda slot: slot.arm.name == "ingress-nginx-null-1", costing(1.3))
     found = noises(summary_of(planned(), change=heavier))
     assert (one(found, "cpu_per_request").claimed, one(found, "cpu_per_request").compared) == (1, 2)
     assert one(found, "rate") == one(noises(summary_of(planned())), "rate"), "in another metric it is as the others"

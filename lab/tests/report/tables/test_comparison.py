@@ -16,9 +16,9 @@ from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.judge.comparison import Comparison
 from lab.analysis.explain.comparison import Advice, advices
 from lab.analysis.noise import aa_arms
-from lab.model.plan import Arm, Slot, plan
+from lab.model.plan import Arm, plan
 from lab.model.run import AtKnee, KneeSearch
-from lab.model.samples import Reason, Sample
+from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.report.json.runs import COMPARISON
