@@ -208,12 +208,7 @@ class _Pair:
             text += (
                 "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
             )
-        moves = [(row.size, row.baseline_move.interval) for row in rows if row.baseline_move]
-        # for sure, and by more than is worth knowing and it showed against itself
-        if any(
-            ends and (ends[0] > max(size.worth, size.guard) or ends[1] < -max(size.worth, size.guard))
-            for size, ends in moves
-        ):
+        if any(map(_drifted, rows)):
             hides = "its baseline moved between the runs, though"
             other = "their common baseline moved between the runs, which may hide a difference"
             text += f"; {hides if self.same_settings else other}: {self._beside}"
@@ -284,6 +279,12 @@ def _count(rows: Sequence[Compared]) -> str:
 def _amount(row: Compared) -> str:
     size = size_text(row, bound(row.estimate))
     return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
+
+
+def _drifted(row: Compared) -> bool:
+    """Whether the common baseline moved for sure, and by more than is worth knowing and it showed against itself."""
+    ends, least = row.baseline_move.interval if row.baseline_move else None, max(row.size.worth, row.size.guard)
+    return ends is not None and (ends[0] > least or ends[1] < -least)
 
 
 def _widest(rows: Sequence[Compared]) -> Compared:
