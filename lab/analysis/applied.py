@@ -1,24 +1,27 @@
-"""A committed run as evidence: what was applied and what was printed, held against the digests that its records have of them.
+"""What was applied in a stored run: held against the digests that its records have of it, and which programs really ran.
 
 Refuses manifests that are not those that were applied, and numbers whose verbatim output has been changed.
+
+knobs-kind  →  baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from lab.base.errors import UsageError
+from lab.base.errors import LabError, UsageError
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.records.renamed import Names
 from lab.records.store import RunStore
 from lab.records.tables import FrameError
+from lab.systems import stand_ins
 
 RESTORE = "restore it from a copy"
 LOGS_KEPT = 32
@@ -68,3 +71,32 @@ class AsApplied(RunStore):
                 raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
             self._applied[variant] = found
         return self._applied[variant]
+
+
+def describe_programs(run: RunStore) -> list[str]:
+    """Return a sentence for each stand-in that ran in a run, and for each costly default of its own that it kept.
+
+    Derived from the manifests that were applied and the facts that were recorded; empty where the manifests cannot be read, which
+    whoever needs them reports.
+    """
+    record = run.record
+    return stand_ins.describe_run(record.target, record.facts, _manifests(run))
+
+
+def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
+    """Return one short sentence about the costly defaults that stand-ins kept in some arms of a run; empty where they kept none there."""
+    kept = stand_ins.list_kept_defaults(run.record.target, run.record.facts, _manifests(run))
+    return "; ".join(
+        f"measured with the stand-in's {setting.name}={setting.stand_in}, where {stand_in.named} has {setting.named}: {setting.costs}"
+        for stand_in, setting, those in kept
+        if not set(arms).isdisjoint(those)
+    )
+
+
+def _manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
+    """Return what was applied for each arm; empty where that cannot be read."""
+    arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
+    try:
+        return {name: run.manifests(variant) for name, variant in arms.items()}
+    except LabError:
+        return {}

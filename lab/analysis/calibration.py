@@ -6,7 +6,7 @@ Refuses to judge from what was not measured: null. Disturbed measurements count,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -102,7 +102,7 @@ def _row(known: Known, mine: Sequence[Measured]) -> Row:
         bias={name: _biases(those) for name in BIASED if (those := found(name))},
         pause=pause,
         ceiling=_ceiling(found("ceiling")),
-        cpu_per_request_s=spread(_cpus(found(AT_RATE), lambda each: each.cpu_s)),
+        cpu_per_request_s=spread(_costs_s(found(AT_RATE))),
         measurements=len(mine),
         noisy=Counter(each.scenario for each in mine if each.noise),
         failures={each.scenario: each.failure for each in mine if each.failure},
@@ -162,7 +162,7 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
     rates = [each.reported.achieved_rps for each in those if each.reported]
     if not rates:
         return None
-    cpu = _cpus(those, lambda each: each.cpu_s)
+    cpu = _costs_s(those)
     return Ceiling(
         achieved_rps=_certain(rates),
         alone_rps=spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0),
@@ -170,13 +170,10 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
     )
 
 
-def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> list[float]:
+def _costs_s(those: Sequence[Measured]) -> list[float]:
     """Return the CPU seconds per request of each measurement in which they were seen."""
-    return [
-        cpu_s / each.reported.requests
-        for each in those
-        if each.reported and each.reported.requests and (cpu_s := used(each)) is not None
-    ]
+    told = [(each.cpu_s, each.reported.requests) for each in those if each.reported and each.reported.requests]
+    return [cpu_s / requests for cpu_s, requests in told if cpu_s is not None]
 
 
 def _advice(known: Known, pause: Pause | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import expm1, hypot
 
-from lab.analysis.effects import Effect
+from lab.analysis.judge.effects import Effect
 from lab.stats.units import format_micros
 
 Interval = tuple[float, float, float]

@@ -17,13 +17,13 @@ import polars as pl
 
 from lab.analysis import rerun, timelines
 from lab.analysis.applied import AsApplied
-from lab.analysis.cells import counted_alone
-from lab.analysis.decision import Decision
+from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.judge.decision import Decision
 from lab.analysis.derived import value_of
-from lab.analysis.effects import Effect
+from lab.analysis.judge.effects import Effect
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.thirds import seconds_in
-from lab.analysis.unsteady import unsteady_arms
+from lab.analysis.judge.thirds import seconds_in
+from lab.analysis.aggregate.unsteady import unsteady_arms
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS

@@ -9,19 +9,18 @@ Refuses to judge: whether two effects agree is asked of the table by whoever rea
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from io import StringIO
 from math import exp
 from pathlib import Path
 
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder, replace, writing
 from lab.model.metrics import METRICS
 from lab.records.store import RunStore
-from lab.stats import paired as stats
 
 FILE = "history.csv"
 KEPT = ("rate", "cpu_per_request", "p50", "p99")
@@ -64,15 +63,8 @@ class Past:
 def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[Past]:
     """Return the rows of a run: every arm's effects at every point, the A/A twins' among them, of steady and of disturbed loads.
 
-    Args:
-        run: the run, packed or not, as it was committed.
-        reference: its folder's name in data/reference.
-        commit: the last commit in which it lies there.
-        computed_by: the lab's commit that computes the effects now: rules about which samples count change.
-
-    Raises:
-        UsageError: a file of the run is damaged.
-
+    `reference`: its folder's name in data/reference; `commit`: the last one in which it lies there; `computed_by`: the lab's commit that
+    computes the effects now, as rules about which samples count change. UsageError where a file of the run is damaged.
     """
     record, samples = run.record, run.samples()
     origin = (
@@ -98,17 +90,12 @@ def _effects(row: Row) -> Iterator[tuple[str, str, str, str, str, str, str, str,
         for estimate, scheme in ((effect.estimate, effect.scheme), (effect.beside, row.point.scheme)):
             if estimate is not None:
                 kind = "ratio" if METRICS[effect.metric].ratio else "difference"
+                shown, low, high = (
+                    "" if value is None else f"{exp(value) if kind == 'ratio' else value:.{DIGITS}g}"
+                    for value in (estimate.effect, *(estimate.interval or (None, None)))
+                )
                 place = (row.arm.name, effect.against, row.point.name, effect.metric, kind)
-                yield *place, *_numbers(estimate, kind), estimate.n, scheme or ""
-
-
-def _numbers(estimate: stats.Estimate, kind: str) -> tuple[str, str, str]:
-    ends = estimate.interval or (None, None)
-    effect, low, high = (
-        "" if value is None else f"{exp(value) if kind == 'ratio' else value:.{DIGITS}g}"
-        for value in (estimate.effect, *ends)
-    )
-    return effect, low, high
+                yield *place, shown, low, high, estimate.n, scheme or ""
 
 
 COLUMNS = tuple(field.name for field in fields(Past))
@@ -130,8 +117,12 @@ def add_rows(rows: Sequence[Past]) -> None:
     have = _read(path)
     runs = {row["run"] for row in have}
     new = [{name: str(value) for name, value in asdict(row).items()} for row in rows if row.run not in runs]
+    out = StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted([*have, *new], key=lambda row: (row["created_at"], row["run"])))
     with writing(path, "LAB_REFERENCE"):
-        replace(path, _text([*have, *new]).encode())
+        replace(path, out.getvalue().encode())
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -142,11 +133,3 @@ def _read(path: Path) -> list[dict[str, str]]:
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise UsageError(str(path), f"its columns are not {', '.join(COLUMNS)}", "restore it from git")
         return list(reader)
-
-
-def _text(rows: Iterable[dict[str, str]]) -> str:
-    out = StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(sorted(rows, key=lambda row: (row["created_at"], row["run"])))
-    return out.getvalue()

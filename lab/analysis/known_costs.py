@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1
 
-from lab.analysis.cells import Pair
+from lab.analysis.aggregate.cells import Pair
 from lab.analysis.summary import Summary
 from lab.model.run import RunRecord
 from lab.stats import paired as stats

@@ -15,10 +15,10 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from lab.analysis.absolute import mean_of
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
+from lab.analysis.aggregate.absolute import mean_of
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
 from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm
@@ -103,7 +103,10 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
     values = list(base.cell.known(metric).values())
     nulls = [one for row, one in known if row.arm.name in names]
     alike = itself and effect.scheme is None  # a pair's scatter is the machine's, whatever its two sides are
-    told = [effect, *nulls] if alike else [one for _, one in _as_planned(known)]
+    # without a pair that guards on one generation (`lab.model.design`), where a value of the others is the mean of several
+    others = [each for each in known if each[0].arm.role != "again"]
+    several = others and first.point.generations > 1 and not first.point.singly
+    told = [effect, *nulls] if alike else [one for _, one in (others if several else known)]
     sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in told if one.estimate])
     judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in nulls if one.estimate and one.decision.judged]
     return Noise(
@@ -122,13 +125,6 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         why=_why(effect),
         few=(min(values), max(values)) if 0 < len(values) < stats.MIN_BLOCKS else None,
     )
-
-
-def _as_planned(known: Sequence[tuple[Row, Effect]]) -> Sequence[tuple[Row, Effect]]:
-    """Without a pair that guards on one generation of workers (`lab.model.design`), where a value of the others is the mean of several."""
-    point = known[0][0].point
-    others = [each for each in known if each[0].arm.role != "again"]
-    return others if others and point.generations > 1 and not point.singly else known
 
 
 def _why(effect: Effect) -> str:

@@ -1,4 +1,4 @@
-"""Which samples of a stored run began on a system that was not drained, and which loads make a fresh bring-up certain.
+"""Which loads are known to leave so many local ports waiting that a plan counts on a fresh bring-up after them.
 
 Where a sample recorded what loads leave, that decides. Of older samples connections that the proxy opened stand in for TIME_WAIT
 sockets: each waits 60 s, if the proxy closes it. Refuses to say of an older sample which side closed.
@@ -6,114 +6,21 @@ sockets: each waits 60 s, if the proxy closes it. Refuses to say of an older sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-
-import polars as pl
 
 from lab.base.errors import LabError
 from lab.base.files import readable, reference_folder, runs_folder
 from lab.model.design import PlannedAnew
-from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, ports_taken, undrained
+from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, ports_taken
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants.naming import spellings
 from lab.records.store import RunStore, run_names
 from lab.records.tables import RUN
-
-MOST_OPENED = PORT_SHARE * DEFAULT_PORTS
-"""Connections opened within WAITING_S from which on a start counts as not drained."""
-SHORTEST_S = 0.9
-"""Between two looks at the usage for a rate to be taken from them: they are a second apart, but for the last."""
-
-
-def replay(samples: Sequence[Sample], usage: Callable[[Sample], pl.DataFrame]) -> dict[str, str]:
-    """Apply the rule of drained starts to a run's stored samples.
-
-    Args:
-        samples: All of the run.
-        usage: Reads a sample's usage.parquet.
-
-    Returns:
-        Sample id → why that sample would not have been measured as it was: its start was not drained, or its warm-up too long.
-
-    """
-    loads = sorted((one for one in samples if one.requests is not None), key=lambda one: one.started_at)
-    fastest = _fastest_opening(loads, usage)
-    bring_ups: dict[tuple[object, ...], list[Sample]] = {}
-    stopped: dict[str, str] = {}
-    for sample in loads:
-        earlier = bring_ups.setdefault(bring_up_of(sample), [])
-        if (before := sample.leftovers.get("before")) is not None:
-            if faults := undrained(before, None):
-                stopped[sample.id] = "; ".join(faults)
-        elif (opened := opened_before(sample, earlier)) >= MOST_OPENED:
-            stopped[sample.id] = f"{opened:,.0f} connections were opened in the minute before"
-        elif (warm := fastest.get(load_of(sample), 0.0) * sample.point.warmup_s) >= MOST_OPENED:
-            stopped[sample.id] = f"its warm-up alone opens {warm:,.0f} connections"
-        earlier.append(sample)
-    return stopped
-
-
-def bring_up_of(sample: Sample) -> tuple[object, ...]:
-    """Return what samples of one bring-up have in common, and no others."""
-    sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
-    alone = sample.point.name if sample.point.disturbance is not None else ""
-    return sample.block, sample.generation, sides, sample.pair is not None, alone, sample.fresh_bring_ups, sample.arm
-
-
-def load_of(sample: Sample) -> tuple[str, str, bool]:
-    """Return what samples with an equal warm-up have in common: variant, point, and whether it is a pair's side."""
-    return sample.variant, sample.point.name, sample.pair is not None
-
-
-def opened_before(sample: Sample, earlier: Sequence[Sample]) -> float:
-    """Return how many connections the proxy opened in the 60 s before a sample, in the earlier samples of its bring-up.
-
-    A warm-up is counted as as many per second as its load. A load that lies only partly in those 60 s is counted in proportion.
-    """
-    start = datetime.fromisoformat(sample.started_at)
-    opened = 0.0
-    for one in earlier:
-        lasts_s = one.duration_s or one.point.duration_s
-        warmup_s = 0.0 if one.warmed_up is False else one.point.warmup_s
-        ended = datetime.fromisoformat(one.started_at) + timedelta(seconds=warmup_s + lasts_s)
-        within_s = min(warmup_s + lasts_s, max(0.0, (ended - (start - timedelta(seconds=WAITING_S))).total_seconds()))
-        opened += one.counters.get(OPENED, 0) * within_s / lasts_s
-    return opened
-
-
-def _fastest_opening(
-    loads: Sequence[Sample], usage: Callable[[Sample], pl.DataFrame]
-) -> Mapping[tuple[str, str, bool], float]:
-    """Return load → the most connections per second that the proxy opened in any second of any of its samples.
-
-    The counter is of a whole sample. Over its seconds it is spread as the backend's CPU time is, which goes with the requests served.
-    """
-    fastest: dict[tuple[str, str, bool], float] = {}
-    for sample in loads:
-        opened = sample.counters.get(OPENED, 0)
-        if opened < MOST_OPENED or not sample.point.warmup_s:
-            continue
-        per_s = opened * _busiest_share(usage(sample))
-        fastest[load_of(sample)] = max(per_s, fastest.get(load_of(sample), 0.0))
-    return fastest
-
-
-def _busiest_share(usage: pl.DataFrame) -> float:
-    """Return the largest part of the backend's CPU time that falls into one second; 0 where it was not seen often enough."""
-    backend = usage.filter(pl.col("role") == "backend", pl.col("tid").is_null())
-    looks = backend.group_by("t_s").agg(pl.col("cpu_s").sum()).sort("t_s")
-    spans = looks.select(took_s=pl.col("t_s").diff(), used_s=pl.col("cpu_s").diff()).drop_nulls()
-    total_s = spans["used_s"].sum()
-    whole = spans.filter(pl.col("took_s") >= SHORTEST_S)
-    if not total_s or whole.is_empty():
-        return 0.0
-    return float((whole["used_s"] / whole["took_s"]).max() or 0.0) / total_s  # pyright: ignore[reportArgumentType]
 
 
 Load = tuple[str, Point]
@@ -151,11 +58,7 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
 def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
 
-    Args:
-        planned: The plan.
-        shares: Load → the share of ports that it is known to leave waiting at least (`leaving_loads`).
-        runs: Where that is known from.
-
+    `shares`: what loads are known to leave at least (`leaving_loads`), from these `runs`.
     """
     count, loads = 0, dict[str, None]()
     for before, after in pairwise(planned.slots):

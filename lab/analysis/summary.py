@@ -1,83 +1,25 @@
-"""A run's cells → its summary: a row for each arm and point, with each metric's effect against the baseline.
+"""A run's samples → its summary, by one path: cells (`aggregate`), effects and decisions (`judge`), what has to be said (`explain`).
 
 Refuses to say which of two rows matters more, and to bring steady loads and disturbed ones into one table: a ratio is no difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-from scipy import special
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lab.analysis import levels, rerun
-from lab.analysis.cells import Cells, HistogramOf, cells_of
-from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
-from lab.analysis.exhaustion import MEANING, LoadedArm, exhaustions_of
-from lab.analysis.order import find_missing_by_order, order_note, run_order_tests
-from lab.analysis.rows import Row, general_notes
-from lab.analysis.thirds import SecondsOf, thirds_of
-from lab.model.facts import EVERY_BOOT
-from lab.model.metrics import about
+from lab.analysis.aggregate.cells import Cells, HistogramOf, cells_of
+from lab.analysis.aggregate.exhaustion import MEANING, LoadedArm, exhaustions_of
+from lab.analysis.aggregate.order import find_missing_by_order, order_note, run_order_tests
+from lab.analysis.explain.notes import beyond_plan, changed_facts, general_notes, notes_of
+from lab.analysis.judge.effects import Asked, Effect, Effects, beside_disturbance
+from lab.analysis.judge.rows import Row, Summary
+from lab.analysis.judge.thirds import SecondsOf, thirds_of
 from lab.model.plan import Arm, ArmRole, Plan
-from lab.model.run import NotMeasured, RunRecord
+from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, cell, planned_cells
-from lab.model.sweeps import Point, control_of
-from lab.stats import paired as stats
-
-BEYOND_P = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A run's steady loads, or its `disturbed` ones. Rows are grouped by point in plan order, control runs last; inside, reference,
-    baselines with their A/A, variants.
-    """
-
-    target: str | None
-    blocks: int
-    seed: int
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    snippets: Mapping[str, str]
-    disturbed: bool = False
-    primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
-    """Arm → its primary metric, as these rows call it; None or left out where it has none here."""
-    elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
-    not_measurable: tuple[NotMeasured, ...] = ()
-    """What was asked for and cannot be shown here. It counts against nothing."""
-    systems: frozenset[str] = frozenset()
-    """Arms that are another system than what they are compared with: there is nothing to apply."""
-    nulls: frozenset[str] = frozenset()
-    """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
-    instruments: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arms that are only to measure by → why: nobody should apply them."""
-    resume: str = ""
-    """The command that measures what an interruption left out; empty = everything planned was begun."""
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every verdict has its samples: every cell all its valid blocks, or an outcome instead (it is not steady, or
-        which samples are invalid depends on what was measured before). No verdict rests on the direct reference.
-        """
-        return all(
-            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
-            for row in self.rows
-            if row.arm.role != "reference"
-        )
-
-    @property
-    def points(self) -> list[Point]:
-        return list({row.point.name: row.point for row in self.rows}.values())
-
-    def at(self, point: Point) -> list[Row]:
-        return [row for row in self.rows if row.point.name == point.name]
-
-    def control_of(self, row: Row) -> Row | None:
-        """The same arm with the same load and nothing done."""
-        control = control_of(self.points, row.point)
-        return next((other for other in self.rows if other.arm == row.arm and other.point == control), None)
+from lab.model.sweeps import Point
 
 
 def summarise_run(
@@ -91,38 +33,39 @@ def summarise_run(
 
     `seconds_of`: what a sustained sample did second by second; None: its effects within the sample are not shown.
     """
-    variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
-    snippets = {name: variant.snippet for name, variant in variants.items()}
-    elsewhere = {
-        name: variant.hypothesis_sweep
-        for name, variant in variants.items()
-        if variant.hypothesis_sweep not in (None, record.sweep)
-    }
-    summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
-    bases = {record.variants[arm.variant].name for arm in record.arms if arm.role != "reference"}
-    knobs = {arm.name: record.variants[arm.variant].knobs for arm in record.arms}
-    loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in summary.rows]
-    rows = tuple(
-        replace(row, exhaustion=found) for row, found in zip(summary.rows, exhaustions_of(loaded), strict=True)
+    ran = {arm.name: record.variants[arm.variant] for arm in record.arms}
+    variants = {arm.name: ran[arm.name] for arm in record.arms if arm.role == "variant"}
+    summary = summarise(
+        record.plan(),
+        samples,
+        histogram_of,
+        _asked(record, disturbed),
+        {name: variant.snippet for name, variant in variants.items()},
+        disturbed,
+        {name: variant.knobs for name, variant in ran.items()},
+        seconds_of,
     )
-    if seconds_of is not None:
-        rows = tuple(_by_thirds(row, seconds_of) for row in rows)
+    variant_of = {arm.name: arm.variant for arm in record.arms}
+    nulls = frozenset(
+        arm.name for arm in record.arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant
+    )
+    counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
+    left_out = planned_cells(record.plan().slots) - {cell(sample) for sample in counted}
     notes = (
         *summary.notes,
-        *([MEANING] if any(row.exhaustion for row in rows) else []),
+        *([MEANING] if any(row.exhaustion for row in summary.rows) else []),
         *changed_facts(record),
         *(str(probe) for probe in record.probes if probe.decided != "as-asked" and not disturbed),
-        *levels.notes(record.target, bases),
-        *(() if disturbed else beyond_plan(record, summary)),
-    )
-    ran = {arm.name: arm.variant for arm in record.arms}
-    nulls = frozenset(
-        arm.name for arm in record.arms if arm.role == "variant" and ran.get(arm.baseline or "") == arm.variant
+        *levels.notes(record.target, {ran[arm.name].name for arm in record.arms if arm.role != "reference"}),
+        *(() if disturbed else beyond_plan(record, summary.rows)),
     )
     return replace(
         summary,
-        rows=rows,
-        elsewhere=elsewhere,
+        elsewhere={
+            name: variant.hypothesis_sweep
+            for name, variant in variants.items()
+            if variant.hypothesis_sweep not in (None, record.sweep)
+        },
         notes=notes,
         not_measurable=record.not_measurable,
         systems=record.systems - nulls,
@@ -130,7 +73,7 @@ def summarise_run(
         instruments={
             name: variant.only_to_measure_by for name, variant in variants.items() if variant.only_to_measure_by
         },
-        resume=left_out(record, samples),
+        resume=rerun.resume(record) if left_out else "",
     )
 
 
@@ -141,16 +84,17 @@ def summarise(
     asked: Asked,
     snippets: Mapping[str, str] | None = None,
     disturbed: bool = False,
+    knobs: Mapping[str, Sequence[str]] | None = None,
+    seconds_of: SecondsOf | None = None,
 ) -> Summary:
     """Every cell of the plan as a row, measured or not, of steady loads or of `disturbed` ones.
 
-    `histogram_of` is called once per counted sample. `snippets`: arm → what to apply, for its verdict. MeasuringError when samples do
-    not belong together.
+    `histogram_of` is called once per counted sample. `snippets`: arm → what to apply, for its verdict. `knobs`: arm → those of its variant;
+    None: how soon ports run out is not asked. MeasuringError when samples do not belong together.
     """
     cells = cells_of(plan, samples, histogram_of, disturbed)
-    places = _places(cells, disturbed)
-    missing = find_missing_by_order(samples)
-    rows = tuple(
+    places, missing = _places(cells, disturbed), find_missing_by_order(samples)
+    rows = [
         Row(
             cells.at(arm.name, point),
             cells.at(arm.baseline, point) if arm.baseline else None,
@@ -159,14 +103,20 @@ def summarise(
             missing=found if (found := missing.get(point.name)) and found.concerns(arm) else None,
         )
         for (arm, point), own in zip(places, Effects(cells, asked, missing).table(places), strict=True)
-    )
+    ]
     order = "" if disturbed else order_note(run_order_tests(cells, samples))
+    notes = (*general_notes(rows, disturbed), *filter(None, [order]))
+    if knobs is not None:
+        loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
+        rows = [replace(row, exhaustion=found) for row, found in zip(rows, exhaustions_of(loaded), strict=True)]
+    if seconds_of is not None:
+        rows = [_by_thirds(row, seconds_of) for row in rows]
     return Summary(
         target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
-        rows=rows,
-        notes=(*general_notes(rows, disturbed), *filter(None, [order])),
+        rows=tuple(replace(row, notes=notes_of(row)) for row in rows),
+        notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
         primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in asked.primary.items()},
@@ -193,17 +143,15 @@ def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
 
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:
+    """What was fixed beforehand: by the run's design, and by each variant's hypothesis."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
-    asked = (
-        design.planned_for.asked if design.planned_for and not disturbed else None
-    )  # beforehand, as a hypothesis' own is
+    asked = design.planned_for.asked if design.planned_for and not disturbed else None
     return Asked(
         primary={name: asked or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
-        shared=frozenset(name for name, variant in variants.items() if variant.shared_cost),
+        solo={(place.arm, place.point): place.solo_decides for place in design.places if not place.against},
         worth=record.worth,
-        systems=frozenset(design.systems),
     )
 
 
@@ -214,52 +162,12 @@ def _places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
     return [
         (arm, point)
         for point in points
-        for arm in ordered(plan.arms)
+        for arm in _ordered(plan.arms)
         if cells.at(arm.name, point).planned or cells.pair(arm.name, point)
     ]
 
 
-def left_out(record: RunRecord, samples: Iterable[Sample]) -> str:
-    """The command that goes on with a run of which something planned was not begun; empty = nothing."""
-    counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
-    begun = {cell(sample) for sample in counted}
-    return rerun.resume(record) if planned_cells(record.plan().slots) - begun else ""
-
-
-def more_blocks(resume: str, planned: int, valid: int) -> str:
-    """What gives an interval where `valid` of `planned` blocks did not. `resume`: as `Summary.resume`."""
-    if resume and planned >= stats.MIN_BLOCKS:
-        return f"not all of it was measured, go on with: {resume}"
-    lost = 0 if resume else planned - valid  # as many may be again
-    return f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
-
-
-def beyond_plan(record: RunRecord, summary: Summary) -> list[str]:
-    """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
-    found: list[str] = []
-    for promise in record.designed.promised:
-        rows = [row for row in summary.rows if row.point.name == promise.point and row.arm.role == "variant"]
-        for estimate in (one.estimate for row in rows for one in row.shown if one.metric == promise.metric):
-            if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
-                continue
-            if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
-                what = f"{about(promise.metric).title} at {promise.point}"
-                found.append(
-                    f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
-                )
-    return found
-
-
-def changed_facts(record: RunRecord) -> list[str]:
-    """A note per resumption on a machine that was not quite the same."""
-    return [
-        f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
-        for resumption in record.resumed
-        if (changed := [name for name in resumption if name != "at" and name not in EVERY_BOOT])
-    ]
-
-
-def ordered(arms: Sequence[Arm]) -> list[Arm]:
+def _ordered(arms: Sequence[Arm]) -> list[Arm]:
     """Reference, baselines each with its A/A, variants."""
     place = {arm.name: number for number, arm in enumerate(arms)}
     roles: dict[str | None, ArmRole] = {arm.name: arm.role for arm in arms}

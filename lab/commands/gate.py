@@ -28,7 +28,7 @@ from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
-    from lab.analysis.gate.gate import Bounds, Gate
+    from lab.analysis.judge.gate import Bounds, Gate
     from lab.experiments.bench import Prepared
     from lab.targets.base import Target
 
@@ -296,7 +296,7 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
 
 def _bounds(options: argparse.Namespace) -> Bounds:
-    from lab.analysis.gate.gate import Bounds
+    from lab.analysis.judge.gate import Bounds
 
     for metric in options.metric:
         refuse_unknown(metric, RATIOS, "--metric", f"unknown metric '{metric}'")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from lab.analysis.cells import block_of
+from lab.analysis.aggregate.cells import block_of
 from lab.analysis.knee.trials import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS

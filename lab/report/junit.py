@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from lab.analysis.gate.advice import MEASURE_MISSING
-from lab.analysis.gate.gate import Gate, Verdict
+from lab.analysis.explain.gate import MEASURE_MISSING
+from lab.analysis.judge.gate import Gate, Verdict
 
 UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab gate" tests="0" failures="0" errors="0" time="0" />\n'
 """Where no rendered manifest changed, and nothing was measured."""
@@ -33,31 +33,25 @@ def xml(gate: Gate, strict: bool) -> bytes:
     about = {"name": f"gate {base.id} {other.id}", "timestamp": other.created_at[:19], **counts}
     about["skipped"] = str(sum(not one.decides for one in gate.rows) + (0 if strict else unsure))
     suite = ET.SubElement(suites, "testsuite", {name: _printable(text) for name, text in about.items()})
-    place = f"gate.{base.sweep}"
+
+    def case(place: str, name: str, verdict: Verdict, said: str, do: str, decides: bool = True) -> None:
+        named = {"classname": _printable(place.replace(" ", "_")), "name": _printable(name), "time": "0"}
+        found, sentence = ET.SubElement(suite, "testcase", named), _printable(f"{said}; {do}")
+        if verdict == "passed":
+            ET.SubElement(found, "system-out").text = sentence
+            return
+        kind = "failure" if verdict == "regression" else "error" if strict and decides else "skipped"
+        attributes = {"message": sentence} | ({"type": verdict} if kind != "skipped" else {})
+        ET.SubElement(found, kind, attributes).text = _printable("\n".join((name, said, do)))
+
     for one in gate.rows:
-        _case(
-            suite, (f"{place}.{one.row.point.name}", one.name), one.verdict, (one.said, one.do), strict and one.decides
-        )
+        case(f"gate.{base.sweep}.{one.row.point.name}", one.name, one.verdict, one.said, one.do, one.decides)
     for what in gate.missing:
-        _case(suite, (place, what), "cannot-tell", (f"not in {other.id}", MEASURE_MISSING), strict)
+        case(f"gate.{base.sweep}", what, "cannot-tell", f"not in {other.id}", MEASURE_MISSING)
     if notes := gate.footnotes:
         ET.SubElement(suite, "system-out").text = _printable("\n".join(notes))
     ET.indent(suites, " ")
     return ET.tostring(suites, "utf-8", xml_declaration=True) + b"\n"
-
-
-def _case(suite: ET.Element, named: tuple[str, str], verdict: Verdict, told: tuple[str, str], strict: bool) -> None:
-    """`named`: (class, name). `told`: (what is said, what to do)."""
-    place, name = named
-    about = {"classname": _printable(place.replace(" ", "_")), "name": _printable(name), "time": "0"}
-    case = ET.SubElement(suite, "testcase", about)
-    sentence = _printable("; ".join(told))
-    if verdict == "passed":
-        ET.SubElement(case, "system-out").text = sentence
-        return
-    kind = "failure" if verdict == "regression" else "error" if strict else "skipped"
-    attributes = {"message": sentence} | ({"type": verdict} if kind != "skipped" else {})
-    ET.SubElement(case, kind, attributes).text = _printable("\n".join((name, *told)))
 
 
 def _printable(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.report.grid import Cell, Grid, Notes, Part, Row, Words, footnotes, heading_markdown, numbered, references
+from lab.report.grid import Grid, Notes, Part, Words, footnotes, heading_markdown, numbered, references
 
 RULES = {"left": " :-- ", "unset": " --- "}
 """Of a column that stands so, below its head; all others are numbers."""
@@ -37,7 +37,11 @@ def _table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
         if not lines or (first != begun and not row.free):
             lines += [*([""] if lines else []), *([heading_markdown(first), ""] if first else []), *_head(grid)]
             begun = first
-        lines.append(_row(row, len(grid.columns), numbers))
+        cells: list[str] = []
+        for cell in row.cells:
+            text, rest = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
+            cells.append(f"**{text}**{rest}" if cell.strong else text + rest)
+        lines.append(f"| {' | '.join(cells)} |" + " |" * (len(grid.columns) - len(cells)))
     return lines or _head(grid)
 
 
@@ -48,16 +52,6 @@ def _head(grid: Grid) -> list[str]:
     ]
     rule = "|".join(RULES.get(column.stands, " --: ") for column in grid.columns)
     return [f"| {' | '.join(names)} |", f"|{rule}|"]
-
-
-def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
-    cells = [_cell(cell, numbers) for cell in row.cells]
-    return f"| {' | '.join(cells)} |" + " |" * (columns - len(cells))
-
-
-def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
-    text, rest = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
-    return f"**{text}**{rest}" if cell.strong else text + rest
 
 
 def escaped(text: str) -> str:

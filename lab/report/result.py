@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lab.analysis.generations import Levels, levels
+from lab.analysis.aggregate.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.thirds import seconds_in
-from lab.analysis.what_ran import describe_programs
+from lab.analysis.judge.thirds import seconds_in
+from lab.analysis.applied import describe_programs
 from lab.measure import roundtrip
 from lab.records.references import boots_text
 from lab.records.store import RunStore

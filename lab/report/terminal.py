@@ -120,17 +120,13 @@ class _Laid:
         lines, bound, free = [*self.head], iter(self.rows), _free([row for row in rows if row.free])
         before: Sequence[Heading] = ()
         for row in rows:
-            lines += [*_new_headings(before, row.under), *([next(free)] if row.free else next(bound))]
+            # from the first level on that is another than the row's before
+            same = next((n for n in range(len(row.under)) if before[: n + 1] != row.under[: n + 1]), len(row.under))
+            for heading in row.under[same:]:
+                lines += [*([] if heading.inner else [Text("")]), heading_text(heading)]
+            lines += [next(free)] if row.free else next(bound)
             before = row.under
         return lines
-
-
-def _new_headings(before: Sequence[Heading], under: Sequence[Heading]) -> Iterator[Text]:
-    """From the first level on that is another than the row's before."""
-    same = next((n for n in range(len(under)) if before[: n + 1] != under[: n + 1]), len(under))
-    for heading in under[same:]:
-        yield from [] if heading.inner else [Text("")]
-        yield heading_text(heading)
 
 
 def _free(rows: Sequence[Row]) -> Iterator[Text]:

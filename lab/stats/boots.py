@@ -43,20 +43,12 @@ def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: fl
     Where effects agree better than their errors say, q is below 1, and the fixed-effect interval, mean ± z / √Σ(1 / SE²), can be wider:
     then it is that one (Wiksten, Rücker & Schwarzer 2016, Statist. Med. 35:2503), so that it is never narrower.
 
-    Args:
-        effects: one log-ratio or difference for each boot.
-        errors: their standard errors, 0 where every block of a boot had the same.
-        confidence: of the interval.
-
-    Raises:
-        ValueError: fewer than two boots, unequal lengths, or values that are not finite (errors: or negative).
-
+    `effects`: one log-ratio or difference for each boot, two or more; `errors`: their standard errors, 0 where every block of a boot had
+    the same. ValueError for others.
     """
     y, errors_ = np.asarray(effects, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    if y.ndim != 1 or y.size < 2 or y.shape != errors_.shape:
-        raise ValueError("over_boots: expected the effects of two boots or more, each with its standard error")
-    if not (np.isfinite(y).all() and np.isfinite(errors_).all() and (errors_ >= 0).all()):
-        raise ValueError("over_boots: expected finite effects, and standard errors of 0 or more")
+    if y.size < 2 or y.shape != errors_.shape or not np.isfinite([y, errors_]).all() or (errors_ < 0).any():
+        raise ValueError("over_boots: expected finite effects of two boots or more, each with a standard error of 0 or more")
     if float(np.ptp(y)) == 0 and not errors_.all():
         return OverBoots(float(y[0]), float(y[0]), float(y[0]), int(y.size), 0.0)
     variances = errors_**2

@@ -19,30 +19,14 @@ differs by a factor of 2 or more; gaps below 1.4 were in one metric of one run."
 ALPHA = 2e-4
 """Significance level of one arm in one metric at one point, so that a whole run with noise of the committed kind (some 40 of them)
 has a false pair of clusters in at most 3 of 1,000 (lab/tests/stats/test_method_simulation.py)."""
-GAP_SD = 3.0
-"""With a known noise: the gap between the clusters in standard deviations within them, as normal noise alone rarely has it."""
-
-
-def find_two_clusters(
-    values: Sequence[float], noise_sd: float | None = None
-) -> tuple[Sequence[float], Sequence[float]] | None:
+def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]] | None:
     """Split values into two clusters, the lower first, or return None where one cluster explains them.
 
     The best split in two groups is that with the largest sum of squares between them, on logarithms; it cuts the sorted values in
     one place. The F test of a split fixed beforehand is F = between / (within / (n - 2)) with 1 and n - 2 degrees of freedom; the best
     one is the largest over all 2^(n-1) - 1 - n splits into groups of two or more, so that its p-value is at most as many times
     that of one (Bonferroni's inequality; Engelman & Hartigan 1969, Journal of the American Statistical Association 64:1647, have
-    the statistic). Few values cannot show it by themselves: with a `noise_sd`, between / noise_sd² against chi-square with one degree
-    of freedom may show it as well, where the gap is wider than GAP_SD times what either cluster varies by.
-
-    Args:
-        values: One positive, finite number per block, in any order; others have no logarithm and return None.
-        noise_sd: A standard deviation that the logarithms of such values hardly ever have, 0.3 for closed loops; None where none is
-            known.
-
-    Returns:
-        The values of the lower and of the upper cluster, each sorted, or None.
-
+    the statistic). `values`: a positive, finite number per block, in any order; others have no logarithm: None.
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
     n = int(x.size)
@@ -60,8 +44,4 @@ def find_two_clusters(
         return None
     splits = 2.0 ** (n - 1) - 1 - n
     variance = max(float(((logs - logs.mean()) ** 2).sum() - between[best]) / (n - 2), 1e-24)
-    if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) <= ALPHA:
-        return lower, upper
-    if noise_sd is None or logs[at] - logs[at - 1] < GAP_SD * variance**0.5:
-        return None
-    return (lower, upper) if splits * float(special.chdtrc(1, between[best] / noise_sd**2)) <= ALPHA else None
+    return (lower, upper) if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) <= ALPHA else None

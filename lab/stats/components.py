@@ -37,17 +37,13 @@ class Components:
 
 
 def components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
-    """`values`: shape (bring-ups, generations, repeats), finite; ValueError else.
+    """`values`: shape (bring-ups, generations, repeats), finite.
 
     Intervals: of the lowest level that was repeated χ², exact; of those above the modified large-sample limits for a difference of mean squares
     (Ting, Burdick, Graybill, Jeyaratnam & Lu 1990, J. Stat. Comput. Simul. 35:135; Burdick & Graybill 1992, §3.3), below 0 cut to 0. Where
     nothing is repeated below a level, its scatter has theirs in it.
     """
     found = np.asarray(values, dtype=float)
-    if found.ndim != 3 or not found.size or not np.isfinite(found).all():
-        raise ValueError(
-            f"components: expected finite values, shape (bring-ups, generations, repeats), got {found.shape}"
-        )
     blocks, generations, repeats = found.shape
     of_generations, of_blocks = found.mean(axis=2), found.mean(axis=(1, 2))
     squares = (
@@ -70,7 +66,7 @@ def components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
 def _component(own: tuple[float, int], below: tuple[float, int] | None, size: int, confidence: float) -> Component:
     """Of the level with this (mean square, its degrees of freedom), of `size` values a mean; `below`: of the next one down that there is."""
     (square, degrees), tail = own, (1 - confidence) / 2
-    low, high = _chi(degrees, tail, square)
+    low, high = (degrees * square / _chi_above(each, degrees) for each in (tail, 1 - tail))
     if below is None:
         return Component(sqrt(square / size), sqrt(low / size), sqrt(high / size), degrees)
     other, fewer = below
@@ -78,11 +74,6 @@ def _component(own: tuple[float, int], below: tuple[float, int] | None, size: in
     down, up = _reach(own, below, tail)
     ends = [max(0.0, variance - down / size), max(0.0, variance + up / size)]
     return Component(sqrt(max(0.0, variance)), sqrt(ends[0]), sqrt(ends[1]) if fewer else inf, degrees)
-
-
-def _chi(degrees: int, tail: float, square: float) -> tuple[float, float]:
-    """Limits of a variance whose estimate is `square`."""
-    return degrees * square / _chi_above(tail, degrees), degrees * square / _chi_above(1 - tail, degrees)
 
 
 def _chi_above(tail: float, degrees: int) -> float:

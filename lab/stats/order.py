@@ -20,15 +20,8 @@ def label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
     """Return the p-value of one-way analysis of variance: do the means differ by label more than the numbers within one do?
 
     F = (between / (k - 1)) / (within / (n - k)) with k - 1 and n - k degrees of freedom (Fisher 1925, Statistical Methods for Research
-    Workers, chapter VII).
-
-    Args:
-        values: One number per block, logarithms where noise multiplies.
-        labels: The label of each; labels with fewer than LEAST numbers are left out.
-
-    Returns:
-        The p-value; None where fewer than two labels remain, or the numbers within them do not vary.
-
+    Workers, chapter VII). `values`: one per block, logarithms where noise multiplies. Labels with fewer than LEAST numbers are left out.
+    None where fewer than two remain, or the numbers within them do not vary.
     """
     groups: dict[str, list[float]] = {}
     for value, label in zip(values, labels, strict=True):
@@ -50,11 +43,6 @@ def shares_p(hits: Sequence[int], totals: Sequence[int]) -> float:
 
     With all margins given, group i has h_i hits with a probability in proportion to the product of C(totals_i, h_i) (Biometrika
     38:141). The p-value is the probability of all tables that are no more likely than the one that was seen.
-
-    Args:
-        hits: How many of each group were hits.
-        totals: How many each group has; at least its hits.
-
     """
     every = sum(hits)
     weight = prod(comb(total, hit) for total, hit in zip(totals, hits, strict=True))

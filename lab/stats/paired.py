@@ -55,7 +55,7 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        return self.n >= MIN_BLOCKS and self.low is not None and self.high is not None
+        return self.interval is not None
 
     @property
     def ratio(self) -> float:
@@ -65,9 +65,9 @@ class Estimate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """(low, high) as log-ratios where they may be shown, else None."""
-        return (
-            (self.low, self.high) if self.n >= MIN_BLOCKS and self.low is not None and self.high is not None else None
-        )
+        if self.n < MIN_BLOCKS or self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
@@ -83,7 +83,10 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
     paired t-test (Student 1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2: pairing removes what a
     block's two measurements share). Exact for log-normal noise; the tests hold its coverage.
     """
-    return _estimate(_log_ratios(variant, baseline, confidence), confidence)
+    first, second = _sides(variant, baseline)
+    if not all(bool(np.all(np.isfinite(side) & (side > 0))) for side in (first, second)):
+        raise ValueError("paired: expected positive finite values")
+    return _estimate(np.log(first) - np.log(second), confidence)
 
 
 def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -95,7 +98,7 @@ def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: floa
     30 on, and nearly all that it misses is larger than it says. It is of the mean all the same: the median of what happens in
     fewer than half of the blocks is 0, however many there are; and two arms of the same have no skew, so that no claim is false by it.
     """
-    first, second = _sides(variant, baseline, confidence)
+    first, second = _sides(variant, baseline)
     if not bool(np.all(np.isfinite(first) & np.isfinite(second))):
         raise ValueError("difference: expected finite values")
     return _estimate(first - second, confidence)
@@ -210,29 +213,18 @@ def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tupl
 def holm(p_values: Sequence[float]) -> list[float]:
     """Step-down adjusted p-values in the order given: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
     p = np.asarray(p_values, dtype=np.float64)
-    if not bool(np.all((p >= 0) & (p <= 1))):
-        raise ValueError("p_values: expected numbers from 0 to 1")
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
     return [float(value) for value in adjusted]
 
 
-def _log_ratios(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float) -> Floats:
-    first, second = _sides(variant, baseline, confidence)
-    if not all(bool(np.all(np.isfinite(side) & (side > 0))) for side in (first, second)):
-        raise ValueError("paired: expected positive finite values")
-    return np.log(first) - np.log(second)
-
-
-def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float) -> tuple[Floats, Floats]:
+def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike) -> tuple[Floats, Floats]:
     first, second = (np.asarray(values, dtype=np.float64) for values in (variant, baseline))
     if first.ndim != 1 or first.shape != second.shape or not first.size:
         raise ValueError(
             f"paired: expected two arrays of equal length >= 1, got shapes {first.shape} and {second.shape}"
         )
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
     return first, second
 
 

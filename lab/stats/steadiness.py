@@ -44,17 +44,10 @@ class Shift:
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
-    """Find the lasting change of a series by at least `factor`, up or down.
+    """Find the lasting change of a series: that of the shortest transition, of those the one of the largest ratio; None where there is none.
 
-    Args:
-        values: One positive number per second, shape (n,). NaN: not known in that second, which then belongs to neither part.
-        factor: The least ratio between any value before and any value after.
-        rises: So many values at least must lie before a rise.
-        falls: So many values at least must lie before a fall.
-
-    Returns:
-        The change with the shortest transition, of those the one with the largest ratio; None where there is none.
-
+    `values`: one positive number per second, shape (n,), NaN: not known in that second, which then belongs to neither part. `factor`: the
+    least ratio between any value before and any value after; `rises`, `falls`: so many values at least must lie before such a change.
     """
     known = np.flatnonzero(np.isfinite(values))
     logs = np.log(np.maximum(values[known], np.finfo(np.float64).tiny))
@@ -107,17 +100,10 @@ class Unsteady:
 def find_change(
     seconds: Seconds, *, judge_rate: bool = True, least_work: float = 0.0, start_up: int = 0
 ) -> Unsteady | None:
-    """Find the lasting change of the rate and of the CPU time per request within one sample.
+    """Find the lasting change of the rate within one sample, or else that of the CPU time per request; None where both are steady.
 
-    Args:
-        seconds: The whole sample, its first second included.
-        judge_rate: Whether the rate is the system's own: false where it is given, or where two systems take turns.
-        least_work: Work per second below which CPU time per unit of work is too coarse to tell, and no rate changes either.
-        start_up: Seconds at least before any change; a rate that is given begins with them.
-
-    Returns:
-        The change of the rate, or else that of the CPU time per request; None where both are steady.
-
+    `judge_rate`: whether the rate is the system's own, not given, and no two systems take turns. `least_work`: per second, below which CPU
+    time per unit of work is too coarse to tell, and no rate changes either. `start_up`: seconds before any change; a given rate begins with them.
     """
     rate = seconds.work / seconds.length_s
     cost = None

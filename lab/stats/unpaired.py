@@ -32,7 +32,7 @@ def unpaired(other: npt.ArrayLike, base: npt.ArrayLike, confidence: float = 0.95
     sum (see `rank_sum_p`), `sd` √(s_other² + s_base²): the standard deviation of one block's log-ratio if the blocks
     had nothing in common, so never less than what pairing them in one run leaves. Both are None for a side of one block.
     """
-    sides = [_side(values, confidence) for values in (other, base)]
+    sides = [_side(values) for values in (other, base)]
     if not all(bool(np.all(side > 0)) for side in sides):
         raise ValueError("unpaired: expected positive finite values")
     return _estimate(np.log(sides[0]), np.log(sides[1]), confidence)
@@ -44,7 +44,7 @@ def unpaired_difference(other: npt.ArrayLike, base: npt.ArrayLike, confidence: f
     ValueError for an empty side and for values that are not finite. Where most values are the same the interval covers more
     often than it says; where all differences are equal it has no width, and the notes say so.
     """
-    return _estimate(_side(other, confidence), _side(base, confidence), confidence)
+    return _estimate(_side(other), _side(base), confidence)
 
 
 def shift(other: Floats, base: Floats, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
@@ -97,14 +97,10 @@ def _estimate(other: Floats, base: Floats, confidence: float) -> Estimate:
     return Estimate(middle, low, high, n, confidence, sd, p_value, middle, low, high, outliers, notes)
 
 
-def _side(values: npt.ArrayLike, confidence: float) -> Floats:
+def _side(values: npt.ArrayLike) -> Floats:
     side = np.asarray(values, dtype=np.float64)
-    if side.ndim != 1 or not side.size:
-        raise ValueError(f"unpaired: expected an array of shape (n,), n >= 1, got {side.shape}")
-    if not bool(np.all(np.isfinite(side))):
-        raise ValueError("unpaired: expected finite values")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
+    if side.ndim != 1 or not side.size or not bool(np.all(np.isfinite(side))):
+        raise ValueError(f"unpaired: expected finite values, shape (n,), n >= 1, got {side.shape}")
     return side
 
 

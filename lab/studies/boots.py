@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lab.analysis import rerun
-from lab.analysis.effects import Effect
+from lab.analysis.judge.effects import Effect
 from lab.analysis.evidence import Damaged, Evidence
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about

@@ -8,7 +8,7 @@ from statistics import stdev
 from rich.text import Text
 
 from lab.analysis.evidence import Evidence, further_boots
-from lab.analysis.verdicts import difference_text
+from lab.analysis.explain.run import difference_text
 from lab.report.grid import Notes, Part, plain, texts
 from lab.stats.boots import format_boots
 from lab.stats.units import format_percent, format_size

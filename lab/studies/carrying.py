@@ -16,9 +16,9 @@ from math import hypot, log
 from typing import Literal
 
 from lab.analysis.costs import Cost, Interval, apart, cost_of
-from lab.analysis.decision import worth_of
+from lab.analysis.judge.decision import worth_of
 from lab.analysis.evidence import Evidence
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.model.names import DEFAULT_TARGET, WORTH
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import Cost as Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.analysis.generations import Levels
+from lab.analysis.aggregate.generations import Levels
 from lab.analysis.summary import Summary
 from lab.model.run import RoundTrip
 from lab.report.grid import Part

@@ -2,7 +2,7 @@
 
     data/reference/slow-link  →  Step("gzip at rate-25 against baseline", p50 −62.5 %, better, of ingress-nginx, digitalocean)
 
-Refuses to judge anew: decisions and sentences are the run's table's own (`lab.analysis.summary`, `lab.analysis.verdicts`).
+Refuses to judge anew: decisions and sentences are the run's table's own (`lab.analysis.summary`, `lab.analysis.explain.run`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
 from lab.analysis.evidence import Evidence, further_boots
-from lab.analysis.rows import Row
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Verdict, difference_text, verdicts
-from lab.analysis.what_ran import describe_kept_defaults
+from lab.analysis.explain.run import Verdict, difference_text, verdicts
+from lab.analysis.applied import describe_kept_defaults
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated

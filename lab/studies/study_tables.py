@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.rows import WHY_NO_MORE, Row
+from lab.analysis.explain.notes import WHY_NO_MORE
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words

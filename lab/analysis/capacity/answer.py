@@ -1,4 +1,4 @@
-"""A run and what is asked → the whole answer: how many proxies of which size, what is assumed, what to apply, what would narrow it.
+"""A run and what is asked → the whole answer: how many proxies of which size, what is assumed, what to apply.
 
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 
-from lab.analysis import rerun
 from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, proxy_cpus
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder, runs_folder
@@ -21,14 +20,9 @@ from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
 from lab.model.run import RunRecord
 from lab.records.store import RunStore, run_names
-from lab.stats.paired import MIN_BLOCKS
 
 SIZES, ADVISED = (1, 2, 4, 8, 16), 4
 """Cores of a proxy, and which of these the advice is for, unless another size is asked for."""
-WIDE, WIDE_BLOCKS = 0.2, 20
-"""An interval whose ends lie so far apart, as a part of the price, is worth narrowing, with so many blocks."""
-FAR = 0.1
-"""From a load whose utilisation lies further than this from the wanted one, a nearer one narrows the price."""
 MOST_THREADS = 64
 """The largest threadCount that OpenShift's operator takes (openshift/api, operator/v1/types_ingresscontroller.go)."""
 HELM_VALUES = """\
@@ -100,7 +94,6 @@ class Answer:
     sizes: tuple[Size, ...]
     advised: Size
     assumptions: tuple[str, ...]
-    narrow: tuple[str, ...]
     snippet: str
 
 
@@ -119,14 +112,13 @@ def answer(name: str | None, wanted: Wanted, cores: int | None) -> Answer:
         sizes=sizes,
         advised=advised,
         assumptions=tuple(_assumptions(run.record, cost, wanted)),
-        narrow=tuple(_narrow(run.record, cost, wanted)),
         snippet=snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
     )
 
 
 def _priced(name: str | None, wanted: Wanted) -> tuple[RunStore, Cost]:
     """Return a run and its price: the run of that name, or the first of `_runs` with an interval, else the first that has the price."""
-    have: list[Load] = []
+    have: dict[str, None] = {}
     best: tuple[RunStore, Cost] | None = None
     for run in [RunStore.open(name)] if name else _runs(wanted):
         try:
@@ -135,14 +127,19 @@ def _priced(name: str | None, wanted: Wanted) -> tuple[RunStore, Cost]:
             if name:
                 raise
             continue  # a damaged run is no guide; it is reported when it is asked for
-        have += loads
+        have |= dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in loads)
         if fitting := [load for load in loads if wanted.fits(load)]:
             cost = price(fitting, wanted)
             if cost.draws is not None:
                 return run, cost
             best = best or (run, cost)
     if best is None:
-        raise _missing(have, wanted)
+        of = f" of '{wanted.variant}'" if wanted.variant else ""
+        new_tls = wanted.tls != "none" and not wanted.keepalive
+        kind = Kind(wanted.tls, wanted.keepalive, wanted.resumption if new_tls else None)
+        fault = f"no price{of} for {kind} was measured with {wanted.page}"
+        there = f"what runs there are have: {'; '.join(have)}\n  " if have else ""
+        raise UsageError("capacity", fault, f"{there}measure it: just bench {wanted.usual} with such a load (--sweep)")
     return best
 
 
@@ -170,20 +167,6 @@ def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
         fault = f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts"
         raise UsageError("--handshakes", fault, "say which: --handshakes full, or --handshakes resumed")
     return cost_of(own, wanted.utilisation)
-
-
-def _missing(have: Sequence[Load], wanted: Wanted) -> UsageError:
-    """Return that no run has such a price, what runs there are, and the command that measures it (S: a sweep of yours)."""
-    new_tls = wanted.tls != "none" and not wanted.keepalive
-    kind = Kind(wanted.tls, wanted.keepalive, wanted.resumption if new_tls else None)
-    of = f" of '{wanted.variant}'" if wanted.variant else ""
-    loads = "; ".join(dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in have))
-    there = f"what runs there are have: {loads}\n  " if have else ""
-    sweep = "" if wanted.keepalive else " --sweep tls-resumption" if new_tls else " --sweep route-scale"
-    if wanted.page_bytes != PAGES["1kB.bin"]:
-        sweep = " --sweep page-sizes" if wanted.keepalive else " --sweep S"
-    fault = f"no price{of} for {kind} was measured with {wanted.page}"
-    return UsageError("capacity", fault, f"{there}measure it: just bench {wanted.usual}{sweep}")
 
 
 def size_of(cost: Cost, wanted: Wanted, cores: int) -> Size:
@@ -216,28 +199,6 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
         f"# each needs {cores} CPUs: resources.requests.cpu of its container, and as many worker processes or threads\n"
         f'kubectl -n NAMESPACE patch deployment NAME --type=merge -p \'{{"spec":{{"replicas":{replicas}}}}}\''
     )
-
-
-def _narrow(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:
-    """Yield what to measure for a narrower price, of the run's own variant and target: runs that differ in these are never mixed."""
-    variant, place = cost.loads[0].arm.variant, rerun.place(record.target)
-    ends, blocks, loose = cost.interval_s, WIDE_BLOCKS, "the price's interval is wide: more blocks narrow it: "
-    if ends is None:
-        blocks, loose = MIN_BLOCKS, f"no interval: {cost.blocks} of {MIN_BLOCKS} blocks; "
-    if ends is None or (len(cost.loads) == 1 and ends[1] - ends[0] > WIDE * cost.value_s):
-        command = f"{rerun.measure(record, variant)} --blocks {blocks}"
-        if record.knee is not None:
-            command = f"a search tries each rate too seldom: a sweep of yours with its load and blocks = {blocks}"
-        yield f"{loose}{command}"
-    busy = [load.busy for load in cost.loads if load.busy is not None]
-    if busy and min(abs(each - wanted.utilisation) for each in busy) > FAR:
-        rate, command = wanted.utilisation / cost.value_s, ""
-        if wanted.keepalive and wanted.page_bytes == PAGES["1kB.bin"]:  # what at-knee asks for
-            command = f"just knee {variant}{place}, then just bench {variant} --sweep at-knee{place}; or "
-        yield (
-            f"a load that fills the proxy to {100 * wanted.utilisation:.0f} %, some {rate:,.0f} req/s for each of its CPUs:"
-            f" {command}a sweep of yours with that rate_rps"
-        )
 
 
 def _assumptions(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from lab.analysis.cells import counted_alone, refuse_mixtures
+from lab.analysis.aggregate.cells import counted_alone, refuse_mixtures
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
 from lab.model.plan import Arm

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis import rerun
-from lab.analysis.cells import HistogramOf
+from lab.analysis.aggregate.cells import HistogramOf
 from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
 from lab.model.samples import Sample, cell, settled
@@ -104,18 +104,13 @@ def trials_of(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_
     return found
 
 
-def remembered(record: RunRecord, trials: Sequence[Tried]) -> list[Tried]:
-    """Without what told nothing before the run was last resumed: whoever resumes it wants it tried again."""
-    if not record.resumed:
-        return list(trials)
-    since = datetime.fromisoformat(record.resumed[-1]["at"])
-    return [each for each in trials if each.told or datetime.fromisoformat(each.sample.started_at) >= since]
-
-
 def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
     """What the search does after these trials of one arm; a trial: it was broken, and there is nothing more to do."""
     assert record.knee is not None
-    kept = remembered(record, trials)
+    kept = trials
+    if record.resumed:  # what told nothing before that is tried again: whoever resumes a run wants it
+        since = datetime.fromisoformat(record.resumed[-1]["at"])
+        kept = [each for each in trials if each.told or datetime.fromisoformat(each.sample.started_at) >= since]
     broken = next((each for each in kept if each.outcome == "broken"), None)
     if broken is not None:
         return broken

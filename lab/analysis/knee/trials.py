@@ -67,7 +67,8 @@ def tried(slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRe
     late = _late(histogram, record.knee.p99_s) if sample.valid else ""
     if sample.valid and not late:
         return Tried(slot, sample, histogram, "pass")
-    limiter = limiter_of(sample, _own_cpus(record.facts, "backend", "generator"))
+    own, others = (_numbers(record.facts.get(f"cpus_{name}", "")) for name in ("backend", "generator"))
+    limiter = limiter_of(sample, [] if own & others else map(str, sorted(own)))
     return Tried(slot, sample, histogram, "fail", late or str(sample.reason), limiter)
 
 
@@ -101,11 +102,6 @@ def _late(histogram: Histogram | None, p99_s: float) -> str:
     if slow <= (1 - QUANTILE) * histogram.total:
         return ""
     return f"{slow} of {histogram.total} requests took more than {format_seconds(p99_s)}"
-
-
-def _own_cpus(facts: dict[str, str], role: str, other: str) -> list[str]:
-    mine, others = (_numbers(facts.get(f"cpus_{name}", "")) for name in (role, other))
-    return [] if mine & others else sorted(map(str, mine))
 
 
 def _numbers(cpus: str) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -167,7 +167,13 @@ def migration(
         table.system,
         tuple(_one_each([line for name in order for line in lines[name]])),
         tuple(line for each in annotations for line in _annotated(table, subjects, each)),
-        tuple(_beside(line, said) for name, own in lines.items() if name not in order for line in own),
+        tuple(
+            # of a key that the file does not have: where one that it has decides the same setting, that one does
+            replace(line, standing="same") if line.setting in said and line.is_trap else line
+            for name, own in lines.items()
+            if name not in order
+            for line in own
+        ),
         tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
     )
 
@@ -193,15 +199,12 @@ def _magnitude(text: str) -> tuple[float, int]:
     return (float(number[0]) if number else 0, len(text))
 
 
-def _beside(line: Line, said: Collection[str]) -> Line:
-    """Of a key that the file does not have: where one that it has decides the same setting, that one does."""
-    return replace(line, standing="same") if line.setting in said and line.is_trap else line
-
-
 def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
     own = key.text is not None and key.value != KEYS[key.name].default
     standing, to, reason = _standing(row, subject, key.value, own, {name: each.value for name, each in keys.items()})
-    if subject.when and not any(_holds(name, value, keys) for name, value in subject.when):
+    if subject.when and not any(
+        keys[name].value == value if value else keys[name].value for name, value in subject.when
+    ):
         needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
         standing, reason = "off", f"does nothing without {needed}"
     weight = row.weight or subject.weight
@@ -251,10 +254,6 @@ def _left(row: Row, value: str, others: Mapping[str, str]) -> bool:
         except LeaveError:
             return True
     return False
-
-
-def _holds(name: str, value: str, keys: Mapping[str, Key]) -> bool:
-    return keys[name].value == value if value else bool(keys[name].value)
 
 
 def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation) -> list[Line]:

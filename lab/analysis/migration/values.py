@@ -81,11 +81,6 @@ def _seconds(value: str) -> str:
     return f"{total:g}" if total < 1e6 else str(int(total))
 
 
-def _whole_seconds(value: str) -> str:
-    """For those that take no part of a second, which would be none at all."""
-    return str(ceil(float(_seconds(value))))
-
-
 def _duration(value: str) -> str:
     """Of at most four digits and one unit, as Gateway API and NGINX Gateway Fabric take them; what does not come out even is longer by a part."""
     ms = ceil(float(_seconds(value)) * 1000)
@@ -113,20 +108,10 @@ def _size(value: str) -> str:
     return f"{total // _SIZE[even]}{even}"
 
 
-def _limit(value: str) -> str:
-    """nginx's 0 is no limit."""
-    return "no limit" if _bytes(value) == "0" else _bytes(value)
-
-
 def _buffers(value: str) -> str:
     """Bytes of `4 8k`, and of `8k`."""
     number, _, size = value.rpartition(" ")
     return str(int(number or 1) * int(_bytes(size))) if (number or "1").isdigit() else _bytes(value)
-
-
-def _line(value: str) -> str:
-    """Bytes of one buffer of `4 8k`: what a single header may fill."""
-    return _bytes(value.rpartition(" ")[2])
 
 
 def _idle(value: str) -> str:
@@ -177,27 +162,11 @@ def _ciphers(value: str) -> list[re.Match[str]]:
     return found
 
 
-def _iana(value: str) -> str:
-    """As Go calls them."""
-    return ",".join(f"TLS_{match[1].replace('-', '_')}_WITH_{_go_cipher(match[2])}" for match in _ciphers(value))
-
-
-def _go_cipher(name: str) -> str:
-    """`AES128-GCM-SHA256` → `AES_128_GCM_SHA256`."""
-    spelt = name.replace("AES", "AES_").replace("-", "_")
-    return f"{spelt}_SHA256" if spelt.endswith("POLY1305") else spelt
-
-
 def _log_buffer(value: str) -> str:
     found = re.search(r"\bbuffer=(\S+)", value)
     if not found:
         raise UntranslatableError("says nothing of a buffer")
     return str(max(int(_bytes(found[1])) // 1024, 1))
-
-
-def _reuses(value: str) -> str:
-    """Requests on one connection, its first not counted."""
-    return str(max(int(_count(value)) - 1, 0))
 
 
 def _retries(value: str) -> str:
@@ -209,12 +178,12 @@ def _retries(value: str) -> str:
 CONVERSIONS: dict[str, Callable[[str], str]] = {
     "value": str,
     "seconds": _seconds,
-    "whole_seconds": _whole_seconds,
+    "whole_seconds": lambda value: str(ceil(float(_seconds(value)))),  # for those that take no part of a second
     "bytes": _bytes,
-    "limit": _limit,
+    "limit": lambda value: "no limit" if _bytes(value) == "0" else _bytes(value),
     "header_bytes": _buffers,
     "header_kb": lambda value: str(max(int(_buffers(value)) // 1024, 1)),
-    "line_bytes": _line,
+    "line_bytes": lambda value: _bytes(value.rpartition(" ")[2]),  # one buffer of `4 8k`: what a single header may fill
     "size": _size,
     "duration": _duration,
     "nginx_time": lambda value: "0s" if value == "0" else _duration(value),
@@ -229,10 +198,14 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "tls_plus": lambda value: " ".join(f"+TLSv{version.removesuffix('.0')}" for version in _versions(value)),
     "list": lambda value: ",".join(re.split(r"[,\s]+", value.strip(", \t\n"))),
     "list_yaml": lambda value: f"[{', '.join(_items(value))}]",
-    "ciphers_iana": _iana,
+    "ciphers_iana": lambda value: ",".join(
+        f"TLS_{match[1].replace('-', '_')}_WITH_{match[2].replace('AES', 'AES_').replace('-', '_')}"
+        f"{'_SHA256' if match[2].endswith('POLY1305') else ''}"
+        for match in _ciphers(value)
+    ),
     "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _ciphers(value))}]",
     "log_buffer_kb": _log_buffer,
-    "reuses": _reuses,
+    "reuses": lambda value: str(max(int(_count(value)) - 1, 0)),  # requests on a connection, its first not counted
     "retries": _retries,
 }
 """Name → what it makes of a value."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from lab.analysis import levels, rerun
-from lab.analysis.decision import SURE_P
+from lab.analysis.judge.decision import SURE_P
 from lab.analysis.noise import BASELINE, Noise
 from lab.analysis.past import POOLED, Past, Schemes, best_past, elsewhere, judged_at, past_runs, together
 from lab.analysis.starts import known_anew

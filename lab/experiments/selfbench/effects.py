@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from lab.analysis.cells import HistogramOf
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
+from lab.analysis.aggregate.cells import HistogramOf
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
 from lab.analysis.known_costs import PREFIX, KnownCosts, known_costs
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError

@@ -60,15 +60,11 @@ def sample_row(run: str, sample: Sample, latency: Histogram | None) -> Row:
         if name == "reason":
             row["valid"] = sample.valid
     row |= {"goodput_rps": sample.goodput_rps, "cpu_per_request_s": sample.cpu_per_request_s}
-    return row | dict(zip(_LATENCIES, _latencies(latency), strict=True))
-
-
-def _latencies(histogram: Histogram | None) -> list[float | None]:
-    """Whole microseconds, as the buckets are."""
-    if histogram is None:
-        return [None] * len(_LATENCIES)
-    found = [*(histogram.quantile_s(share) for share in QUANTILES.values()), histogram.maximum_s]
-    return [None if value is None else round(value, 6) for value in found]
+    if latency is None:
+        return row | dict.fromkeys(_LATENCIES)
+    found = [*(latency.quantile_s(share) for share in QUANTILES.values()), latency.maximum_s]
+    microseconds = (None if value is None else round(value, 6) for value in found)  # as the buckets are
+    return row | dict(zip(_LATENCIES, microseconds, strict=True))
 
 
 def _flat(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:

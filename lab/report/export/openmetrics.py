@@ -50,7 +50,8 @@ class Family:
 
 GAUGES = (
     Family("lab_sample_valid", "1 where it counts; else `reason` says why not", lambda s: int(s.valid)),
-    Family("lab_sample_started_seconds", "when, since the epoch", lambda s: _epoch_s(s.started_at), "seconds"),
+    Family("lab_sample_started_seconds", "when, since the epoch",
+           lambda s: datetime.fromisoformat(s.started_at).timestamp(), "seconds"),
     Family("lab_sample_duration_seconds", "the generator's own measure of its run", lambda s: s.duration_s, "seconds"),
     Family("lab_bring_up_seconds", "how long this arm took to come up in this block", lambda s: s.bring_up_s, "seconds"),
     Family("lab_offered_requests_per_second", "absent: a closed loop", lambda s: s.offered_rps),
@@ -156,7 +157,3 @@ def _histogram(
             buckets = [(str(bound), count) for bound, count in zip(BOUNDS_S, below, strict=True)]
             made.add_metric(_labels(record, sample), [*buckets, ("+Inf", found.total)], sum_s)
     return made
-
-
-def _epoch_s(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

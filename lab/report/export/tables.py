@@ -11,7 +11,7 @@ from typing import IO, Literal
 
 import polars as pl
 
-from lab.analysis.generations import levels
+from lab.analysis.aggregate.generations import levels
 from lab.base.errors import UsageError
 from lab.model.samples import Sample
 from lab.records.levels import Known
@@ -68,10 +68,6 @@ def requests_table(run: RunStore, sample: Sample) -> pl.DataFrame | None:
         return None  # its reason tells: what the generator left is not a log
 
 
-def events_table(run: RunStore, sample: Sample) -> pl.DataFrame | None:
-    return None if sample.point.disturbance is None else run.events(sample)
-
-
 def levels_table(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
     """A row for each variant and load that was measured on several generations of workers, as data/levels has it. UsageError without any."""
     rows = [
@@ -98,15 +94,11 @@ def levels_table(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
     return pl.DataFrame([row.model_dump() for row in rows])
 
 
-def usage_table(run: RunStore, sample: Sample) -> pl.DataFrame | None:
-    return run.usage(sample)
-
-
 PER_SAMPLE: Mapping[str, Callable[[RunStore, Sample], pl.DataFrame | None]] = {
     "histograms": histograms_table,
     "requests": requests_table,
-    "events": events_table,
-    "usage": usage_table,
+    "events": lambda run, sample: None if sample.point.disturbance is None else run.events(sample),
+    "usage": lambda run, sample: run.usage(sample),
 }
 NONE_THERE = {
     "histograms": ("no sample has recorded a latency", "`--what samples` tells why each does not count"),

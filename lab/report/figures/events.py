@@ -25,7 +25,15 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
     present = {name: frame for name, frame in changes.items() if not frame.is_empty()}
     tops = [float(top) for frame in present.values() if isinstance(top := frame["delay_s"].max(), float)]
     traces = [
-        _dots(some, name, colour, shown, 1.15 * max(tops, default=1.0))
+        go.Scatter(
+            x=some["t_s"].to_list(),
+            y=some["delay_s"].fill_null(1.15 * max(tops, default=1.0)).to_list(),
+            mode="markers",
+            marker={"color": colour, "size": 6, "symbol": "circle" if shown else "x-thin-open"},
+            name=name if shown else f"{name}: never seen",
+            hovertemplate=f"made at %{{x:.2f}} s<br>{'first seen after %{y:.3f} s' if shown else 'never seen'}"
+            f"<extra>{name}</extra>",
+        )
         for name, colour in colours(list(present)).items()
         for shown in (True, False)
         if not (some := present[name].filter(pl.col("delay_s").is_not_null() == shown)).is_empty()
@@ -37,18 +45,6 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
         "a dot per change: from its acceptance to the first answer that shows it or a later one",
         axis("change made, since the load began", "s"),
         axis("until an answer shows it", "s", rangemode="tozero"),
-    )
-
-
-def _dots(changes: pl.DataFrame, arm: str, colour: str, shown: bool, edge_s: float) -> go.Scatter:
-    return go.Scatter(
-        x=changes["t_s"].to_list(),
-        y=changes["delay_s"].fill_null(edge_s).to_list(),
-        mode="markers",
-        marker={"color": colour, "size": 6, "symbol": "circle" if shown else "x-thin-open"},
-        name=arm if shown else f"{arm}: never seen",
-        hovertemplate=f"made at %{{x:.2f}} s<br>{'first seen after %{y:.3f} s' if shown else 'never seen'}"
-        f"<extra>{arm}</extra>",
     )
 
 

@@ -138,9 +138,15 @@ def percentiles(
 
 def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
     corners = [corner for part in curve.parts for corner in (*part, None)]
-    told = (
-        (f"{100 * (1 - 1 / corner.tail):.6g} %", _between(corner, scale)) if corner else ("", "") for corner in corners
-    )
+    told = [
+        (
+            f"{100 * (1 - 1 / corner.tail):.6g} %" if corner else "",
+            f"[{corner.low / scale:.4g}, {corner.high / scale:.4g}]"
+            if corner and corner.low is not None and corner.high is not None
+            else "",
+        )
+        for corner in corners
+    ]
     about = f"<br>{curve.note}" if curve.note else ""
     return go.Scatter(
         x=[corner and corner.tail for corner in corners],
@@ -148,7 +154,7 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
         mode="lines+markers",
         line={"color": curve.colour, "width": 1.5},
         marker={"size": 3},
-        customdata=list(told),
+        customdata=told,
         hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{curve.label}</extra>",
         name=curve.label,
         legendgroup=curve.label,
@@ -196,10 +202,6 @@ def _height(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any
         top = max(value / scale for corner in corners for value in (corner.value, corner.high) if value is not None)
         axis["range"] = [log10(min(values) / MARGIN), log10(top * MARGIN)]
     return axis
-
-
-def _between(corner: Corner, scale: float) -> str:
-    return "" if corner.low is None or corner.high is None else f"[{corner.low / scale:.4g}, {corner.high / scale:.4g}]"
 
 
 def _empty(figure: go.Figure, column: int, why: str) -> None:

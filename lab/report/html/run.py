@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1, log1p
+from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.generations import Levels
-from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Verdict, effect_text, noise_line, verdicts
+from lab.analysis.judge.rows import Summary
+from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.run import RunRecord
@@ -58,23 +57,6 @@ class Figure:
     ticks: tuple[tuple[float, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DotLine:
-    """One bring-up's generations: places in per cent of the figure's width, and in words."""
-
-    arm: str
-    point: str
-    block: int
-    text: str
-    at: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Dots:
-    lines: tuple[DotLine, ...]
-    ticks: tuple[tuple[float, str], ...]
-
-
 def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> Path:
     """`more`: further tables. UsageError where it cannot be written; an older one is replaced, whole or not at all."""
     path, record = folder / FILE, result.run.record
@@ -82,9 +64,13 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         "run.html",
         record=record,
         title=_title(record),
-        verdicts=list(_verdicts(result.told)),
+        verdicts=[
+            verdict
+            for summary in result.told
+            for verdict in verdicts(summary)
+            or [Verdict("", "unresolved", noise_line(summary))][: len(summary.rows)]
+        ],
         figure=figure_of(result.told),
-        dots=dots_of(result.levels),
         tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
         again=rerun.measure(
@@ -105,30 +91,6 @@ def _title(record: RunRecord) -> str:
     if not tried:
         return ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
     return f"{', '.join(name for name, _ in tried)} against {', '.join(bases)}"
-
-
-def _verdicts(summaries: Sequence[Summary]) -> Iterator[Verdict]:
-    for summary in summaries:
-        found = verdicts(summary)
-        yield from found
-        if not found and summary.rows:
-            yield Verdict("", "unresolved", noise_line(summary))
-
-
-def dots_of(found: Sequence[Levels]) -> Dots | None:
-    """Of every variant and bring-up a line with its generations; None where no pair was measured on several."""
-    every = [ratio for one in found for each in one.generations for ratio in (each.ratio,)]
-    if not every:
-        return None
-    span = 1.1 * max(LEAST_SPAN / 100, *map(abs, every))
-    lines: list[DotLine] = []
-    for one in found:
-        for block in dict.fromkeys(each.block for each in one.generations):
-            mine = [each.ratio for each in one.generations if each.block == block]
-            text = " ".join(f"{100 * expm1(ratio):+.1f}" for ratio in mine) + " %"
-            places = tuple(round(50 + 50 * ratio / span, 2) for ratio in mine)
-            lines.append(DotLine(one.arm.variant, one.point.name, block, text, places))
-    return Dots(tuple(lines), tuple(_ticks(lambda ratio: round(50 + 50 * ratio / span, 2))))
 
 
 def figure_of(summaries: Sequence[Summary]) -> Figure | None:

@@ -10,7 +10,7 @@ import polars as pl
 from lab.analysis import pidstat
 from lab.analysis.capacity.answer import Answer, Size, Wanted
 from lab.analysis.capacity.costs import Cost
-from lab.analysis.effects import Effect
+from lab.analysis.judge.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
 from lab.model.design import PlannedFor, Promise
 from lab.model.metrics import DIFFERENCES
@@ -37,11 +37,6 @@ class PlannedLoad:
     why_alone: str
 
 
-def _cpus(record: RunRecord) -> dict[str, str]:
-    """Role → its CPUs, of the facts that say so."""
-    return {key.removeprefix("cpus_"): cpus for key, cpus in record.facts.items() if key.startswith("cpus_")}
-
-
 def _loads(record: RunRecord) -> list[PlannedLoad]:
     names = ("name", "version", "stand_in_for")
     found = [(point, record.generators[point.name]) for point in record.points]
@@ -55,7 +50,11 @@ RUN_PLAN = Shape(
     "RunPlan",
     RunRecord,
     "run=id target sweep",
-    Key("cpus", _cpus, dict[str, str]),
+    Key(
+        "cpus",
+        lambda run: {key.removeprefix("cpus_"): cpus for key, cpus in run.facts.items() if key.startswith("cpus_")},
+        dict[str, str],
+    ),
     "arms",
     Key("loads", _loads, tuple[PlannedLoad, ...]),
     Key("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
@@ -153,7 +152,7 @@ CAPACITY = Shape(
     VERSION_2,
     "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
     Key("advised", lambda found: found, Answer),
-    "assumptions narrow",
+    "assumptions",
     parts=[
         Shape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
         Shape(

@@ -6,24 +6,23 @@ from collections.abc import Callable
 from math import exp
 from typing import Any, Literal
 
-from lab.analysis.absolute import Absolute, Cluster
-from lab.analysis.comparison.comparison import Comparison
-from lab.analysis.comparison.rows import Compared
-from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.comparison.verdicts import Advice, advices
-from lab.analysis.effects import Effect
-from lab.analysis.gate.gate import Gate, Gated, worse_by
-from lab.analysis.generations import Generation, Levels
+from lab.analysis.aggregate.absolute import Absolute, Cluster
+from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.compared import Compared
+from lab.analysis.aggregate.run_cells import CellStats
+from lab.analysis.explain.comparison import Advice, advices
+from lab.analysis.explain.gate import conclusion
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.gate import Gate, Gated, worse_by
+from lab.analysis.aggregate.generations import Generation, Levels
 from lab.analysis.noise import Noise, counted, null_arms
-from lab.analysis.rows import Row
-from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Verdict, noise_line, verdicts
+from lab.analysis.judge.rows import Row, Summary
+from lab.analysis.explain.run import Verdict, noise_line, verdicts
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
 from lab.model.run import RunRecord
 from lab.report.json.shape import Key, Shape
 from lab.report.loads import load_text
-from lab.report.tables.gate import conclusion
 from lab.report.tables.noise import EFFECTS, Report
 from lab.stats.components import Component
 from lab.stats.paired import Estimate, Level

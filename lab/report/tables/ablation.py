@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
-from lab.analysis.summary import Summary
-from lab.analysis.verdicts import effect_text, verdicts
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import Summary
+from lab.analysis.explain.run import effect_text, verdicts
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
 from lab.report import grid
@@ -90,7 +90,8 @@ def _ranked(
         return Ranked(step, None, None, None, "not measurable", tuple(dict.fromkeys(notes)))
     if summary is None:
         return Ranked(step, None, None, None, "not measured yet", tuple(notes))
-    best = _speaking(summary, step.alone)
+    shown = [(row, one) for row in summary.rows if row.arm.name == step.alone for one in row.shown if one.estimate]
+    best = max(shown, key=_speaks, default=None)
     verdict = next((each for each in verdicts(summary) if each.arm == step.alone), None)
     word = _word(step, verdict.kind) if verdict else "not measured yet"
     if best is None:
@@ -111,15 +112,11 @@ def _word(step: Step, kind: str) -> str:
     return WORDS[kind]
 
 
-def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
-    found = [(row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate]
-
-    def size(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
-        _, effect = item
-        judged = effect.decision is not Decision.NOT_JUDGED
-        return effect.claimed, judged, abs(effect.estimate.effect) if effect.estimate else 0.0
-
-    return max(found, key=size, default=None)
+def _speaks(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
+    """How much an effect says for its knob: what is claimed, then what is judged, then the largest."""
+    _, effect = item
+    size = abs(effect.estimate.effect) if effect.estimate else 0.0
+    return effect.claimed, effect.decision is not Decision.NOT_JUDGED, size
 
 
 def _at(summary: Summary, arm: str, point: str, metric: str) -> Effect | None:

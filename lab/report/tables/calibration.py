@@ -141,7 +141,8 @@ def _generator(row: Row) -> tuple[str, ...]:
         _spread(p50, _us),
         _spread(p99, _us),
         _spread(ceiling.achieved_rps if ceiling else None, _count),
-        _spread(ceiling.alone_rps if ceiling else None, _about),
+        # three significant digits: 1 / CPU per request is an estimate
+        _spread(ceiling.alone_rps if ceiling else None, lambda rate: _count(float(f"{rate:.3g}"))),
         _spread(ceiling.cpu_per_request_s if ceiling else None, _us),
         _spread(row.cpu_per_request_s, _us),
     )
@@ -152,7 +153,9 @@ def _bias(row: Row) -> Iterator[tuple[str, ...]]:
         cells: list[str] = []
         for each in found.values():
             share = f" {100 * each.bias_share.median:+.1f} %".replace("-", "−") if each.bias_share else ""
-            cells += [_spread(each.true_s, _ms), _spread(each.bias_s, _signed_us) + share]
+            true = _spread(each.true_s, lambda value_s: three_digits(value_s, 1e3))
+            bias = _spread(each.bias_s, lambda value_s: f"{'−' if value_s < 0 else '+'}{_us(abs(value_s))}")
+            cells += [true, bias + share]
         yield (row.known.name + _mark(row, name), name, *cells)
 
 
@@ -176,18 +179,5 @@ def _us(value_s: float) -> str:
     return three_digits(value_s, 1e6)
 
 
-def _ms(value_s: float) -> str:
-    return three_digits(value_s, 1e3)
-
-
-def _signed_us(value_s: float) -> str:
-    return f"{'−' if value_s < 0 else '+'}{_us(abs(value_s))}"
-
-
 def _count(value: float) -> str:
     return f"{value:,.0f}"
-
-
-def _about(value: float) -> str:
-    """Three significant digits: 1 / CPU per request is an estimate."""
-    return f"{float(f'{value:.3g}'):,.0f}"

@@ -15,17 +15,16 @@ from itertools import groupby
 
 from rich.text import Text
 
-from lab.analysis import absolute
-from lab.analysis.comparison.comparison import Comparison
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared, change_text
-from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.comparison.verdicts import advices
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.verdicts import p_text
+from lab.analysis.aggregate import absolute
+from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.compared import Compared, change_text
+from lab.analysis.aggregate.run_cells import CellStats
+from lab.analysis.explain.comparison import advices
+from lab.analysis.explain.notes import FEW_BLOCKS
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.explain.run import p_text
 from lab.model.metrics import about
-from lab.model.run import RunRecord
-from lab.model.sweeps import Point
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
 from lab.report.loads import disturbance_text, load_text
 from lab.report.tables.standing_apart import STANDS_APART, standing_apart
@@ -60,7 +59,7 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
             blank=True,
             wide=Grid(WIDE, tuple(wide for _, wide in rows)),
         ),
-        *_standing_apart(part.rows),
+        *standing_apart([(row.other.arm, row.point, row.apart) for row in part.rows if row.apart is not None]),
         Notes(tuple(differs), tuple(Text(line, "dim") for line in legend(comparison)), blank=True),
         *(
             advice(each.text, each.snippet, bold=each.kind == "apply", blank=not number)
@@ -69,22 +68,22 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
     ]
 
 
-def _standing_apart(rows: Sequence[Compared]) -> list[Part]:
-    """Return what stands below the table: absolute values that show another difference than the pair."""
-    return standing_apart([(row.other.arm, row.point, row.apart) for row in rows if row.apart is not None])
-
-
 def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
     """Each as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
     for point, rows in groupby(comparison.rows, key=lambda row: row.point):
         at_point = list(rows)
-        heading = _heading(point, at_point)
+        done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
+        used = {side.generator for each in at_point for side in (each.base, each.other)}
+        by = f"; {next(iter(used))}" if len(used) == 1 else ""  # who made the load, where all sides agree
+        heading = Heading(point.name, f"{load_text(point)}{done}{by}")
         for each in at_point:
             base, other = each.pair
             pair = other if base == other else f"{other} against {base}"
             levels = level_text(each, each.base), level_text(each, each.other)
             effect = Cell(effect_text(each), STYLES.get(each.decision, "dim"))
-            sure = p_text(each.p_value), Cell(n_text(each, comparison.paired), notes=each.notes)
+            mine, theirs = each.base.values.keys(), each.other.values.keys()
+            blocks = str(len(mine & theirs)) if comparison.paired else f"{len(mine)}+{len(theirs)}"
+            sure = p_text(each.p_value), Cell(blocks, notes=each.notes)
             metric = f"{each.title} ({each.unit})" if each.unit else each.title
             under = [heading, Heading(pair, inner=True)]
             narrow = row(each.title, Cell(each.unit, "dim"), *levels, effect, *sure, under=under)
@@ -94,21 +93,11 @@ def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
 
 def runs_text(comparison: Comparison) -> list[str]:
     """Which runs stand side by side."""
-    if comparison.paired:
-        return [f"{_run_text(comparison.base)}; paired by block"]
-    return [f"base   {_run_text(comparison.base)}", f"other  {_run_text(comparison.other)}; unpaired"]
-
-
-def _run_text(record: RunRecord) -> str:
-    return f"{record.id}: {record.target}, sweep {record.sweep}, {format_blocks(record.blocks)}"
-
-
-def _heading(point: Point, rows: Sequence[Compared]) -> Heading:
-    """The load in words, and who made it where all sides agree."""
-    done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-    used = {side.generator for row in rows for side in (row.base, row.other)}
-    by = f"; {next(iter(used))}" if len(used) == 1 else ""
-    return Heading(point.name, f"{load_text(point)}{done}{by}")
+    base, other = (
+        f"{record.id}: {record.target}, sweep {record.sweep}, {format_blocks(record.blocks)}"
+        for record in (comparison.base, comparison.other)
+    )
+    return [f"{base}; paired by block"] if comparison.paired else [f"base   {base}", f"other  {other}; unpaired"]
 
 
 def legend(comparison: Comparison) -> Iterator[str]:
@@ -119,7 +108,7 @@ def legend(comparison: Comparison) -> Iterator[str]:
     if any(not row.relative and side.level and side.level.n >= stats.MIN_BLOCKS for row, side in shown):
         yield "what came of a disturbance: median of the blocks [95 % interval of the median]"
     if any(side.level and side.level.n < stats.MIN_BLOCKS for _, side in shown):
-        yield f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+        yield FEW_BLOCKS
     if any(row.decision.judged for row in comparison.rows):
         many = " and ".join(map(str, comparison.family)) or "0"
         how = (
@@ -136,15 +125,12 @@ def legend(comparison: Comparison) -> Iterator[str]:
 
 
 def level_text(row: Compared, side: CellStats) -> str:
-    """`2.31 [2.29, 2.35]`, in the row's unit, `2.2–2.4` of few blocks; – where nothing was measured, and a word where it stands below."""
+    """`2.31 [2.29, 2.35]`, in the row's unit, `2.2–2.4` of few blocks, both of two clusters; – where nothing was measured, and a word
+    where it stands below.
+    """
+    found, metric = side.absolute, about(row.metric)
     if row.apart is not None:
         return STANDS_APART
-    return absolute_text(row, side)
-
-
-def absolute_text(row: Compared, side: CellStats) -> str:
-    """Return the absolute value as far as the blocks show it: with its interval, as a range, or as two clusters."""
-    found, metric = side.absolute, about(row.metric)
     if row.relative:
         text = absolute.absolute_text(metric, found)
         ends = [*map(metric.text, found.interval)] if found is not None and found.interval else []
@@ -154,7 +140,7 @@ def absolute_text(row: Compared, side: CellStats) -> str:
     if side.level.n < stats.MIN_BLOCKS:
         known = absolute.absolute_of([*side.values.values()], row.metric)
         return absolute.absolute_text(metric, known)
-    value, low, high = (about(row.metric).text(end) for end in (side.level.value, side.level.low, side.level.high))
+    value, low, high = map(metric.text, (side.level.value, side.level.low, side.level.high))
     return value if side.level.low is None or low == high == value else f"{value} [{low}, {high}]"
 
 
@@ -167,9 +153,3 @@ def effect_text(row: Compared) -> str:
     if row.decision is Decision.SAME:
         return f"same: {text}"
     return f"{UNRESOLVED}{text[text.index(' [') :]}{unit}" if row.decision is Decision.CANNOT_TELL else text
-
-
-def n_text(row: Compared, paired: bool) -> str:
-    """Pairs of one run, or blocks of base and other: `6+6`."""
-    mine, theirs = row.base.values.keys(), row.other.values.keys()
-    return str(len(mine & theirs)) if paired else f"{len(mine)}+{len(theirs)}"

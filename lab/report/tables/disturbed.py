@@ -11,16 +11,15 @@ Shows what a disturbance produced and nothing else: a number that it left as its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from lab.analysis.absolute import absolute_of, absolute_text
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row, slowed_by
-from lab.analysis.summary import Summary
-from lab.analysis.verdicts import interval_text
-from lab.model.metric import Metric
+from lab.analysis.aggregate.absolute import absolute_of, absolute_text
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row, slowed_by
+from lab.analysis.judge.rows import Summary
+from lab.analysis.explain.run import interval_text
 from lab.model.metrics import DIFFERENCES, METRICS
 from lab.report import grid
 from lab.report.grid import Cell, Column, Grid, Panels
@@ -115,15 +114,19 @@ def _moved(value: float | None, control: float | None) -> bool:
 
 
 def _level(row: Row, metric: str) -> Cell:
+    """With its interval where not all blocks show the same, and with how many could not tell: `2.0 s [1.9, 2.1] (2 –)`."""
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:
         return Cell("" if values is None else "–")
     mark = "".join(arrow(effect) for effect in row.effects if effect.metric == metric)
+    known = [value for value in values.values() if value is not None]
+    lacking = len(values) - len(known)
+    untold = f" ({lacking} –)" if lacking else ""
     if level.n < stats.MIN_BLOCKS:
-        known = [value for value in values.values() if value is not None]
-        few = absolute_text(METRICS[metric], absolute_of(known, metric))
-        return Cell(few, tail=mark + _untold(values))
-    return Cell(METRICS[metric].text(level.value), tail=mark + _spread(METRICS[metric], level, values))
+        return Cell(absolute_text(METRICS[metric], absolute_of(known, metric)), tail=mark + untold)
+    shown, *ends = map(METRICS[metric].text, (level.value, level.low, level.high))
+    spread = "" if set(ends) == {shown} else f" [{', '.join(ends)}]"
+    return Cell(shown, tail=mark + spread + untold)
 
 
 def arrow(effect: Effect) -> str:
@@ -131,20 +134,6 @@ def arrow(effect: Effect) -> str:
     if not effect.marked:
         return ""
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
-
-
-def _spread(metric: Metric, level: stats.Level, found: Mapping[int, float | None]) -> str:
-    """The interval; nothing where all blocks show the same; and how many did not tell."""
-    texts = metric.text(level.low), metric.text(level.high)
-    if texts[0] == texts[1] == metric.text(level.value):
-        return _untold(found)
-    return f" [{texts[0]}, {texts[1]}]{_untold(found)}"
-
-
-def _untold(found: Mapping[int, float | None]) -> str:
-    """Return ` (2 –)` where two blocks could not tell; empty where all did."""
-    lacking = sum(value is None for value in found.values())
-    return f" ({lacking} –)" if lacking else ""
 
 
 def _effect(effect: Effect | None) -> Cell:

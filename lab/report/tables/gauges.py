@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from lab.analysis.rows import Row
-from lab.analysis.summary import Summary
+from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, row
@@ -39,17 +39,15 @@ TITLE = "what it holds"
 
 def page(summary: Summary) -> list[Part]:
     """One line per arm that has gauges, whatever the width; nothing where no arm has any."""
-    held = {arm: _held([row for row in summary.rows if row.arm == arm]) for arm in (row.arm for row in summary.rows)}
+    rows_of = {arm: [row for row in summary.rows if row.arm == arm] for arm in (row.arm for row in summary.rows)}
+    held = {arm.name: _held(rows) for arm, rows in rows_of.items()}
     often = any(values.get(OPENED, 0.0) >= OFTEN for values in held.values())
     names = [name for name in COLUMNS if any(name in values for values in held.values()) and (name != OPENED or often)]
-    by_name = {arm.name: values for arm, values in held.items()}
-    rows_of = {arm.name: [row for row in summary.rows if row.arm == arm] for arm in held}
-    ends = {arm: _ends(rows_of[arm.name]) for arm in held}
     heads = columns([TITLE, *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
     rows = [
-        row(arm.name, *(_cell(name, arm, by_name, ends[arm], _few(name, rows_of[arm.name])) for name in names))
-        for arm, values in held.items()
-        if values
+        row(arm.name, *(_cell(name, arm, held, own) for name in names))
+        for arm, own in rows_of.items()
+        if held[arm.name]
     ]
     return [Grid(heads, tuple(rows), gaps=(3,), blank=True)] if names else []
 
@@ -95,12 +93,10 @@ def _few(name: str, rows: Sequence[Row]) -> tuple[float, float] | None:
     return (min(values), max(values)) if 0 < len({block for block, _ in samples}) < MIN_BLOCKS else None
 
 
-def _cell(
-    name: str, arm: Arm, held: Mapping[str, Mapping[str, float]], ends: str, few: tuple[float, float] | None
-) -> str:
-    """The value, of upstream connections with their interval (`ends`), of few blocks as a range, and how many times the baseline's it is."""
+def _cell(name: str, arm: Arm, held: Mapping[str, Mapping[str, float]], rows: Sequence[Row]) -> str:
+    """The value, of upstream connections with their interval, of few blocks as a range, and how many times the baseline's it is."""
     value, base = held[arm.name].get(name), held.get(arm.baseline or "", {}).get(name)
-    text = COLUMNS[name][1](value) + (ends if name == OPENED else "")
+    text, few = COLUMNS[name][1](value) + (_ends(rows) if name == OPENED else ""), _few(name, rows)
     if few is not None and value is not None and few[0] < few[1]:
         metric = METRICS["memory_bytes" if name == MEMORY else name]
         text = f"{'–'.join(dict.fromkeys(map(metric.coarse, few)))} {metric.unit}".rstrip()

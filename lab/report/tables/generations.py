@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.analysis.generations import Levels
+from lab.analysis.aggregate.generations import Levels
 from lab.report.grid import Grid, Part, columns, plain, row
-from lab.stats.components import Component
 
 TITLE = "levels of scatter"
 NOTE = (
@@ -31,15 +30,15 @@ def page(found: Sequence[Levels]) -> list[Part]:
 
 
 def _cells(one: Levels) -> list[str]:
+    """A level that was not repeated is a dash."""
     told = one.found
     parts = (told.repeat, told.generation, told.bring_up) if told else (None, None, None)
     lost = "" if one.whole == one.planned else f" of {one.planned}"
-    start = "–" if one.start is None else f"{100 * one.start:.1f} %"
     return [
         one.arm.variant,
         one.point.name,
-        *map(sd_text, parts),
-        start,
+        *("–" if sd is None else f"{100 * sd.sd:.1f} % [{100 * sd.low:.1f}, {100 * sd.high:.1f}]" for sd in parts),
+        "–" if one.start is None else f"{100 * one.start:.1f} %",
         f"{one.whole}{lost} × {one.point.generations}",
     ]
 
@@ -52,8 +51,3 @@ def sentence(one: Levels) -> str:
     start = "–" if one.start is None else f"{100 * one.start:.1f} %"
     count = one.whole * one.point.generations
     return f"one start is off by {start} (sd; {count} generations, {one.whole} bring-ups){repeat}"
-
-
-def sd_text(one: Component | None) -> str:
-    """`4.1 % [3.1, 6.0]`, a dash for a level that was not repeated."""
-    return "–" if one is None else f"{100 * one.sd:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}]"

@@ -42,7 +42,8 @@ MANY_CPUS = "a target with more CPUs (`--target remote`)"
 def page(report: KneeReport) -> list[Part]:
     """The knees, every rate that was tried, what a rate had to meet, and a sentence per variant."""
     conditions = f"passes: {conditions_text(report.conditions)}"
-    head = heading_text(Heading("knee", f"{report.target}: {_load(report)} a trial"))
+    load = load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
+    head = heading_text(Heading("knee", f"{report.target}: {load} a trial"))
     parts: list[Part] = [
         Words((head,), (f"**{head.plain}**",)),
         Grid(columns(HEADS, LEFT, UNITS), tuple(map(_row, report.knees))),
@@ -66,10 +67,6 @@ def conditions_text(search: KneeSearch) -> str:
         f"achieved/offered at least {search.min_achieved:g}, no errors, none dropped, p99 at most"
         f" {format_seconds(search.p99_s)}, generator below {100 * search.max_generator_core:g} % of its CPU"
     )
-
-
-def _load(report: KneeReport) -> str:
-    return load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
 
 
 def _row(knee: Knee) -> Row:

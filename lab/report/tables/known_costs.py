@@ -43,11 +43,5 @@ def _slope(known: KnownCosts) -> str:
 
 
 def _estimate(estimate: stats.Estimate) -> str:
-    low, high = estimate.interval or (None, None)
-    return _text((estimate.effect, low, high))
-
-
-def _text(told: tuple[float, float | None, float | None]) -> str:
-    value, low, high = told
     metric = about(METRIC)
-    return f"{metric.change(value)}{metric.ends(low, high)}"
+    return metric.change(estimate.effect) + metric.ends(*(estimate.interval or (None, None)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.judging import LIMITED
+from lab.analysis.judge.rulings import LIMITED
 from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
 from lab.analysis.past import Past
 from lab.model.design import GUARD, shape_of
@@ -98,16 +98,17 @@ def _name(noise: Noise) -> str:
     return about(noise.metric).title + (NOT_JUDGED if _limited(noise) else "")
 
 
-def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
-    return [
-        f"{noise.variant} {noise.point}" if many else noise.point,
-        _name(noise) + ("*" if noise.outliers else ""),
-        level_text(noise),
-        f"{noise.cv or 0:.1%}",
-        f"{noise.sd or 0:.1%}",
-        itself_text(noise),
-        *(_wanted(found, noise, effect) for effect in EFFECTS),
-    ]
+def _cells(found: Report, noise: Noise, many: bool) -> Iterator[str]:
+    yield f"{noise.variant} {noise.point}" if many else noise.point
+    yield _name(noise) + ("*" if noise.outliers else "")
+    yield level_text(noise)
+    yield f"{noise.cv or 0:.1%}"
+    yield f"{noise.sd or 0:.1%}"
+    yield itself_text(noise)
+    for effect in EFFECTS:
+        blocks = None if noise.why else found.needed(noise, effect)
+        beyond = "–" if noise.why else f"> {power.MAX_BLOCKS}"
+        yield f"{blocks}, {format_duration(found.lasts_s(blocks))}" if blocks else beyond
 
 
 def level_text(noise: Noise) -> str:
@@ -124,13 +125,6 @@ def itself_text(noise: Noise) -> str:
     return f"{metric.change(aa.effect)}{metric.ends(*aa.interval) if aa.interval else ''}" if aa else "–"
 
 
-def _wanted(found: Report, noise: Noise, effect: float) -> str:
-    if noise.why:
-        return "–"
-    blocks = found.needed(noise, effect)
-    return f"{blocks}, {format_duration(found.lasts_s(blocks))}" if blocks else f"> {power.MAX_BLOCKS}"
-
-
 def notes(found: Report) -> list[str]:
     """What the columns are, and for each point what is not judged and why."""
     degrees = sorted({noise.pilot_blocks - 1 for noise in found.known})
@@ -139,9 +133,11 @@ def notes(found: Report) -> list[str]:
         nulls = len(null_arms(found.record.arms))
         over = f"pooled over {nulls + 1} pairs of the same variant" if nulls else "of the A/A pair"
         freedom = f"{degrees[0]}" if len(degrees) == 1 else f"{degrees[0]} to {degrees[-1]}"
+        counts = sorted({noise.aa.n for noise in found.known if noise.aa})  # valid in both arms of the pair
+        fewest = f"{counts[0]} to " if len(counts) > 1 else ""
         lines += [
             f"pair sd: of one block's log-ratio, {over} ({freedom} degrees of freedom); against itself: mean of"
-            f" {_blocks(found.known)} with its 95 % interval",
+            f" {fewest}{format_blocks(counts[-1])} with its 95 % interval",
             "N % in: blocks that find such an effect with 90 % probability, though the sd is only measured; and how long a"
             " variant and its baseline then take here",
         ]
@@ -155,12 +151,6 @@ def notes(found: Report) -> list[str]:
         f"not judged: {', '.join(dict.fromkeys(metrics))} at {point}: {why}" for (point, why), metrics in silent.items()
     ]
     return lines if found.complete else [*lines, f"not all of its blocks are valid: just table {found.record.id}"]
-
-
-def _blocks(known: Sequence[Noise]) -> str:
-    """`10 blocks`, or `7 to 10 blocks`: those valid in both arms of the pair."""
-    counts = sorted({noise.aa.n for noise in known if noise.aa})
-    return f"{counts[0]} to {format_blocks(counts[-1])}" if len(counts) > 1 else format_blocks(counts[0])
 
 
 def nulls_line(found: Report) -> str:

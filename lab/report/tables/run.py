@@ -6,16 +6,16 @@ Milliseconds and microseconds only here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.text import Text
 
-from lab.analysis.absolute import absolute_text
-from lab.analysis.decision import Decision
-from lab.analysis.rows import Row
-from lab.analysis.solo_ratios import misleading_ratios
-from lab.analysis.summary import Summary
-from lab.analysis.verdicts import effect_text, noise_line, verdicts
+from lab.analysis.aggregate.absolute import absolute_text
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import misleading_ratios
+from lab.analysis.judge.rows import Summary
+from lab.analysis.explain.run import effect_text, noise_line, verdicts
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title
@@ -40,9 +40,17 @@ def page(summary: Summary, elsewhere: str = "") -> list[Part]:
 def tables(summary: Summary, elsewhere: str = "") -> list[Part]:
     """Without the sentences."""
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
-    if summary.disturbed:
-        return [*_disturbed(summary), notes]
-    return [_steady(summary), *of_rows(summary.rows), notes]
+    if not summary.disturbed:
+        return [_steady(summary), *of_rows(summary.rows), notes]
+    parts: list[Part] = []
+    for point in summary.points:
+        rows = summary.at(point)
+        parts += [title(point.name, point_text(point), blank=True), disturbed.table(summary, rows)]
+        valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
+        if point.control and valid:
+            count = f"{valid} {f'of {planned} ' if valid < planned else ''}control runs"
+            parts.append(plain(f"{count}: {UNDISTURBED}", "dim", blank=True))
+    return [*parts, notes]
 
 
 def sentences(summary: Summary) -> Iterator[Part]:
@@ -79,7 +87,8 @@ def _cells(row: Row) -> Iterator[str | Cell]:
     yield format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"
     for name in COLUMNS:
         if name == "errors":
-            yield _errors(row)
+            lost, invalid = sum(cell.errors.values()), sum(cell.errors_invalid.values())
+            yield Cell(f"{lost:,}" + (f" (+{invalid:,})" if invalid else ""), "red" if lost else "")
         elif name in apart:
             yield Cell(STANDS_APART + marks.get(name, ""), "dim")
         else:
@@ -91,24 +100,3 @@ def _cells(row: Row) -> Iterator[str | Cell]:
         yield Cell(cell.unsteady.short(), "yellow")
     else:
         yield Cell(", ".join(map(effect_text, shown)), style)
-
-
-def _errors(row: Row) -> Cell:
-    """Requests that failed, and in brackets those of invalid samples."""
-    lost, more = sum(row.cell.errors.values()), sum(row.cell.errors_invalid.values())
-    return Cell(f"{lost:,}" + (f" (+{more:,})" if more else ""), "red" if lost else "")
-
-
-def _disturbed(summary: Summary) -> Iterator[Part]:
-    for point in summary.points:
-        rows = summary.at(point)
-        yield title(point.name, point_text(point), blank=True)
-        yield disturbed.table(summary, rows)
-        if point.control and (said := control_text(rows)):
-            yield plain(said, "dim", blank=True)
-
-
-def control_text(rows: Sequence[Row]) -> str:
-    """What the control runs prove; empty where none is valid."""
-    valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
-    return f"{valid} {f'of {planned} ' if valid < planned else ''}control runs: {UNDISTURBED}" if valid else ""

@@ -5,7 +5,7 @@ variant                       metric      solo     baseline, solo  solo ratio  a
 rate-1000  50 connections, 1,000 req/s, 3 s, 1kB.bin
 envoy-gateway-request-id-off  CPU/req µs  140–150  90–92              +62.2 %  −0.3 % [−1.0, +0.3]
 
-Refuses to find them: `lab.analysis.solo_ratios` does.
+Refuses to find them: `lab.analysis.judge.rows` does.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import expm1
 
-from lab.analysis.absolute import absolute_text
-from lab.analysis.rows import Row
-from lab.analysis.solo_ratios import LIMIT, SoloRatio, misleading_ratios
+from lab.analysis.aggregate.absolute import absolute_text
+from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import LIMIT, SoloRatio, misleading_ratios
 from lab.model.metrics import METRICS
 from lab.model.sweeps import Point
 from lab.report import grid
@@ -47,20 +47,12 @@ def standing_apart(found: Sequence[Found]) -> list[Part]:
     """Return a sentence that says how far they are off and a table of them; nothing where there are none."""
     if not found:
         return []
-    said = grid.plain(sentence([each for _, _, each in found]), blank=True)
-    return [said, Grid(COLUMNS, tuple(_rows(found)), _FOLD)]
-
-
-_FOLD = Fold((0, 1, 4, 5), (2, 3), indent=4)
-
-
-def sentence(found: Sequence[SoloRatio]) -> str:
-    """Return what has to be said of such values: how far they vary, by how much the worst contradicts the pair, and what to make of them."""
-    worst = max(100 * abs(expm1(each.ratio - each.pair.effect)) for each in found)
-    return (
+    worst = max(100 * abs(expm1(each.ratio - each.pair.effect)) for _, _, each in found)
+    said = (
         "Absolute values apart from the difference: the ratio of these solo samples leaves the pair's 95 % interval by more than"
         f" {100 * LIMIT:.0f} %, and is off the pair's effect by up to {worst:.0f} %. Conclude nothing from it where the pair decides."
     )
+    return [grid.plain(said, blank=True), Grid(COLUMNS, tuple(_rows(found)), Fold((0, 1, 4, 5), (2, 3), indent=4))]
 
 
 def _rows(found: Sequence[Found]) -> Iterator[grid.Row]:

@@ -18,11 +18,11 @@ from typing import Any, Concatenate, ParamSpec
 import plotly.graph_objects as go
 
 from lab.analysis import rerun, timelines
-from lab.analysis.absolute import clusters_of, clusters_text
+from lab.analysis.aggregate.absolute import clusters_of, clusters_text
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing
-from lab.analysis.generations import levels
-from lab.analysis.verdicts import effect_text
+from lab.analysis.aggregate.generations import levels
+from lab.analysis.explain.run import effect_text
 from lab.base.errors import LabError
 from lab.model.metrics import QUANTILES, about
 from lab.model.pages import PAGES

@@ -14,7 +14,7 @@ from contextlib import suppress
 from rich.text import Text
 
 from lab.analysis.applied import AsApplied
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.evidence import Evidence, Missing, references
 from lab.analysis.noise import BASELINE

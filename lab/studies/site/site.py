@@ -19,7 +19,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from lab.analysis.decision import SURE_P
+from lab.analysis.judge.decision import SURE_P
 from lab.analysis.evidence import Evidence, references
 from lab.base.errors import UsageError
 from lab.base.files import replace, written_to

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import log1p
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.analysis.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
+from lab.analysis.judge.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
 from lab.stats import paired as stats
 
 BASE = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
@@ -84,10 +83,6 @@ def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth:
         assert all(abs(end) <= worth for end in estimate.interval)
     if words[0].resolved:
         assert p_value <= SURE_P and abs(estimate.effect) > guard
-
-
-def test_worth_is_a_log_ratio() -> None:
-    assert worth_of(0.02) == log1p(0.02)
 
 
 def test_holm_is_over_what_has_a_p() -> None:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from lab.analysis import effects
-from lab.analysis.cells import cells_of, paired
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import BACKEND, Row
+from lab.analysis.judge import effects
+from lab.analysis.aggregate.cells import cells_of, paired
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.verdicts import difference_text
+from lab.analysis.explain.run import difference_text
 from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage
 from lab.stats import paired as stats
-from lab.tests.support.factories import made_invalid, make_point
+from lab.tests.support.factories import alter, costing, lose, make_point
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -181,10 +181,7 @@ def test_levels_come_from_the_arms_alone_only() -> None:
 def test_a_pair_of_which_one_side_is_invalid_is_no_block() -> None:
     """And it is said; without it the run is not complete."""
 
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        hit = sample.pair and slot.arm.name == "baseline" and slot.block == 3
-        return made_invalid(sample, Reason.UNEVEN) if hit else sample
-
+    lost = lose(lambda slot: slot.other and slot.arm.name == "baseline" and slot.block == 3, Reason.UNEVEN)
     store = run(1.05, change=lost)
     found = effect(store)
     assert found.estimate is not None and found.estimate.n == BLOCKS - 1
@@ -207,12 +204,7 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
 
-    def uneven(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.role != "again" or not sample.pair:
-            return sample
-        usage = {role: each.model_copy(update={"cpu_s": 1.08 * each.cpu_s}) for role, each in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD
     assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0
@@ -239,12 +231,6 @@ def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytes
     assert ("cpu_per_request", "slices") in asked and ("cpu_per_request", "together") in asked
     alone = effect(run(shared=True, noise=0.002))
     assert alone.scheme is None and alone.decision is Decision.SAME
-
-
-def test_worth_is_what_the_run_was_asked_with() -> None:
-    for worth, decision in ((0.2, Decision.SAME), (0.02, Decision.WORSE)):
-        found = effect(run(1.05, shared=True, noise=0.002, worth=worth))
-        assert found.decision is decision and found.estimate is not None
 
 
 def test_backends_that_cost_more_on_one_side_are_told() -> None:

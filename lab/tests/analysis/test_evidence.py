@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing, Shelf
 from lab.model.samples import Reason
@@ -177,17 +177,6 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(
     assert absent(run, "grace-period-30+host-port") == ""
     assert absent(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
     assert absent(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
-
-
-def test_the_a_a_twin_is_found(shelf: Shelf) -> None:
-    """Of the baseline that an arm is compared with."""
-    run = one(shelf)
-    assert run.arms() == ["grace-period-30+host-port", "ingress-nginx+grace-period-30"]
-    assert (
-        run.twin("grace-period-30+host-port")
-        == run.twin("ingress-nginx+grace-period-30")
-        == ("ingress-nginx+grace-period-30", "ingress-nginx+grace-period-30-again")
-    )
 
 
 def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.exhaustion import MEANING, Exhaustion, exhaustion_of
+from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
 from lab.analysis.summary import summarise_run
-from lab.analysis.verdicts import verdicts
+from lab.analysis.explain.run import verdicts
 from lab.base.files import reference_folder
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Slot

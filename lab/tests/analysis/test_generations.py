@@ -6,8 +6,8 @@ from math import exp, log, sqrt
 
 import pytest
 
-from lab.analysis.cells import cells_of, paired
-from lab.analysis.generations import levels
+from lab.analysis.aggregate.cells import cells_of, paired
+from lab.analysis.aggregate.generations import levels
 from lab.model.plan import Plan, Shape, Slot
 from lab.model.samples import Reason, Sample
 from lab.tests.support.factories import made_invalid, make_plan, make_point

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from lab.analysis import verdicts
-from lab.analysis.cells import cells_of
-from lab.analysis.decision import Decision
-from lab.analysis.effects import UNBOUNDED, Asked
-from lab.analysis.judging import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
+from lab.analysis.explain import run as verdicts
+from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import UNBOUNDED, Asked
+from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
 from lab.model.metric import Metric
 from lab.model.metrics import METRICS, memory_bytes
@@ -22,7 +22,7 @@ from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.tests.report.tables.test_run import effect_of, row_of, summary_of
-from lab.tests.support.factories import make_plan, make_point, make_run, make_sample
+from lab.tests.support.factories import make_plan, make_point, make_run
 
 Change = Callable[[Slot, Sample], Sample]
 CEILING = make_point("ceiling", rate_rps=None)
@@ -98,13 +98,6 @@ def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
     assert (effect.decision, effect.primary, effect.note) == (Decision.NOT_JUDGED, True, UNBOUNDED)
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
-
-
-def test_both_sides_limited_by_the_generator_are_judged_by_cpu_as_ever() -> None:
-    by = {"keepalive": "generator", "baseline": "generator"}
-    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
-    assert effect_of(summary, "keepalive", "rate", "ceiling").note == LIMITED
-    assert effect_of(summary, "keepalive", "cpu_per_request", "ceiling").primary
 
 
 def test_latency_follows_the_same_rule() -> None:
@@ -253,12 +246,6 @@ def test_a_row_says_what_else_was_its_limit(limit: str, says: str) -> None:
     row = row_of(summary, "keepalive", "ceiling")
     assert any(says in note for note in row.notes) and not row.generator_limited
     assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.CANNOT_TELL
-
-
-def test_a_sample_in_which_all_answers_were_wrong_has_no_cpu_per_request() -> None:
-    """And no rate of good answers."""
-    sample = make_sample(point=CEILING, errors={"status": 100_000}, requests=100_000, achieved_rps=20_000.0)
-    assert (sample.goodput_rps, sample.cpu_per_request_s) == (0.0, None)
 
 
 def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
 from lab.analysis import rerun
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.evidence import Evidence
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
-from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.commands import aa, schema
@@ -29,9 +27,8 @@ from lab.experiments.bench import Request, prepare, resume
 from lab.model.design import GUARD, shape_of, solo_places
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
-from lab.model.plan import Plan, Slot, arms_for, plan
-from lab.model.samples import Sample
-from lab.model.usage import USAGE_SCHEMA, Usage
+from lab.model.plan import Plan, arms_for, plan
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
@@ -41,7 +38,7 @@ from lab.stats import power
 from lab.stats.units import format_rate
 from lab.studies.site.methods import methods
 from lab.tests.experiments.test_design import record
-from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.factories import alter, costing, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -108,13 +105,6 @@ def test_several_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
     assert pooled([]) == pooled([(None, 0)]) == (None, 0)
 
 
-def test_more_arms_tell_the_same_spread_more_surely() -> None:
-    """√2 times one arm's own noise, from as many blocks less one of each pair."""
-    found = [one(noises(summary_of(planned(nulls=2), noise=0.03, seed=seed)), "cpu_per_request") for seed in range(12)]
-    assert {noise.pilot_blocks for noise in found} == {1 + 3 * 9}
-    assert sqrt(float(np.mean([(noise.sd or 0) ** 2 for noise in found]))) == pytest.approx(0.03 * sqrt(2), rel=0.1)
-
-
 def test_each_metric_has_its_level_and_scatter() -> None:
     """The scatter is of all that is compared with itself; both are found again from what was put in."""
     found = noises(summary_of(planned(nulls=3, blocks=20), noise=0.02))
@@ -154,7 +144,7 @@ def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
     of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES, places))
     samples, histograms = make_run(of, {"keepalive": 0.5})
-    asked = Asked({"keepalive": "cpu_per_request"}, shared=frozenset({"keepalive"}))
+    asked = Asked({"keepalive": "cpu_per_request"}, solo=places)
     found = noises(summarise(of, samples, lambda sample: histograms.get(sample.id), asked))
     cpu = one(found, "cpu_per_request")
     assert (cpu.variant, cpu.scheme, cpu.aa, cpu.why) == ("baseline", None, None, "")
@@ -180,9 +170,8 @@ def test_what_is_not_judged_says_why() -> None:
     assert one(few, "rate").why == "5 blocks of both arms valid, 6 are needed"
 
 
-def limited(_slot: Slot, sample: Sample) -> Sample:
-    """Every ceiling by its generator."""
-    return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
+"""Every ceiling by its generator."""
 
 
 def test_a_generators_limit_leaves_cpu_per_request() -> None:
@@ -202,23 +191,10 @@ def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
 def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
 
-    def heavier(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "ingress-nginx-null-1":
-            return sample
-        usage = {role: Usage(cpu_s=1.3 * u.cpu_s, rss_bytes=1, processes=1) for role, u in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    heavier = alter(lambda slot: slot.arm.name == "ingress-nginx-null-1", costing(1.3))
     found = noises(summary_of(planned(), change=heavier))
     assert (one(found, "cpu_per_request").claimed, one(found, "cpu_per_request").compared) == (1, 2)
     assert one(found, "rate") == one(noises(summary_of(planned())), "rate"), "in another metric it is as the others"
-
-
-def test_any_run_with_a_pair_has_noise() -> None:
-    """Its variants are no null arms, and its effects none of the noise's."""
-    found = noises(summary_of(make_plan(), effects={"keepalive": 0.5}))
-    assert {noise.variant for noise in found} == {"baseline"}
-    cpu = one(found, "cpu_per_request")
-    assert (cpu.why, cpu.compared, cpu.pilot_blocks) == ("", 0, 6) and cpu.sd is not None and cpu.sd < 0.1
 
 
 def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path) -> None:
@@ -238,13 +214,6 @@ def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path)
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     again, _ = resume(made.record.id, FakeTarget())
     assert again.plan == made.plan
-
-
-def test_a_null_arm_is_never_advised() -> None:
-    """`just table` of such a run: a verdict on it has no snippet."""
-    run = stored()
-    found = verdicts(summarise_run(run.record, run.samples(), run.histogram))
-    assert found and all(verdict.kind != "apply" and not verdict.snippet for verdict in found)
 
 
 def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,11 +252,6 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
     assert line.split() == said
     assert "not judged: rate† at ceiling: generator-limited; only CPU per request carries the effect" in lines
     assert any(line.startswith("not judged: rate at rate-1000:") for line in lines), "nothing varies there"
-
-
-def test_of_too_few_blocks_no_limited_rate_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Console(width=200), noise_tables.page(report_of(stored(blocks=5, change=limited)), ""))
-    assert "†" not in capsys.readouterr().out
 
 
 def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from lab.analysis.order import befores, find_missing_by_order
+from lab.analysis.aggregate.order import befores, find_missing_by_order
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.verdicts import verdicts
+from lab.analysis.explain.run import verdicts
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample

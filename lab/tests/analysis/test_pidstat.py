@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import pidstat
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA

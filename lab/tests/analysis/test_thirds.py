@@ -8,10 +8,9 @@ from math import log
 import polars as pl
 import pytest
 
-from lab.analysis import rerun
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
-from lab.analysis.verdicts import verdicts
+from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
+from lab.analysis.explain.run import verdicts
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.steadiness import Change, Steadiness
@@ -153,9 +152,3 @@ def test_a_sustained_load_is_long_alone_and_from_its_first_second_and_one_by_num
     assert POINT.why_alone
     point = make_point(requests=100)
     assert point.for_minutes() == point
-
-
-def test_the_command_that_measures_it_again_makes_it_as_long() -> None:
-    record = made(planned=make_plan(points=[POINT])).record
-    assert rerun.measure(record, "keepalive") == "just bench keepalive --sustained"
-    assert rerun.measure(made().record, "keepalive") == "just bench keepalive"

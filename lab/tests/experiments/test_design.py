@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.analysis import recovery
+from lab.analysis.judge import recovery
 from lab.analysis.noise import noises
 from lab.analysis.past import past_runs, together
 from lab.analysis.summary import summarise_run

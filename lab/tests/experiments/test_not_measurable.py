@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.summary import changed_facts, summarise_run
-from lab.analysis.verdicts import verdicts
+from lab.analysis.explain.run import verdicts
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands.measuring import print_plan
 from lab.disturbances.outage import Outage

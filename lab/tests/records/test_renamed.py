@@ -14,8 +14,8 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import levels, packing, trials
 from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.records.renamed import names_in, renamed_run, renamed_sample
-from lab.records.reparse import from_raw
-from lab.records.store import RunStore
+
+from lab.records.store import Reparsed, RunStore
 from lab.tests.support.factories import make_plan, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
 
@@ -88,7 +88,7 @@ def test_it_is_packed_and_reads_the_same(old: RunStore) -> None:
     packed = RunStore.open(str(old.folder))
     assert packed.packed
     assert {sample.arm for sample in RunStore(old.folder, old.record).stored_samples()} == {*WAS}
-    assert {sample.arm for sample in from_raw(packed).stored_samples()} == {*NOW}
+    assert {sample.arm for sample in Reparsed.of(packed).stored_samples()} == {*NOW}
     assert {sample.id: (sample.arm, packed.readings(sample)) for sample in packed.samples()} == before
 
 

@@ -54,37 +54,6 @@ def test_many_notes_are_left_to_the_command_that_shows_them() -> None:
     assert markdown([many]).count("- note") == 6
 
 
-def test_numbers_stand_right_and_text_left_below_names_units_and_headings() -> None:
-    assert _lines(Grid(NAMES, _rows())) == [
-        "variant      rate     p99  effect",
-        "            req/s      ms",
-        "",
-        "ceiling  64 connections",
-        "baseline   64,773    2.31",
-        "keepalive       9  12.5↑¹  −2.4 %",
-        "",
-        "rate  100 req/s",
-        "keepalive       9    3¹,²",
-    ]
-
-
-def test_in_markdown_each_heading_begins_a_table_and_units_stand_beside_names() -> None:
-    assert markdown([Grid(NAMES, _rows())]).splitlines() == [
-        "**ceiling**: 64 connections",
-        "",
-        "| variant | rate (req/s) | p99 (ms) | effect |",
-        "| :-- | --: | --: | :-- |",
-        "| baseline | 64,773 | 2.31 |  |",
-        "| keepalive | 9 | 12.5↑¹ | −2.4 % |",
-        "",
-        "**rate**: 100 req/s",
-        "",
-        "| variant | rate (req/s) | p99 (ms) | effect |",
-        "| :-- | --: | --: | :-- |",
-        "| keepalive | 9 | 3¹,² |  |",
-    ]
-
-
 def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     grid = Grid(NAMES, _rows()[1:2], Fold((0, 3), (1, 2)), gaps=(2, 1))
     wide = _lines(grid)
@@ -101,28 +70,6 @@ def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     ]
     assert _lines(grid, limit=len(wide[-1]) - 4) == [*folded, "      9  12.5↑¹"]
     assert _lines(grid, limit=5)[-1] == "     9 12.5↑¹"  # narrower than it gets: the narrowest all the same
-
-
-def test_the_lower_half_may_have_an_indent_of_its_own() -> None:
-    grid = Grid(columns(("", "a", "b"), (0,)), (row("x", "1", "2"),), Fold((0, 1), (2,), indent=8), indent=4)
-    assert _lines(grid, limit=1) == ["      a", "        b", "    x 1", "        2"]
-
-
-def test_tails_begin_in_one_column_below_a_name_that_stands_left() -> None:
-    arms = Column("baseline", stands="split", gap=3), Column("other", stands="split", gap=3, style="")
-    rows = (
-        row("failed", Cell("2,981", tail=" [2,975, 2,990]"), "0"),
-        row("lost", Cell("3"), Cell("12", tail=" ↑", notes=("why",))),
-        row("gap", Cell("", tail="1"), ""),
-    )
-    grid = Grid((Column("", stands="left"), *arms), rows, Panels(1))
-    assert _lines(grid) == [
-        "         baseline               other",
-        "failed   2,981 [2,975, 2,990]    0",
-        "lost         3                  12 ↑¹",
-        "gap           1",
-    ]
-    assert markdown([grid]).splitlines()[2:4] == ["| failed | 2,981 [2,975, 2,990] | 0 |", "| lost | 3 | 12 ↑¹ |"]
 
 
 def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
@@ -154,19 +101,6 @@ def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> 
     assert markdown([grid]).splitlines()[-2:] == [
         "| long-name-of-a-variant | not measurable: x | | |",
         "| b | not measurable: y | | |",
-    ]
-
-
-def test_headings_within_a_heading_have_no_line_before_them() -> None:
-    one, two = Heading("a against b", inner=True), Heading("c against b", inner=True)
-    rows = [row(text, under=under) for text, under in (("1", [RATE, one]), ("2", [RATE, two]), ("3", [CEILING, two]))]
-    lines = ["n", "", "rate  100 req/s", "  a against b", "1", "  c against b", "2"]
-    assert _lines(Grid(columns(("n",)), tuple(rows))) == [
-        *lines,
-        "",
-        "ceiling  64 connections",
-        "  c against b",
-        "3",
     ]
 
 

@@ -28,13 +28,6 @@ def test_too_few_values_and_values_without_a_logarithm_have_no_clusters(values: 
     assert find_two_clusters(values) is None
 
 
-def test_a_known_noise_finds_in_six_blocks_what_they_do_not_show_by_themselves() -> None:
-    values = [100.0, 111.0, 95.0, 405.0, 380.0, 436.0]
-    assert find_two_clusters(values) is None
-    assert find_two_clusters(values, noise_sd=0.3) == ([95.0, 100.0, 111.0], [380.0, 405.0, 436.0])
-    assert find_two_clusters(values, noise_sd=1.0) is None
-
-
 @pytest.mark.parametrize("blocks", [6, 12])
 @pytest.mark.parametrize("sd", [0.07, 0.14, 0.34])
 def test_noise_rarely_has_two_clusters(blocks: int, sd: float) -> None:

@@ -37,12 +37,6 @@ def test_what_does_not_differ_beyond_the_levels_below_is_zero() -> None:
     assert found.generation.sd == found.generation.low == found.bring_up.sd == 0.0
 
 
-@pytest.mark.parametrize("bad", [[[1.0, 2.0]], [[[float("nan")]]], []])
-def test_what_is_no_nested_table_is_refused(bad: object) -> None:
-    with pytest.raises(ValueError, match="components: expected finite values"):
-        components(bad)  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.parametrize(
     ("repeat", "generation", "bring_up"),
     [(0.9, 5.0, 0.0), (1.0, 1.0, 1.0), (1.0, 0.0, 2.0)],

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lab.analysis.decision import SURE_P, Decision, Size, adjusted, decide, guard_of
+from lab.analysis.judge.decision import SURE_P, Decision, Size, adjusted, decide, guard_of
 from lab.stats import paired as stats
 from lab.stats import power, unpaired
 

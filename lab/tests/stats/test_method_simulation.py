@@ -17,8 +17,8 @@ from math import ceil
 import numpy as np
 import pytest
 
-from lab.analysis.cells import cells_of
-from lab.analysis.order import ALPHA, METRICS_TESTED, find_missing_by_order, run_order_tests
+from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.aggregate.order import ALPHA, METRICS_TESTED, find_missing_by_order, run_order_tests
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage

@@ -1,5 +1,6 @@
 """The statistics against known answers, by simulation and by property."""
 
+from collections.abc import Callable
 from math import exp, log
 
 import numpy as np
@@ -64,12 +65,6 @@ def test_holm_gives_the_known_answer() -> None:
     assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("bad", [[1.1], [-0.1], [float("nan")]])
-def test_holm_refuses_what_is_no_probability(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        stats.holm(bad)
-
-
 def test_one_block_has_no_interval() -> None:
     one = stats.paired([2.0], [1.0])
     assert (one.effect, one.low, one.high, one.p_value, one.interval) == (pytest.approx(log(2)), None, None, None, None)
@@ -120,17 +115,20 @@ def test_fewer_than_six_blocks_and_equal_ones_are_not_called_alike() -> None:
     assert not stats.alike(np.array([0.0, 1, 2, 3, 4])) and not stats.alike(np.ones(12))
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_impossible_values_are_refused(bad: float) -> None:
-    for sides in (([1.0, bad], [1.0, 1.0]), ([1.0, 1.0], [bad, 1.0])):
-        with pytest.raises(ValueError, match="positive finite"):
-            stats.paired(*sides)
-
-
-@pytest.mark.parametrize("sides", [([], []), ([1.0], [1.0, 2.0]), ([[1.0]], [[1.0]]), (1.0, 1.0)])
-def test_unequal_shapes_are_refused(sides: tuple[list[float], list[float]]) -> None:
-    with pytest.raises(ValueError, match="equal length"):
-        stats.paired(*sides)
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), None])
+def test_what_is_no_number_or_has_no_logarithm_or_partner_is_refused(bad: float | None) -> None:
+    """`bad`: None = no block at all."""
+    values, good = [] if bad is None else [1.0, bad], [1.0, 2.0]
+    refused: list[Callable[[], object]] = [
+        lambda: stats.paired(values, good),
+        lambda: stats.paired(good, values),
+        lambda: stats.level(values),
+    ]
+    if bad is None or not np.isfinite(bad):
+        refused += [lambda: stats.difference(values, good), lambda: stats.middle(values)]
+    for estimate in refused:
+        with pytest.raises(ValueError, match="expected"):
+            estimate()
 
 
 def test_how_far_two_groups_are_apart_is_welchs_test() -> None:
@@ -203,12 +201,6 @@ def test_a_level_below_six_blocks_has_no_interval() -> None:
     assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
-@pytest.mark.parametrize("wrong", [[], [0.0, 1.0], [-1.0], [float("nan")], [[1.0, 2.0]]])
-def test_a_level_of_what_is_no_positive_number_is_refused(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="positive finite"):
-        stats.level(wrong)
-
-
 def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
     """Against scipy's paired t-test; zeros are numbers as any other."""
     left, right = np.array([0.0, 3, 0, 1, 2, 0, 4]), np.array([12.0, 10, 13, 11, 9, 12, 12])
@@ -226,13 +218,6 @@ def test_the_same_difference_in_every_block_has_no_width() -> None:
     assert stats.ALL_EQUAL in found.notes
     nothing = stats.difference([0.0] * 6, [0.0] * 6)
     assert (nothing.interval, nothing.p_value) == ((0.0, 0.0), 1.0)
-
-
-def test_what_is_no_number_has_no_difference() -> None:
-    with pytest.raises(ValueError, match="finite"):
-        stats.difference([1.0, float("inf")], [1.0, 2.0])
-    with pytest.raises(ValueError, match="equal length"):
-        stats.difference([1.0], [1.0, 2.0])
 
 
 def test_the_interval_of_a_difference_covers_it_where_both_sides_wait() -> None:
@@ -267,9 +252,3 @@ def test_a_middles_interval_is_the_published_one() -> None:
     """
     found = stats.middle([17.0, 17.2, 17.4, 17.5, 17.6, 17.65, 17.75, 17.8, 18.1, 19.0, 19.2, 19.4])
     assert (found.value, found.low, found.high) == pytest.approx((17.7, 17.4263, 18.7632), abs=5e-5)
-
-
-@pytest.mark.parametrize("wrong", [[], [float("nan")], [[1.0]]])
-def test_a_middle_of_what_is_no_number_is_refused(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite"):
-        stats.middle(wrong)

@@ -47,12 +47,6 @@ def test_the_textbooks_numbers_come_out() -> None:
         assert enough is not None and short is not None and np.log1p(enough) <= share * 0.01 < np.log1p(short)
 
 
-@pytest.mark.parametrize("bad", [(-0.1, 0.05, 0.9), (0.1, 0.0, 0.9), (0.1, 0.05, 1.0), (float("nan"), 0.05, 0.9)])
-def test_what_is_no_scatter_level_or_power_resolves_nothing(bad: tuple[float, float, float]) -> None:
-    with pytest.raises(ValueError, match="resolvable: expected"):
-        power.resolvable(bad[0], 6, *bad[1:])
-
-
 @pytest.mark.parametrize(
     ("sd", "pilot", "effect"), [(0.03, 6, 0.05), (0.03, 20, 0.02), (0.08, 10, 0.1), (0.05, 8, 0.05)]
 )
@@ -93,23 +87,13 @@ def test_every_further_block_resolves_less_and_planning_is_quick() -> None:
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize(
-    "bad", [(-0.1, 6, 0.05), (float("nan"), 6, 0.05), (0.1, 1, 0.05), (0.1, 6, 0.0), (0.1, 6, float("nan"))]
-)
-def test_plans_without_a_pilot_or_an_effect_are_refused(bad: tuple[float, int, float]) -> None:
-    with pytest.raises(ValueError, match=r"planned_sd|effect"):
-        power.blocks_for(*bad)
-
-
 def test_as_many_blocks_leave_a_bound_out_as_claim_an_effect_of_its_distance() -> None:
     for sd, pilot, effect in ((0.03, 6, 0.05), (0.08, 10, 0.1), (0.05, 40, 0.02)):
         half = sd * float(reference.t.ppf(0.975, pilot - 1)) / pilot**0.5
         assert power.blocks_to_leave_out(half, pilot, log1p(effect)) == power.blocks_for(sd, pilot, effect)
         assert power.blocks_to_leave_out(50 * half, pilot, 50 * log1p(effect)) == power.blocks_for(sd, pilot, effect)
     assert power.blocks_to_leave_out(0.0, 6, 0.1) == stats.MIN_BLOCKS
-    assert power.blocks_to_leave_out(1.0, 6, 1e-3) is None
-    with pytest.raises(ValueError, match="distance: expected one > 0"):
-        power.blocks_to_leave_out(1.0, 6, 0.0)
+    assert power.blocks_to_leave_out(1.0, 6, 1e-3) is power.blocks_to_leave_out(1.0, 6, 0.0) is None
 
 
 @pytest.mark.parametrize("knob", WORK)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence
 from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Shape

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
 from lab.model.run import NotMeasured

@@ -172,8 +172,33 @@ def _pair_of(slot: Slot) -> PairSide | None:
     return side.model_copy(update={"first_slice": layout.first_slice == layout.side, **timed})
 
 
+Change = Callable[[Slot, Sample], Sample]
+
+
 def made_invalid(sample: Sample, reason: Reason, **fields: Any) -> Sample:
     return sample.model_copy(update={"verdict": "invalid", "reason": reason, **fields})
+
+
+def lose(where: Callable[[Slot], object], reason: Reason = Reason.STEAL, **fields: Any) -> Change:
+    """Every sample of a slot of which that holds does not count, for this reason."""
+    return lambda slot, sample: made_invalid(sample, reason, **fields) if where(slot) else sample
+
+
+def alter(where: Callable[[Slot], object], fields: Callable[[Sample], Mapping[str, Any]]) -> Change:
+    """Every sample of a slot of which that holds, with these fields instead."""
+    return lambda slot, sample: sample.model_copy(update={**fields(sample)}) if where(slot) else sample
+
+
+def answering(share: float) -> Callable[[Sample], Mapping[str, Any]]:
+    """For `alter`: that share of the answers."""
+    return lambda sample: {"achieved_rps": share * (sample.achieved_rps or 0)}
+
+
+def costing(factor: float) -> Callable[[Sample], Mapping[str, Any]]:
+    """For `alter`: so many times the CPU time, of every role."""
+    return lambda sample: {
+        "usage": {name: used.model_copy(update={"cpu_s": factor * used.cpu_s}) for name, used in sample.usage.items()}
+    }
 
 
 def plain_systems(target: str = "") -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from lab.analysis.what_ran import describe_programs
+from lab.analysis.applied import describe_programs
 from lab.commands.catalog import LONGEST_VALUE, print_show, show_json
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names

@@ -17,17 +17,15 @@ import yaml
 
 from lab.__main__ import main
 from lab.analysis.capacity.answer import Answer, Wanted, answer, price, size_of, snippet, whole
-from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, median_draws, proxy_cpus
+from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, median_draws
 from lab.base.errors import UsageError
 from lab.commands.capacity import rate
 from lab.model.plan import Arm, Slot, arms_for, plan
-from lab.model.run import KneeSearch, RunRecord, VariantRecord
+from lab.model.run import RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
-from lab.records.sweep_files import load_sweep
 from lab.report.json.answers import CAPACITY
-from lab.systems import workers
 from lab.tests.support.factories import make_point, make_sample, of_slot
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}
@@ -123,13 +121,6 @@ def variant_record(arm: Arm) -> VariantRecord:
 def nginx(workers: str | None = None) -> list[dict[str, Any]]:
     data = {"worker-processes": workers} if workers else {}
     return [{"kind": "ConfigMap", "metadata": {"name": "ingress-nginx-controller"}, "data": data}]
-
-
-def router(threads: str | None, replicas: int = 1, role: str = "proxy") -> list[dict[str, Any]]:
-    env = [{"name": "A", "value": "1"}, *([{"name": "ROUTER_THREADS", "value": threads}] if threads else [])]
-    template = {"spec": {"containers": [{"name": role, "env": env}]}}
-    metadata = {"name": role, "labels": {"lab/role": role}}
-    return [{"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}]
 
 
 def route(tls: str | None) -> list[dict[str, Any]]:
@@ -229,8 +220,6 @@ def test_an_answer_of_a_stored_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert told.runs == ("20261122-000000-mine",)
     for words in ("LINEAR IN CORES", "not the controller", "Fake", told.cost.caution):
         assert any(words in line for line in told.assumptions)
-    (line,) = told.narrow
-    assert "27," in line and "req/s for each of its CPUs: just knee ingress-nginx, then" in line
     assert answer(None, wanted(), 8).sizes == told.sizes[3:4]
 
 
@@ -348,79 +337,6 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price(
     assert price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 
-@pytest.mark.parametrize(
-    ("fields", "command"),
-    [
-        ({"keepalive": False}, "just bench okd --sweep route-scale"),
-        ({"tls": "edge", "keepalive": False}, "just bench okd-edge --sweep tls-resumption"),
-        ({"tls": "edge", "keepalive": False, "resumption": True}, "just bench okd-edge --sweep tls-resumption"),
-        (
-            {"tls": "reencrypt", "keepalive": False, "resumption": False},
-            "just bench okd-reencrypt --sweep tls-resumption",
-        ),
-        ({"page": "10MB.bin"}, "just bench ingress-nginx --sweep page-sizes"),
-        ({"page": "8kB.bin", "keepalive": False}, "just bench okd --sweep S"),
-        ({"tls": "edge"}, "just bench okd-edge"),
-    ],
-)
-def test_a_price_that_is_missing_is_measured_in_a_sweep_that_has_it(
-    fields: dict[str, Any], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the handshakes that were asked for, on no more routes than any variant has."""
-    stored(tmp_path, monkeypatch, blocks=1)
-    with pytest.raises(UsageError, match="was measured") as error:
-        found(**fields)
-    assert error.value.remedy.splitlines()[-1].strip() == f"measure it: {command}"
-    sweep, asked = command.partition(" --sweep ")[2] or "quick", wanted(**fields)
-    if sweep != "S":
-        points = [point for point in load_sweep(sweep)[1].expanded() if point.keepalive == asked.keepalive]
-        fitting = [point for point in points if point.page == asked.page and point.routes in (1, "all")]
-        assert fitting and not any(point.disturbance or point.subject for point in fitting)
-        assert asked.resumption in {None, *(point.resumption for point in fitting)}
-
-
-# -- what would narrow it ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "options"),
-    [
-        ({}, ""),
-        ({"sweep": "page-sizes"}, " --sweep page-sizes"),
-        ({"facts": SHARED, "target": "kind"}, " --target kind"),
-    ],
-)
-def test_more_blocks_are_of_the_variant_the_sweep_and_the_target_that_the_price_came_from(
-    fields: dict[str, Any], options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not of the usual variant, nor of the default sweep, nor here: runs that differ in these are never mixed."""
-    unsure: dict[str, Any] = {"variants": [("nginx", None)], "points": [CEILING], **fields}
-    stored(tmp_path, monkeypatch, "wide", story=lambda slot: told(slot, 20e-6 * (1 + slot.block / 9), 0.98), **unsure)
-    [line] = found("wide", utilisation=0.98).narrow
-    assert line == f"the price's interval is wide: more blocks narrow it: just bench nginx{options} --blocks 20"
-    run = stored(tmp_path, monkeypatch, "20261122-000000-short", blocks=3, **unsure)
-    [line] = found(run.record.id, utilisation=0.98).narrow
-    assert line == f"no interval: 3 of 6 blocks; just bench nginx{options} --blocks 6"
-    asked = {"p99_s": 0.05, "min_achieved": 0.99, "max_generator_core": 0.9, "precision": 0.05}
-    search = run.record.model_copy(update={"knee": KneeSearch(**asked, start_rps=100, least_rps=1)})
-    (run.folder / "run.json").write_text(search.model_dump_json())
-    [line] = found(run.record.id, utilisation=0.98).narrow
-    assert "a search tries each rate too seldom" in line and "just" not in line
-
-
-@pytest.mark.parametrize(
-    ("page", "keepalive", "fits"), [("1kB.bin", True, True), ("64kB.bin", True, False), ("1kB.bin", False, False)]
-)
-def test_the_load_below_the_knee_is_offered_where_it_is_the_same_load(
-    page: str, keepalive: bool, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(tmp_path, monkeypatch, points=[make_point("full", page=page, keepalive=keepalive, rate_rps=None)])
-    [line] = found(page=page, keepalive=keepalive).narrow
-    assert line.endswith("a sweep of yours with that rate_rps")
-    assert ("just bench ingress-nginx --sweep at-knee" in line) == fits
-    assert fits == any((each.page, each.keepalive) == (page, keepalive) for each in load_sweep("at-knee")[1].expanded())
-
-
 # -- how busy a proxy was ------------------------------------------------------------------------------------
 
 
@@ -431,14 +347,6 @@ def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
     told_of = found()
     assert (told_of.cost.loads[0].point.name, told_of.cost.bound) == ("ceiling", "at least")
     assert any("AT LEAST: how busy the proxy" in line for line in told_of.assumptions)
-
-
-@pytest.mark.parametrize(("listed", "count"), [("0", 1), ("0-3", 4), ("0,2", 2), ("0-1,4-5", 4), ("", 0), ("all", 0)])
-def test_the_kernels_lists_of_cpus_are_counted(
-    listed: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = stored(tmp_path, monkeypatch, blocks=1, facts={**FACTS, "cpus_proxy": listed})
-    assert len(proxy_cpus(run)) == count
 
 
 @pytest.mark.parametrize(
@@ -463,14 +371,6 @@ def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
     run = stored(tmp_path, monkeypatch, points=[CEILING], story=uneven, facts=facts, manifests=manifests)
     assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
     assert found().cores == pytest.approx(1e6 * 20e-6 / 0.7)
-
-
-def test_workers_are_counted_over_all_the_proxys_pods() -> None:
-    """A backend's pods are none of the proxy's; where nothing is asked nothing is known."""
-    assert workers.asked(nginx("4")) == 4
-    assert [workers.asked(objects) for objects in (nginx(), nginx("auto"), [])] == [None] * 3
-    assert workers.asked(router("4", replicas=2)) == 8
-    assert workers.asked([*router("4"), *router(None, replicas=3, role="backend")]) == 4
 
 
 # -- the command ---------------------------------------------------------------------------------------------
@@ -513,16 +413,9 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--tls", "egde"], "did you mean 'edge'?"),
-        (["--close", "--keepalive"], "not allowed with"),
         (["--handshakes", "full"], "--handshakes: is for new TLS connections"),
         (["--handshakes", "half"], "--handshakes: expected full or resumed"),
-        (["--page", "8kB.html"], "--page: unknown page '8kB.html'"),
         (["--page", "100MB"], "was measured with 100MB.bin"),
-        *(
-            (["--utilisation", share], "--utilisation: expected")
-            for share in ("70", "0.9%", "101%", "half", "nan", "%")
-        ),
     ],
 )
 def test_bad_input_exits_2_with_what_to_do(

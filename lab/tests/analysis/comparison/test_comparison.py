@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from lab.analysis.comparison.comparison import TOO_FEW, Comparison, compare_runs, judged
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared
-from lab.analysis.decision import UNBOUNDED, Decision, guard_of
-from lab.analysis.judging import AT_LEAST, LIMITED
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, judged
+from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.compared import Compared
+from lab.analysis.judge.decision import UNBOUNDED, Decision, guard_of
+from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.model.design import shape_of
@@ -26,7 +26,7 @@ from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.stats.unpaired import unpaired, unpaired_difference
-from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.factories import alter, answering, costing, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
@@ -85,11 +85,7 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
 def test_the_guard_is_what_the_baseline_shows_of_itself(costlier: float) -> None:
     """Nothing, where that is nothing for all that one can tell; else the far end of its interval."""
 
-    def dear(slot: Slot, sample: Sample) -> Sample:
-        used = {role: u.model_copy(update={"cpu_s": costlier * u.cpu_s}) for role, u in sample.usage.items()}
-        return sample.model_copy(update={"usage": used}) if slot.arm.role == "again" else sample
-
-    store = made(change=dear)
+    store = made(change=alter(lambda slot: slot.arm.role == "again", costing(costlier)))
     arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
     for sample in store.samples():
         if sample.arm in arms and sample.point.name == "ceiling":
@@ -136,35 +132,12 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
 def test_what_the_baseline_shows_of_itself_is_not_resolved_however_sure() -> None:
     """The baseline's twin is twice as slow: 20 % is nothing then."""
 
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.role != "again":
-            return sample
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
-
+    slow = alter(lambda slot: slot.arm.role == "again", answering(0.5))
     row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
     assert row.decision is Decision.CANNOT_TELL and row.holm_p is not None and row.holm_p < 0.05
     assert any(
         note.startswith("surer than chance, but the baseline against itself shows as much as ") for note in row.notes
     )
-
-
-def test_too_few_blocks_of_the_baseline_with_itself_guard_nothing() -> None:
-    """An interval of five would forbid whatever it holds; there is none."""
-
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
-
-    row = row_of(compare_runs(made(effects={"keepalive": 0.5}, change=lost), None), "p50")
-    assert row.size.guard == 0.0 and row.decision is Decision.BETTER
-
-
-def test_what_is_smaller_than_the_worth_is_the_same() -> None:
-    """Also where its sign is sure."""
-    row = row_of(compare_runs(made(effects={"keepalive": 0.99}, noise=0.001), None), "p99")
-    assert row.decision is Decision.SAME and row.holm_p is not None and row.holm_p < 0.05
-    assert row.size.worth == pytest.approx(np.log(1.02))
-    found = compare_runs(made(effects={"keepalive": 0.99}, noise=0.001, worth=0.005), None)
-    assert row_of(found, "p99").decision is Decision.BETTER
 
 
 @pytest.mark.parametrize(("metric", "point"), [("cpu_per_request", "ceiling"), ("p99", "rate-1000")])
@@ -198,14 +171,6 @@ def test_named_arms_of_one_run() -> None:
     assert {row.decision for row in again.rows} <= {Decision.CANNOT_TELL, Decision.NOT_JUDGED}
 
 
-def test_too_few_blocks_have_no_interval() -> None:
-    found = compare_runs(made(planned=make_plan(blocks=5)), None)
-    row = row_of(found, "p99")
-    assert (row.decision, row.holm_p) == (Decision.NO_INTERVAL, None)
-    assert stats.NEED_BLOCKS in row.notes
-    assert row.base.level is not None and row.base.level.low is None
-
-
 def test_what_is_missing_is_said_beside_the_row() -> None:
     """Invalid samples with their reasons, and blocks that were never measured."""
 
@@ -224,24 +189,13 @@ def test_what_is_missing_is_said_beside_the_row() -> None:
 
 
 def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_the_same() -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.NON_2XX) if slot.arm.name == "keepalive" else sample
-
+    change = lose(lambda slot: slot.arm.name == "keepalive", Reason.NON_2XX)
     row = row_of(compare_runs(made(change=change), None), "p99")
     assert (row.decision, row.other.level, row.estimate) == (Decision.NOT_JUDGED, None, None)
     assert "no valid block of keepalive" in row.notes
     empty = compare_runs(made(change=lambda _slot, _sample: None), None)
     assert len(empty.rows) == 12 and {row.decision for row in empty.rows} == {Decision.NOT_JUDGED}
     assert row_of(empty, "p99").base.generator == "k6 1.8.1", "what it was going to use"
-
-
-def test_a_variant_that_needs_what_no_load_does_is_not_compared() -> None:
-    store = made()
-    variants = store.record.variants
-    needy = variants | {"keepalive": variants["keepalive"].model_copy(update={"needs": "a slow disk"})}
-    store.record = store.record.model_copy(update={"variants": needy})
-    assert {row.decision for row in compare_runs(store, None).rows} == {Decision.NOT_JUDGED}
-    assert "needs a slow disk" in row_of(compare_runs(store, None), "p99").notes
 
 
 # -- two runs -----------------------------------------------------------------------------------------------
@@ -260,10 +214,7 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
 
 
 def test_of_two_runs_the_larger_guard_holds() -> None:
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        factor = 1.1 if slot.arm.role == "again" else 1.0
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
-
+    slow = alter(lambda slot: slot.arm.role == "again", answering(1 / 1.1))
     first, second = made("run-1", change=slow), made("run-2", {"keepalive": 0.95}, noise=0.04, seed=2)
     guards = [row_of(compare_runs(store, None), "rate", "ceiling").size.guard for store in (first, second)]
     assert guards[0] > 0.05 > guards[1] == 0
@@ -354,9 +305,7 @@ def test_resumptions_and_arms_of_one_run_only_are_told() -> None:
     ],
 )
 def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | None], told: str) -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update=changed) if slot.point.name == "rate-1000" else sample
-
+    change = alter(lambda slot: slot.point.name == "rate-1000", lambda _: changed)
     found = compare_runs(made(), made("run-2", seed=2, change=change))
     row = row_of(found, "p99")
     assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
@@ -394,9 +343,7 @@ def test_loads_are_the_same_in_every_key_not_by_name() -> None:
 def test_judging_rules_hold_across_runs() -> None:
     """A ceiling that the generator limited in one run is a bound for the slower side's effect; in both it says nothing."""
 
-    def limited(_slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
-
+    limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
     faster = made("run-2", {"keepalive": 0.5, "baseline": 0.5}, seed=2, change=limited)
     row = row_of(compare_runs(made(), faster), "rate", "ceiling")
     assert row.decision is Decision.BETTER and AT_LEAST in row.notes
@@ -569,25 +516,6 @@ def test_disturbances_of_two_runs() -> None:
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert row.estimate == unpaired_difference(own, base) and row.decision is Decision.WORSE
     assert row_of(found, "failed", "delete", "baseline").decision is Decision.WORSE
-
-
-def test_what_could_not_be_told_in_a_block_is_not_judged_from_the_others() -> None:
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
-        return {"failed": 0.0 if point.control else 3.0, "gap_s": None if block == 2 else 0.5}
-
-    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "gap_s", "delete")
-    assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
-    assert "it could not be told in 1 block, so the others do not show all of it" in row.notes
-    assert len(row.base.values) == 5
-
-
-def test_a_block_without_its_control_run_does_not_count() -> None:
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None] | None:
-        return None if point.control and arm.role == "variant" and block == 1 else {"failed": float(block)}
-
-    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "failed", "delete")
-    assert "keepalive: 5 of 6 blocks: 1 block without a valid control run" in row.notes
-    assert row.decision is Decision.NO_INTERVAL
 
 
 def test_systems_as_shipped_and_of_equal_work_are_not_set_side_by_side() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.decision import SURE_P
+from lab.analysis.judge.decision import SURE_P
 from lab.commands.readme import parts, texts
 from lab.commands.verbs import OLD_SPELLINGS, parser
 from lab.model.names import WORTH

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands import ablate

@@ -19,7 +19,6 @@ from prometheus_client import parser as prometheus
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
-from lab import disturbances
 from lab.__main__ import main
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
@@ -39,7 +38,6 @@ from lab.report.export import tables as export
 from lab.report.export.flat import sample_row, samples_frame
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
-from lab.tests.measure import test_disturbed as test_experiment
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, as_k6
 from lab.tests.support.factories import made_invalid, make_point, make_sample
@@ -346,26 +344,6 @@ def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monke
     assert kept and all(loop.store.left(sample, "rows.gz") == b"rows" for sample in kept)
     assert all(loop.store.left(sample, "never.json") is None for sample in kept)
     assert not list((tmp_path / "runs").rglob("never.json"))
-
-
-@pytest.mark.slow
-def test_so_it_is_beside_a_disturbed_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its log of requests and its events."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes_s", float)
-    monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": test_experiment.Prodded})
-    made = test_experiment.run([test_experiment.disturbed("freeze")])
-    script = test_experiment.Logging().script + "open('rows.gz', 'w').write('rows')\n"
-    chosen = {
-        name: replace(
-            used, keep=("rows.gz",), generator=test_experiment.Logging(script=script, log=test_experiment.rows)
-        )
-        for name, used in made.chosen.items()
-    }
-    replace(made, chosen=chosen).measure()
-    kept = made.store.samples()
-    assert kept and all(made.store.left(sample, "rows.gz") == b"rows" for sample in kept)
-    assert all(made.store.events(sample).height for sample in kept)
 
 
 def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

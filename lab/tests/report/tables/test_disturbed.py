@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
-from lab.analysis.rows import Row
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.verdicts import verdicts
-from lab.commands import schema
+from lab.analysis.explain.run import verdicts
 from lab.disturbances.outage import Outage
 from lab.model.names import WORTH
 from lab.model.plan import Plan, Slot
@@ -27,7 +25,6 @@ from lab.model.sweeps import Point
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
-from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made_record
@@ -198,18 +195,6 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
 
 
-def test_worse_is_not_to_be_applied() -> None:
-    def worse(slot: Slot, seed: int) -> dict[str, float | None]:
-        more = 5.0 if slot.arm.variant == "pre-stop-sleep" and not slot.point.control else 0.0
-        return outcome_of(slot, seed) | {"gap_s": (outcome_of(slot, seed)["gap_s"] or 0) + more}
-
-    _, sleep = verdicts(summary_of(made=worse))
-    assert (sleep.kind, sleep.snippet) == ("worse", "")
-    assert sleep.text.endswith("do not apply it")
-    (_, system) = verdicts(replace(summary_of(made=worse), systems=frozenset({"pre-stop-sleep"})))
-    assert (system.kind, system.snippet) == ("differs", "") and system.text.endswith(": stay with baseline")
-
-
 def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -> None:
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
@@ -252,14 +237,6 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
     _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
     assert hurt.text.endswith("; measure with --blocks 7 or more")
-
-
-def test_a_hypothesis_about_another_load_is_told_with_the_target() -> None:
-    """Measured elsewhere it may never stand beside this."""
-    for primary, kind in (("gap_s", "same"), ("rate", "not-measurable")):
-        summary = replace(summary_of(primary=primary), target="kind", elsewhere={"pre-stop-sleep": "nds"})
-        _, sleep = verdicts(summary)
-        assert sleep.kind == kind and sleep.text.endswith(": just bench pre-stop-sleep --sweep nds --target kind")
 
 
 def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
@@ -329,23 +306,3 @@ def test_steady_points_of_the_same_run_keep_their_own_table() -> None:
     assert outcomes is not None
     assert {row.point.name for row in outcomes.rows} == {"kill", "control"}
     assert not summarise(*run_of(points=(steady,))).rows
-
-
-def test_a_run_of_which_nothing_was_measured_has_its_rows() -> None:
-    record, _ = run_of()
-    empty = summarise(record, [])
-    assert "0/6" in printed(empty)
-    assert not empty.complete
-
-
-def test_the_json_is_as_its_schema_says() -> None:
-    import jsonschema
-
-    record, samples = run_of(change=FAILED_CONTROL)
-    outcomes = summarise(record, samples)
-    assert outcomes is not None
-    result = RESULT.plain(summarise_run(record, samples, lambda _: None), outcomes=outcomes)
-    jsonschema.validate(json.loads(json.dumps(result)), schema.schemas()["result"])
-    (row,) = [r for r in result["outcomes"]["rows"] if (r["arm"], r["point"]) == ("proxy-replicas-2", "kill")]
-    assert row["medians"]["failed"] == {"value": 0.0, "low": 0.0, "high": 0.0, "blocks": 6}
-    assert row["disturbance"]["kind"] == "outage"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
 
-from lab.analysis.effects import Asked
+from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
-from lab.stats.units import format_bytes
 from lab.studies.results import RESULT
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.golden import print_page
@@ -98,19 +96,3 @@ def test_the_same_stands_in_markdown_and_in_json() -> None:
     ]
     row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
     assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "–"),
-        (0, "0 B"),
-        (999, "999 B"),
-        (61_234, "61.2 kB"),
-        (12_345_678, "12.3 MB"),
-        (1.05e9, "1.05 GB"),
-        (123e9, "123 GB"),
-    ],
-)
-def test_sizes_have_three_digits(value: float | None, text: str) -> None:
-    assert format_bytes(value) == text

@@ -1,16 +1,14 @@
-"""Levels of scatter as a table, as JSON and on a run's page."""
+"""Levels of scatter as a table, as JSON and for export."""
 
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 
 from lab.base.errors import UsageError
 from lab.records.levels import Known
 from lab.report.export.tables import tables, write
-from lab.report.html import run as run_page
 from lab.report.result import Result
 from lab.report.tables import generations
 from lab.report.terminal import terminal
@@ -19,14 +17,12 @@ from lab.tests.analysis.test_generations import known, planned
 from lab.tests.support.made_runs import made
 
 
-def test_table_json_and_page_name_each_level_and_every_generation(tmp_path: Path) -> None:
+def test_table_and_json_name_each_level_and_every_generation() -> None:
     result = Result(made(planned=planned(), change=known))
     text = "\n".join(line.plain for line in terminal(generations.page(result.levels), 160))
     assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text
     told = result_json(result)["levels"][0]
     assert [len(each["log_ratios"]) for each in told["generations"]] == [2, 2, 2, 2] and told["bring_up"]["sd"] == 0
-    page = run_page.write(result, tmp_path).read_text()
-    assert page.count('<i class="middle"') >= 4 and "+5.1 -4.9 %" in page
 
 
 def test_levels_are_exported_as_data_levels_has_them() -> None:

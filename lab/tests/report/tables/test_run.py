@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.analysis import verdicts
-from lab.analysis.cells import counted_samples
-from lab.analysis.decision import Decision
-from lab.analysis.effects import Asked, Effect
-from lab.analysis.judging import LIMITED
-from lab.analysis.rows import Row
+from lab.analysis.explain import run as verdicts
+from lab.analysis.aggregate.cells import counted_samples
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Asked, Effect
+from lab.analysis.judge.rulings import LIMITED
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
@@ -28,7 +28,7 @@ from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
 from lab.studies.results import RESULT
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.support.factories import alter, costing, lose, made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made, made_record
 
@@ -100,9 +100,7 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
 def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
     """No verdict rests on the direct reference, though all its samples are invalid; every one on arms and their baselines."""
 
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.OTHER_PROCESSES) if slot.arm.role == role else sample
-
+    lost = lose(lambda slot: slot.arm.role == role, Reason.OTHER_PROCESSES)
     assert summary_of(make_plan(), change=lost).complete is complete
 
 
@@ -110,9 +108,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     """However fast it was where it worked; blocks that the machine took are nothing against it."""
 
     def lost(reason: Reason) -> verdicts.Verdict:
-        def change(slot: Slot, sample: Sample) -> Sample:
-            return made_invalid(sample, reason) if slot.arm.role == "variant" and slot.block > 6 else sample
-
+        change = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, reason)
         summary = summary_of(make_plan(blocks=10), effects={"keepalive": 0.8}, change=change)
         return verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))[0]
 
@@ -176,12 +172,7 @@ def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
 
 
 def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive" or slot.point.name != "ceiling":
-            return sample
-        usage = {role: use.model_copy(update={"cpu_s": use.cpu_s * 2}) for role, use in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    change = alter(lambda slot: (slot.arm.name, slot.point.name) == ("keepalive", "ceiling"), costing(2))
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
     summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
     (verdict,) = verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))
@@ -213,9 +204,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
 def test_without_enough_a_a_blocks_nothing_guards() -> None:
     """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
 
-    def lost(slot: Slot, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 1 else sample
-
+    lost = lose(lambda slot: slot.arm.role == "again" and slot.block == 1)
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
@@ -270,14 +259,6 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     assert verdicts.more_text(few, 1) == ""
 
 
-def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
-    """An effect whose interval is small enough, of a kind of which a pair may not say *same*."""
-    summary = summary_of(make_plan(BOTH), noise=0.002, effects={})
-    row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
-    effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
-    assert verdicts.more_text(effect, 1) == ""
-
-
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     def lost(slot: Slot, sample: Sample) -> Sample | None:
         gone = {("keepalive", 1), ("baseline", 2)}
@@ -296,10 +277,10 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
 
-    def limited(slot: Slot, sample: Sample) -> Sample:
-        hit = slot.point.rate_rps is None and slot.block == 2 and slot.arm.name == "baseline"
-        return sample.model_copy(update={"limited_by": "generator"}) if hit else sample
-
+    limited = alter(
+        lambda slot: slot.point.rate_rps is None and slot.block == 2 and slot.arm.name == "baseline",
+        lambda _: {"limited_by": "generator"},
+    )
     summary = summary_of(make_plan(), {"keepalive": "rate"}, effects={"keepalive": 0.7}, change=limited)
     rate = effect_of(summary, "keepalive", "rate", "ceiling")
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
@@ -398,12 +379,8 @@ def test_invalid_samples_are_counted_by_reason() -> None:
 
 
 def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
-    def dead(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive":
-            return sample
-        empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
-        return made_invalid(sample, Reason.BRING_UP_FAILED, **empty)
-
+    empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
+    dead = lose(lambda slot: slot.arm.name == "keepalive", Reason.BRING_UP_FAILED, **empty)
     summary = summary_of(make_plan(), change=dead)
     row = row_of(summary, "keepalive")
     assert (
@@ -428,10 +405,7 @@ def test_a_run_that_has_not_begun_prints() -> None:
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
     """CPU below the clock's resolution reads zero."""
 
-    def idle(_: Slot, sample: Sample) -> Sample:
-        usage = {role: use.model_copy(update={"cpu_s": 0.0}) for role, use in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    idle = alter(lambda _: True, costing(0))
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
 
@@ -470,20 +444,8 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
 
-def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
-    run = make_plan()
-    samples, histograms = make_run(run)
-    update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
-    samples.append(samples[-1].model_copy(update=update))
-    summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
-
-
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
-    def bare(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name == "nginx":
-            return sample
-        return sample.model_copy(update={"usage": {"backend": sample.usage["proxy"]}})
-
+    bare = alter(lambda slot: slot.arm.name != "nginx", lambda sample: {"usage": {"backend": sample.usage["proxy"]}})
     run = make_plan([("nginx", "direct")], reference=None)
     effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
     assert effect.decision is Decision.NOT_JUDGED
@@ -500,22 +462,6 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
     assert effect_of(summary, "v1", "p99").against == "root"
 
 
-def test_json_is_plain_complete_and_in_base_units() -> None:
-    data = json.loads(json.dumps(RESULT.plain(typical()), allow_nan=False))
-    row = next(row for row in data["rows"] if (row["arm"], row["point"]) == ("keepalive", "rate-1000"))
-    assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
-    assert 1e-3 < row["latency_s"]["p99"] < 1e-2
-    effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
-    assert (
-        effect["ratio_low"]
-        < effect["ratio"]
-        < effect["ratio_high"]
-        < 1 / effect["worth_ratio"]
-        < 1
-        == effect["guard_ratio"]
-    )
-
-
 @pytest.mark.parametrize(
     ("written", "value", "text"),
     [
@@ -528,6 +474,10 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
         (units.format_rate, 999.84, "999.8"),
         (units.format_rate, 1000.0, "1,000"),
         (units.format_rate, 23456.7, "23,457"),
+        (units.format_bytes, None, "–"),
+        (units.format_bytes, 999, "999 B"),
+        (units.format_bytes, 61_234, "61.2 kB"),
+        (units.format_bytes, 123e9, "123 GB"),
         (units.format_duration, 44.6, "45 s"),
         (units.format_duration, 310, "5 min 10 s"),
         (units.format_duration, 7500, "2 h 5 min"),
@@ -560,17 +510,13 @@ def first_three(slot: Slot, sample: Sample) -> Sample | None:
     return sample if slot.block <= 3 else None
 
 
-def without_the_second(slot: Slot, sample: Sample) -> Sample:
-    return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
-
-
 @pytest.mark.parametrize(
     ("planned", "change", "advice"),
     [
         (6, first_three, "not all of it was measured, go on with: just bench --resume run-1"),
         (5, first_three, "measure with --blocks 6 or more"),
         (5, lambda _slot, sample: sample, "measure with --blocks 6 or more"),
-        (6, without_the_second, "measure with --blocks 7 or more"),
+        (6, lose(lambda slot: slot.block == 2), "measure with --blocks 7 or more"),
     ],
 )
 def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, advice: str) -> None:

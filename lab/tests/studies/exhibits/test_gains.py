@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import UsageError
 from lab.model.plan import Slot

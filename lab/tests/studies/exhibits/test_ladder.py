@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from lab.analysis.cells import counted_alone
+from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence, Missing, Shelf
 from lab.model.plan import Place, Shape, Slot
 from lab.model.samples import Sample

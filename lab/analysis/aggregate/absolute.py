@@ -131,13 +131,7 @@ def absolute_text(metric: Metric, found: Absolute | None) -> str:
         return "|".join(metric.coarse(one.value) for one in found.clusters)
     if found.value is not None:
         return metric.text(found.value)
-    return range_text(metric, found)
-
-
-def range_text(metric: Metric, found: Absolute) -> str:
-    """Return the smallest and the largest block with two digits: `19–24`, or `24` where both are shown alike."""
-    low, high = metric.coarse(found.low), metric.coarse(found.high)
-    return low if low == high else f"{low}–{high}"
+    return "–".join(dict.fromkeys(map(metric.coarse, (found.low, found.high))))
 
 
 def clusters_text(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:

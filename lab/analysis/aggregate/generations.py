@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import hypot, isfinite, log, sqrt
 from statistics import fmean
 
-from lab.analysis.cells import counted_samples
+from lab.analysis.aggregate.cells import counted_samples
 from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.samples import Sample

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from lab.analysis.cells import Cell
+from lab.analysis.aggregate.cells import Cell
 from lab.model.bottleneck import FAILED
 from lab.model.metrics import about
 from lab.model.samples import Reason, Sample
@@ -68,12 +68,11 @@ def ruling(metric: str, own: Cell, base: Cell, points: Sequence[Point], pairs: b
     if metric == "rate" and point.rate_rps is not None and not errors:
         return Ruling(GIVEN_RATE)
     mixing = FAILED_BEYOND_P999 if metric == "p99.9" else FAILED
-    if (
-        metric != "rate"
-        and errors
-        and max(map(_failed, (*own.counted.values(), *base.counted.values())), default=0.0) >= mixing
-    ):
-        return Ruling(ERRORS_MIX)
+    for sample in (*own.counted.values(), *base.counted.values()) if metric != "rate" and errors else ():
+        unanswered = sum(count for kind, count in sample.errors.items() if kind != "status")
+        tried = (sample.requests or 0) + unanswered
+        if tried and sum(sample.errors.values()) / tried >= mixing:
+            return Ruling(ERRORS_MIX)
     if metric == "cpu_per_request":
         same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
@@ -98,12 +97,10 @@ def resent(own: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, 
     """Whether dropped connections make the difference of two times (`middles`, s; own first), whatever limited the loop."""
     slower = own if middles[0] > middles[1] else base
     beyond = max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
-    return beyond and all(map(_dropped, slower))
-
-
-def _dropped(sample: Sample) -> bool:
-    """Whether it counted connections dropped at a full queue."""
-    return any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
+    return beyond and all(
+        any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
+        for sample in slower
+    )
 
 
 def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str, str]) -> str:
@@ -136,12 +133,6 @@ def fell(own: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) ->
     if sum(failed.values()) <= sum(failures(base).values()):
         return ""
     return ", ".join([counted, *(f"{reason} {count}" for reason, count in failed.items())])
-
-
-def _failed(sample: Sample) -> float:
-    unanswered = sum(count for kind, count in sample.errors.items() if kind != "status")
-    tried = (sample.requests or 0) + unanswered
-    return sum(sample.errors.values()) / tried if tried else 0.0
 
 
 def _middles(metric: str, own: Cell, base: Cell, pairs: bool) -> tuple[float, float] | None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from math import inf, log
 from statistics import geometric_mean, median
 
-from lab.analysis.absolute import Absolute, absolute_of, mean_of
-from lab.analysis.decision import guard_of
-from lab.analysis.unsteady import UnsteadyArm, unsteady_arms
+from lab.analysis.aggregate.absolute import Absolute, absolute_of, mean_of
+from lab.analysis.aggregate.unsteady import UnsteadyArm, unsteady_arms
 from lab.base.errors import MeasuringError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
 from lab.model.plan import Arm, Place, Plan
@@ -64,10 +63,6 @@ class Cell:
         least = -inf if METRICS[metric].kind == "difference" else 0.0
         found = self.values.get(metric, {}).items()
         return {block: value for block, value in sorted(found) if value is not None and least < value < inf}
-
-    def untold(self, metric: str) -> int:
-        """In how many blocks the metric's number could not be told."""
-        return sum(value is None for value in self.values.get(metric, {}).values())
 
     def level(self, metric: str) -> stats.Level | None:
         """The blocks' median with its interval; None where no block tells."""
@@ -128,18 +123,14 @@ class Cell:
         return len({block_of(self.point, cell(sample)) for sample in self.samples})
 
     @property
-    def _invalid(self) -> list[Sample]:
-        return [sample for sample in self.samples if not sample.valid]
-
-    @property
     def invalid(self) -> dict[Reason, int]:
         """Samples by reason, re-measured ones included."""
-        counts = Counter(sample.reason for sample in self._invalid)
+        counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
 
     @property
     def _told(self) -> Sample | None:
-        return next(iter([*self.counted.values(), *self._invalid]), None)
+        return next(iter([*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]), None)
 
     @property
     def generator(self) -> str | None:
@@ -176,7 +167,7 @@ class Cell:
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        return _errors(self._invalid)
+        return _errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
@@ -267,12 +258,6 @@ class Cells:
         """The arm and its baseline, each alone."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return Pair(self.at(arm.name, point), self.at(arm.baseline, point))
-
-    def guard(self, baseline: str, point: Point, metric: str, beside: bool) -> float:
-        """What the baseline against itself forbids to claim, measured as it is judged: as a pair (`beside`), or each alone."""
-        again = next((arm for arm in self.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
-        sides = None if again is None else self.pair(again.name, point) if beside else self.apart(again, point)
-        return guard_of(paired(sides.own, sides.base, metric)) if sides else 0.0
 
 
 def paired(own: Cell, base: Cell, metric: str) -> stats.Estimate | None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.analysis.migration.outcomes import ENOUGH, outcomes
+from lab.analysis.explain.notes import ENOUGH, outcomes
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Change, Steadiness
-from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.factories import lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import made
 
 CEILING = make_point("ceiling", rate_rps=None)
@@ -24,12 +24,9 @@ def said(change: Callable[[Slot, Sample], Sample | None]) -> list[str]:
 
 @pytest.mark.parametrize("count", [ENOUGH - 1, ENOUGH, 6])
 def test_fewer_than_four_samples_are_told_with_the_reasons(count: int) -> None:
-    def lose(slot: Slot, sample: Sample) -> Sample:
-        lost = slot.arm.role == "variant" and slot.block > count
-        return made_invalid(sample, Reason.DROPPED) if lost else sample
-
+    lost = lose(lambda slot: slot.arm.role == "variant" and slot.block > count, Reason.DROPPED)
     few = "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
-    assert said(lose) == ([few] if count < ENOUGH else [])
+    assert said(lost) == ([few] if count < ENOUGH else [])
 
 
 def test_ports_that_run_out_after_the_sample_are_told() -> None:

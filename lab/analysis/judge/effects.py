@@ -1,6 +1,6 @@
 """Cells → effects: each arm against its baseline, metric by metric, and whether that may be judged at this point.
 
-Where the two were a pair, its ratio is the effect; where a cost can lie in what a pair shares, or a pair does not tell the metric, that of the
+Where the two were a pair, its ratio is the effect; where the design has solo samples decide, or a pair does not tell the metric, that of the
 arms alone leads, and the pair's stands beside it. Refuses to claim anything but the primary metric. Of steady loads effects are
 ratios; of disturbed ones differences in the metric's own unit, as most of it may be 0.
 """
@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from lab.analysis.absolute import split_text
-from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
-from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, worth_of
-from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
-from lab.analysis.order import MissingByOrder
-from lab.analysis.recovery import recovers
+from lab.analysis.aggregate.absolute import split_text
+from lab.analysis.aggregate.cells import Cell, Cells, Pair, paired, resolution_s
+from lab.analysis.aggregate.order import MissingByOrder
+from lab.analysis.judge.decision import UNBOUNDED, Decision, Size, adjusted, decide, guard_of, worth_of
+from lab.analysis.judge.recovery import recovers
+from lab.analysis.judge.rulings import LIMITED, Ruling, carrier, ruling
 from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.model.names import WORTH
 from lab.model.pairs import Scheme
-from lab.model.plan import Arm
+from lab.model.plan import Arm, Place
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
@@ -39,7 +39,7 @@ class Effect:
 
     `estimate` None: no such block. `size`: what it is held to, of the estimate's kind (log-ratios; of a disturbance differences in the
     metric's own unit). `bound`: as `Ruling.bound`. `holm_p`: adjusted over the run's primary effects, or over all others. Where it is
-    not judged `note` says why this point cannot show it (lab/analysis/judging.py has the rules), and of two clusters which they are. `scheme`: how the two were a pair, None:
+    not judged `note` says why this point cannot show it (lab/analysis/judge/rulings.py has the rules), and of two clusters which they are. `scheme`: how the two were a pair, None:
     each alone. `beside`: the pair's effect, where the arms alone lead. `level_s`: of what costs a request time on a CPU, what it
     costs the baseline, alone where that was measured.
     """
@@ -90,15 +90,14 @@ class Effect:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a run was asked. `primary`: arm → its metric; an arm without one claims nothing. `needs`: arm → what its effect needs and no
-    sweep does: then nothing is judged. `shared`: arms whose cost can lie in what a pair shares. `worth`: the share from which on
-    an effect is worth knowing. `systems`: arms that run another system than their baseline.
+    sweep does: then nothing is judged. `solo`: where the design has solo samples decide, and why (`Design.places`). `worth`: the share from
+    which on an effect is worth knowing.
     """
 
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
-    shared: frozenset[str] = frozenset()
+    solo: Mapping[Place, str] = field(default_factory=dict[Place, str])
     worth: float = WORTH
-    systems: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class Effects:
     def _effects(self, arm: Arm, baseline: str, point: Point) -> Iterator[Effect]:
         """What is judged cannot be told yet. Of a disturbance only what has a better side, was measured, or is asked for."""
         wanted, rulings = self._wanted(arm, point), self._rulings(arm, point)
-        asked = compared(point)
+        apart, asked = self.cells.apart(arm, point), compared(point)
         for metric in [*asked, *sorted(wanted.difference(asked))]:
             sides, scheme, beside = self._sides(arm, point, metric)
             own, base = sides.own, sides.base
@@ -145,34 +144,31 @@ class Effects:
                 decision, why = (Decision.NOT_JUDGED, why) if why else (Decision.BIMODAL, split)
             elif estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
-            elif estimate is None and (moved := self._unsteady(arm, point)):
-                why = moved
+            elif estimate is None and apart.unsteady is not None:
+                whose = arm.name if apart.own.unsteady else baseline
+                why = f"no effect is computed: of {whose}, {apart.unsteady.sentence()}"
             elif why and (estimate or point.disturbance is not None):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
-            size = self._size(sides, baseline, metric, scheme)
-            of_pair = CONCURRENT if self._is_undecided(arm, point) else SHARED if beside is not None else ""
+            least = guard(self.cells, baseline, point, metric, scheme is not None)
+            size = size_of(metric, sides, least, self.asked.worth)
+            size = replace(size, same=scheme is None or recovers(metric, scheme))
+            solo = self._solo(arm, point)
+            of_pair = solo if solo == CONCURRENT or beside is not None else ""
             note = why or "; ".join(filter(None, [ruled.note, of_pair]))
-            level_s = self._level_s(baseline, point, metric, base)
+            level_s = None
+            if METRICS[metric].cost:  # as the table shows it of the baseline, else what it was in the pair
+                alone, in_pair = self.cells.at(baseline, point).shown(metric), base.level(metric)
+                level_s = alone if alone is not None or in_pair is None else in_pair.value
             yield Effect(
                 metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside, level_s
             )
 
-    def _unsteady(self, arm: Arm, point: Point) -> str:
-        """Say why no effect is computed where the arm or its baseline is not steady; empty where both are."""
-        sides = self.cells.apart(arm, point)
-        if sides.unsteady is None:
-            return ""
-        whose = arm.name if sides.own.unsteady else arm.baseline
-        return f"no effect is computed: of {whose}, {sides.unsteady.sentence()}"
-
-    def _level_s(self, baseline: str, point: Point, metric: str, base: Cell) -> float | None:
-        """As the table shows it of the baseline, else what it was in the pair."""
-        if not METRICS[metric].cost:
-            return None
-        alone, beside = self.cells.at(baseline, point).shown(metric), base.level(metric)
-        return alone if alone is not None or beside is None else beside.value
+    def _solo(self, arm: Arm, point: Point) -> str:
+        """Return why solo samples decide although the two were, or could have been, a pair; empty where the pair does."""
+        why = self.asked.solo.get((arm.name, point.name), "")
+        return why if why in (CONCURRENT, SHARED) else ""
 
     def _sides(self, arm: Arm, point: Point, metric: str) -> tuple[Pair, Scheme | None, stats.Estimate | None]:
         """(whose ratio is the effect, how they were a pair, the pair's effect where the arms alone lead)"""
@@ -180,21 +176,9 @@ class Effects:
         if pair is None:
             return apart, None, None
         told = paired(pair.own, pair.base, metric) if lengths_agree(pair, metric) else None
-        if self._is_shared(arm, point) or self._is_undecided(arm, point):
+        if self._solo(arm, point):
             return apart, None, told
         return (pair, point.scheme, None) if told is not None else (apart, None, None)
-
-    def _is_shared(self, arm: Arm, point: Point) -> bool:
-        return arm.role != "again" and (arm.name in self.asked.shared or point.shared_cost)
-
-    def _is_undecided(self, arm: Arm, point: Point) -> bool:
-        """Return whether a pair would decide nothing here, as different systems run at the same moment."""
-        return arm.name in self.asked.systems and point.concurrent
-
-    def _size(self, sides: Pair, baseline: str, metric: str, scheme: Scheme | None) -> Size:
-        guard = self.cells.guard(baseline, sides.base.point, metric, scheme is not None)
-        size = size_of(metric, sides, guard, self.asked.worth)
-        return replace(size, same=scheme is None or recovers(metric, scheme))
 
     def _rulings(self, arm: Arm, point: Point) -> dict[str, Ruling]:
         """Metric → whether it is judged here. An A/A pair is shown where a variant that relies on it is judged."""
@@ -225,31 +209,36 @@ class Effects:
 
     def _wanted(self, arm: Arm, point: Point) -> set[str]:
         """The metrics of the effect column: what carries the arm's primary one; for an A/A pair those of the variants that rely on it."""
-        users = self._users(arm)
+        users, own = self._users(arm), self.asked.primary.get(arm.name)
         asked = {metric for user in users for metric in self._wanted(user, point)}
         if point.disturbance is not None:
-            own = {carried} if (carried := beside_disturbance(self.asked.primary.get(arm.name))) else set[str]()
-            return own if arm.role == "variant" else asked or set(ALONE)
+            carried = beside_disturbance(own)
+            return ({carried} if carried else set[str]()) if arm.role == "variant" else asked or set(ALONE)
         rulings = self._rulings(arm, point)
         if arm.role == "variant":
             why = {metric: found.why for metric, found in rulings.items()}
-            return {
-                carrier(metric, point, self._points, why) for metric in [self.asked.primary.get(arm.name)] if metric
-            }
+            return {carrier(own, point, self._points, why)} if own else set()
         judged = {metric for metric in asked if metric in rulings and not rulings[metric].why}
         closed = "cpu_per_request" if rulings["rate"].why == LIMITED else "rate"
         return judged or {closed if point.rate_rps is None else "p99"} | (set() if users else {"cpu_per_request"})
 
 
-def size_of(metric: str, sides: Pair, guard: float, worth: float) -> Size:
-    """What an effect between two arms is held to. `worth`: a share, of differences that of the baseline's level, and no less than what
-    the metric resolves.
+def guard(cells: Cells, baseline: str, point: Point, metric: str, beside: bool) -> float:
+    """Return what the baseline against itself forbids to claim, measured as it is judged: as a pair (`beside`), or each alone."""
+    again = next((arm for arm in cells.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
+    sides = None if again is None else cells.pair(again.name, point) if beside else cells.apart(again, point)
+    return guard_of(paired(sides.own, sides.base, metric)) if sides else 0.0
+
+
+def size_of(metric: str, sides: Pair, least: float, worth: float) -> Size:
+    """What an effect between two arms is held to. `least`: the guard. `worth`: a share, of differences that of the baseline's level, and no
+    less than what the metric resolves.
     """
     if METRICS[metric].ratio:
-        return Size(worth_of(worth), guard)
+        return Size(worth_of(worth), least)
     level, clock_s = sides.base.level(metric), max(sides.own.clock_error_s, sides.base.clock_error_s)
-    least = resolution_s(metric, sides.base.point, clock_s)
-    return Size(max(least, worth * abs(level.value) if level else 0.0), max(guard, least))
+    resolved = resolution_s(metric, sides.base.point, clock_s)
+    return Size(max(resolved, worth * abs(level.value) if level else 0.0), max(least, resolved))
 
 
 def lengths_agree(pair: Pair, metric: str) -> bool:
@@ -279,6 +268,8 @@ def beside_disturbance(metric: str | None) -> str | None:
 def untold(own: Cell, base: Cell, metric: str, pairs: bool = True) -> str:
     """Why an outcome is not judged: it could not be told in blocks (of `pairs`: that both have); empty where it could."""
     mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
-    both = sum(mine[block] is None or theirs[block] is None for block in mine.keys() & theirs.keys())
-    many = both if pairs else own.untold(metric) + base.untold(metric)
+    if pairs:
+        many = sum(mine[block] is None or theirs[block] is None for block in mine.keys() & theirs.keys())
+    else:
+        many = sum(value is None for side in (mine, theirs) for value in side.values())
     return f"it could not be told in {format_blocks(many)}, so the others do not show all of it" if many else ""

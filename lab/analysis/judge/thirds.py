@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.effects import Effect
-from lab.analysis.unsteady import UnsteadyArm
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.aggregate.unsteady import UnsteadyArm
 from lab.model.metrics import about
 from lab.model.samples import Sample
 from lab.model.steadiness import CAUSES
@@ -40,14 +40,9 @@ Holds = Literal["holds", "changes", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What a sample did until each moment that was looked at. Arrays of shape (n,); `t_s` ascends from the load's begin.
+    """What a sample did until each moment that was looked at: arrays of shape (n,), `t_s` ascends from the load's begin.
 
-    Attributes:
-        t_s: moments.
-        requests: answered until then.
-        cpu_s: CPU seconds that the proxy (without one, the backend) had used until then.
-        source: what says how many requests there were by each moment.
-
+    `requests`: answered until then, as `source` says; `cpu_s`: CPU seconds that the proxy (without one, the backend) had used.
     """
 
     t_s: Sequence[float]
@@ -74,13 +69,9 @@ class Seconds:
 
 
 def seconds_of(sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None) -> Seconds | None:
-    """Return what a sample did second by second; None where its looks at processes are too few or its requests unknown.
+    """Return what a sample did second by second, by its processes' `usage`; None where looks at them are too few or its requests unknown.
 
-    Args:
-        sample: with its number of requests.
-        usage: its processes (`lab.model.usage.USAGE_SCHEMA`).
-        counts: requests answered in each whole second from the load's begin; None: not counted, what the backend sent or used stands for them.
-
+    `counts`: requests answered in each whole second from the load's begin; None: not counted, what the backend sent or used stands for them.
     """
     used = {role: _used(usage, role, "cpu_s") for role in ("proxy", "backend")}
     own = used["proxy"] or used["backend"]
@@ -115,13 +106,9 @@ def _used(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """One arm against its baseline within their sustained samples.
+    """One arm against its baseline within their sustained samples: metric → its effect in each third, and in the first `BURST_S` seconds.
 
-    Attributes:
-        parts: metric → its effect in each third.
-        burst: metric → its effect in the first `BURST_S` seconds.
-        source: as `Seconds.source`, the weakest of all samples.
-
+    `source`: as `Seconds.source`, the weakest of all samples.
     """
 
     parts: Mapping[str, tuple[stats.Estimate, ...]]
@@ -161,7 +148,10 @@ class Thirds:
         if state is None:
             return ""
         said = {"holds": "it holds in each third", "changes": CHANGES, "open": "it is not shown by each third"}[state]
-        each = ", ".join(_text(metric, part) for part in self.parts[metric])
+        each = ", ".join(
+            about(metric).change(part.effect) + (about(metric).ends(*part.interval) if part.interval else "")
+            for part in self.parts[metric]
+        )
         burst = self.burst.get(metric)
         first = f"×{burst.ratio:.3g} in the first {BURST_S:g} s, " if burst else ""
         return f"{said} ({first}by thirds {each}{STAND_IN[self.source]})"
@@ -175,14 +165,7 @@ def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
 
 
 def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Return the effects of `own` against `base` by thirds, over the blocks that both have; None where nothing is known by the second.
-
-    Args:
-        own: block → the sample that counts.
-        base: the same of what it is compared with.
-        seconds: what a sample did second by second.
-
-    """
+    """Return the effects of `own` against `base` by thirds, over the blocks that both have; None where nothing is known by the second."""
     sides = [
         {block: found for block, sample in counted.items() if (found := seconds(sample))} for counted in (own, base)
     ]
@@ -199,8 +182,3 @@ def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
             parts[metric], burst[metric] = tuple(found), first
     sources = {side[block].source for side in sides for block in blocks}
     return Thirds(parts, burst, next(source for source in reversed(list(STAND_IN)) if source in sources))
-
-
-def _text(metric: str, estimate: stats.Estimate) -> str:
-    ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
-    return f"{about(metric).change(estimate.effect)}{ends}"

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.cells import Cell
-from lab.analysis.decision import SURE_P, Decision
-from lab.analysis.effects import Effect
-from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
-from lab.analysis.rows import Row
-from lab.analysis.summary import Summary, more_blocks
-from lab.analysis.thirds import lasting_change
-from lab.analysis.unsteady import UnsteadyArm
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Row, Summary
+from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, fell
+from lab.analysis.judge.thirds import lasting_change
 from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats
@@ -25,7 +22,8 @@ NEEDS = "needs "
 """How the note begins of an effect that needs what no sweep does."""
 ONLY_TO_MEASURE_BY = "only to measure by, nothing to apply"
 NO_BLOCK = "no valid block of it and its baseline together"
-
+BY_SOLO = "by solo samples, as these are different systems"
+TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
 Kind = Literal[
     "apply",
@@ -73,26 +71,17 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
-def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
-    """The arm's sentence, with what happened at the points where it or its baseline is not steady in front."""
-    moved = {row.point.name: row for row, _ in found if row.unsteady is not None}
-    rest = [(row, effect) for row, effect in found if row.unsteady is None]
-    if not moved:
-        return _verdict(summary, arm, found)
-    said = "; ".join(unsteady_text(row) for row in moved.values())
-    outcomes = {Decision.NO_INTERVAL, Decision.BIMODAL}
-    if not any(effect.decision.judged or effect.decision in outcomes for _, effect in rest):
-        return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
-    verdict = _verdict(summary, arm, rest)
-    told = verdict.text.removeprefix(f"{arm}: ")
-    return replace(verdict, text=f"{arm}: {said}, so no effect is computed there; {told}")
-
-
-def unsteady_text(row: Row) -> str:
-    """What happened at a point where an arm or its baseline is not steady: `at wait the rate falls in 10 of 10 samples after 2 s (…)`."""
-    assert row.unsteady is not None, "only of such a row"
-    whose = f"of {row.base.arm.name} " if row.cell.unsteady is None and row.base is not None else ""
-    return f"at {row.point.name} {whose}{row.unsteady.sentence()}"
+def noise_line(summary: Summary) -> str:
+    """The baseline against itself by metric, the largest where there are several points: what `bench baseline` alone ends with."""
+    asked = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
+    effects = [effect for effect in asked if effect.decision is Decision.A_A]
+    known = [effect for effect in effects if effect.estimate is not None and effect.estimate.has_interval]
+    blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
+    if not known:
+        return f"the noise here is not known yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
+    widest = {effect.metric: effect for effect in sorted(known, key=lambda effect: bound(effect.estimate))}
+    parts = [f"{about(name).title} {difference_text(widest[name])}" for name in METRICS if name in widest]
+    return f"the baseline against itself here: {', '.join(parts)} ({format_blocks(blocks)})"
 
 
 def another_load(arm: str, sweep: str | None, target: str | None) -> str:
@@ -108,58 +97,35 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
     return f"measure a load that can show it: {rerun.bench(arms, sweep or 'S', target)}{which}"
 
 
-def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
-    """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
-    better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
-    if why := summary.instruments.get(arm):
-        return Verdict(arm, "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}")
-    system = arm in summary.systems
-    if len(better) > 1:
-        good, bad = (next(where for where, effect in claims if effect.better is each) for each in (True, False))
-        do = f"{f'choose {arm}' if system else 'apply'} only if the first matters more to you"
-        text = f"{said}: better in {good}, worse in {bad}: {do}{':' if snippet else ''}"
-        return Verdict(arm, "mixed", text, snippet)
-    if system:
-        choice = f"choose {arm}" if True in better else f"stay with {claims[0][1].against}"
-        return Verdict(arm, "differs", f"{said}: another system, no setting to apply: {choice}")
-    if better == {False}:
-        return Verdict(arm, "worse", f"{said}: do not apply it")
-    if fell := _fell(summary, arm, claims[0][1].against):
-        text = f"{said}, in the blocks that worked ({fell}): apply only once all of them do:"
-        return Verdict(arm, "mixed", text, snippet)
-    return Verdict(arm, "apply", f"{said}: apply:", snippet)
+# -- a variant -----------------------------------------------------------------------------------------------
 
 
-def _fell(summary: Summary, arm: str, against: str) -> str:
-    """Where the arm did not do its work in more samples than its baseline: `6 of 10 blocks at ceiling, proxy-died 4`; empty: nowhere."""
-    rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
-    for (name, point), row in rows.items():
-        base = rows.get((against, point))
-        counted = f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}"
-        if name == arm and (said := fell(row.cell.invalid, base.cell.invalid if base else {}, counted)):
-            return said
-    return ""
-
-
-def noise_line(summary: Summary) -> str:
-    """The baseline against itself by metric, the largest where there are several points: what `bench baseline` alone ends with."""
-    asked = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
-    effects = [effect for effect in asked if effect.decision is Decision.A_A]
-    known = [effect for effect in effects if effect.estimate is not None and effect.estimate.has_interval]
-    blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
-    if not known:
-        return f"the noise here is not known yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    widest = {effect.metric: effect for effect in sorted(known, key=lambda effect: bound(effect.estimate))}
-    parts = [f"{about(name).title} {difference_text(widest[name])}" for name in METRICS if name in widest]
-    return f"the baseline against itself here: {', '.join(parts)} ({format_blocks(blocks)})"
+def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
+    """The arm's sentence, with what happened at the points where it or its baseline is not steady in front."""
+    moved: dict[str, str] = {}
+    for row, _ in found:
+        if row.unsteady is not None:
+            whose = f"of {row.base.arm.name} " if row.cell.unsteady is None and row.base is not None else ""
+            moved[row.point.name] = f"at {row.point.name} {whose}{row.unsteady.sentence()}"
+    if not moved:
+        return _verdict(summary, arm, found)
+    rest, said = [(row, effect) for row, effect in found if row.unsteady is None], "; ".join(moved.values())
+    outcomes = {Decision.NO_INTERVAL, Decision.BIMODAL}
+    if not any(effect.decision.judged or effect.decision in outcomes for _, effect in rest):
+        return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
+    verdict = _verdict(summary, arm, rest)
+    told = verdict.text.removeprefix(f"{arm}: ")
+    return replace(verdict, text=f"{arm}: {said}, so no effect is computed there; {told}")
 
 
 def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.decision.judged]
     if not judged:
         return _nothing(summary, arm, found)
-    besides = _besides(found)
-    if doubts := [(row, effect) for row, effect in judged if _differs_within(row, effect)]:
+    besides = "".join(f"; {each}" for each in _in_clusters(found))
+    if few := [row.point.name for row, effect in found if _too_few_solo(effect)]:
+        besides += f"; nothing is decided at {', '.join(few)} ({TOO_FEW_SOLO})"
+    if doubts := [(row, effect) for row, effect in judged if row.thirds is not None and row.thirds.unsettled(effect)]:
         said = "; ".join(_finding(summary, row, effect) for row, effect in doubts)
         do = "nothing to decide by, as the average over a sample hides what holds for minutes"
         return Verdict(arm, "unresolved", f"{arm}: {said}: {do}")
@@ -183,25 +149,43 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     said = f"{arm}: {'; '.join(parts)}{rest}{besides}"
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
-    return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
+    return _concluded(summary, arm, said, claims)
 
 
-def _besides(found: Sequence[Found]) -> str:
-    """Return what else a verdict says of points that decide nothing: two clusters, or too few solo samples of different systems."""
-    split = [
-        f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in found if _split(effect)
+def _concluded(summary: Summary, arm: str, said: str, claims: Sequence[Found]) -> Verdict:
+    """What to do about what is claimed. `said`: that."""
+    better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
+    if why := summary.instruments.get(arm):
+        return Verdict(arm, "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}")
+    system, against = arm in summary.systems, claims[0][1].against
+    if len(better) > 1:
+        good, bad = (
+            next(_where(row, effect) for row, effect in claims if effect.better is each) for each in (True, False)
+        )
+        do = f"{f'choose {arm}' if system else 'apply'} only if the first matters more to you"
+        text = f"{said}: better in {good}, worse in {bad}: {do}{':' if snippet else ''}"
+        return Verdict(arm, "mixed", text, snippet)
+    if system:
+        choice = f"choose {arm}" if True in better else f"stay with {against}"
+        return Verdict(arm, "differs", f"{said}: another system, no setting to apply: {choice}")
+    if better == {False}:
+        return Verdict(arm, "worse", f"{said}: do not apply it")
+    rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
+    for (name, point), row in rows.items():  # where it did not do its work in more samples than its baseline
+        base = rows.get((against, point))
+        counted = f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}"
+        if name == arm and (lost := fell(row.cell.invalid, base.cell.invalid if base else {}, counted)):
+            text = f"{said}, in the blocks that worked ({lost}): apply only once all of them do:"
+            return Verdict(arm, "mixed", text, snippet)
+    return Verdict(arm, "apply", f"{said}: apply:", snippet)
+
+
+def _in_clusters(found: Sequence[Found]) -> list[str]:
+    return [
+        f"{_where(row, effect)} falls into two clusters ({effect.note})"
+        for row, effect in found
+        if effect.decision is Decision.BIMODAL
     ]
-    few = [row.point.name for row, effect in found if _too_few_solo(effect)]
-    parts = [*split, *([f"nothing is decided at {', '.join(few)} ({TOO_FEW_SOLO})"] if few else [])]
-    return "".join(f"; {part}" for part in parts)
-
-
-BY_SOLO = "by solo samples, as these are different systems"
-TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
-
-
-def _split(effect: Effect) -> bool:
-    return effect.decision is Decision.BIMODAL
 
 
 def _too_few_solo(effect: Effect) -> bool:
@@ -211,19 +195,14 @@ def _too_few_solo(effect: Effect) -> bool:
 
 def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
-    if split := [(row, effect) for row, effect in found if _split(effect)]:
-        parts = [f"{_where(row, effect)} falls into two clusters ({effect.note})" for row, effect in split]
+    if split := _in_clusters(found):
         do = "find out what decides between them, as no number of blocks narrows it"
-        return Verdict(arm, "bimodal", f"{arm}: {'; '.join(parts)}, so that no single difference describes it: {do}")
-    if missing := next((row for row, _ in found if row.missing), None):
-        assert missing.missing is not None
-        after = next(iter(missing.missing.shares))
-        do = (
-            f"what {after} leaves behind decides at {missing.point.name}"
-            if after
-            else f"{missing.point.name} fails first"
-        )
-        return Verdict(arm, "not-measurable", f"{arm}: at {missing.point.name} {missing.missing.text}: {do}")
+        return Verdict(arm, "bimodal", f"{arm}: {'; '.join(split)}, so that no single difference describes it: {do}")
+    for row, _ in found:
+        if row.missing is not None:
+            after, point = next(iter(row.missing.shares)), row.point.name
+            do = f"what {after} leaves behind decides at {point}" if after else f"{point} fails first"
+            return Verdict(arm, "not-measurable", f"{arm}: at {point} {row.missing.text}: {do}")
     short = [
         (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
         for row, effect in found
@@ -234,7 +213,10 @@ def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         text = f"no interval ({format_blocks(valid)}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
         if any(_too_few_solo(effect) for _, effect in found):
             text = f"{text}; {CONCURRENT}"
-        more = more_blocks(summary.resume, planned, valid)
+        lost = 0 if summary.resume else planned - valid  # as many may be again
+        more = f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
+        if summary.resume and planned >= stats.MIN_BLOCKS:
+            more = f"not all of it was measured, go on with: {summary.resume}"
         return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
     why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
     mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
@@ -266,33 +248,18 @@ def _untold(summary: Summary, arm: str, found: Sequence[Found]) -> str:
 
 def _finding(summary: Summary, row: Row, effect: Effect) -> str:
     metric = about(effect.metric)
-    if not summary.disturbed:
-        note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
-        return f"{_where(row, effect)} {difference_text(effect)}{note}{_within(row, effect)}"
-    assert row.base is not None, "what has an effect is compared with something"
-    own, base = (
-        metric.with_unit(level.value if level else None)
-        for level in (row.cell.level(effect.metric), row.base.level(effect.metric))
-    )
-    return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
-
-
-def _within(row: Row, effect: Effect) -> str:
-    """What the thirds of a sustained sample show of the effect: `, it holds in each third (…)`; empty where there are none."""
-    said = row.thirds.sentence(effect.metric, effect.estimate.effect) if row.thirds and effect.estimate else ""
-    changes = [f"of {side.arm.name} {change.sentence()}" for side, change in _changes(row)]
-    return "".join(f", {each}" for each in [said, *changes] if each)
-
-
-def _changes(row: Row) -> list[tuple[Cell, UnsteadyArm]]:
-    """How the sustained samples of an arm and of its baseline change, of those that do."""
-    sides = [row.cell, *([row.base] if row.base else [])] if row.point.sustained else []
-    return [(side, change) for side in sides if (change := lasting_change(list(side.counted.values())))]
-
-
-def _differs_within(row: Row, effect: Effect) -> bool:
-    """Whether an effect would be claimed, did it hold in each third of its sustained samples."""
-    return row.thirds is not None and row.thirds.unsettled(effect)
+    if summary.disturbed:
+        assert row.base is not None, "what has an effect is compared with something"
+        levels = (cell.level(effect.metric) for cell in (row.cell, row.base))
+        own, base = (metric.with_unit(level.value if level else None) for level in levels)
+        return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
+    said = [row.thirds.sentence(effect.metric, effect.estimate.effect)] if row.thirds and effect.estimate else []
+    for side in (row.cell, row.base) if row.point.sustained else ():
+        if side is not None and (change := lasting_change(list(side.counted.values()))):
+            said.append(f"of {side.arm.name} {change.sentence()}")
+    within = "".join(f", {each}" for each in said if each)
+    note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
+    return f"{_where(row, effect)} {difference_text(effect)}{note}{within}"
 
 
 def _same(judged: Sequence[Found]) -> str:
@@ -352,6 +319,9 @@ def _where(row: Row, effect: Effect) -> str:
     return f"{where}{tool}{limited}{ports}"
 
 
+# -- an effect -----------------------------------------------------------------------------------------------
+
+
 def difference_text(effect: Effect) -> str:
     """`−8.2 % [−9.1, −7.3] = −1.4 µs`, `−29.6 s [−29.9, −29.3]`; without the interval below six blocks."""
     metric, estimate = about(effect.metric), effect.estimate
@@ -362,10 +332,10 @@ def difference_text(effect: Effect) -> str:
 
 def interval_text(effect: Effect) -> str:
     """` [−29.9, −29.3]`, empty below six blocks."""
-    return interval_of(effect.metric, effect.estimate)
+    return _interval(effect.metric, effect.estimate)
 
 
-def interval_of(metric: str, estimate: stats.Estimate | None) -> str:
+def _interval(metric: str, estimate: stats.Estimate | None) -> str:
     interval = estimate.interval if estimate else None
     return about(metric).ends(*interval) if interval else ""
 
@@ -375,28 +345,23 @@ def effect_text(effect: Effect) -> str:
 
     In brackets what is shown but not judged.
     """
-    metric, estimate = about(effect.metric), effect.estimate
+    metric, estimate, beside = about(effect.metric), effect.estimate, effect.beside
     if effect.decision is Decision.BIMODAL:
         return f"{metric.short} two clusters"
-    if estimate is None and effect.beside is not None:
-        return f"{metric.short} – (as a pair {metric.change(effect.beside.effect)}{interval_of(effect.metric, effect.beside)})"
+    if estimate is None and beside is not None:
+        return f"{metric.short} – (as a pair {metric.change(beside.effect)}{_interval(effect.metric, beside)})"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
+    as_pair = f" (as a pair {metric.change(beside.effect)})" if beside is not None else ""
     if not estimate.has_interval:
-        return f"{metric.short} no interval ({format_blocks(estimate.n)}){_as_pair(effect)}"
+        return f"{metric.short} no interval ({format_blocks(estimate.n)}){as_pair}"
     if effect.decision is Decision.A_A:
         return f"a/a {metric.short} {difference_text(effect)}"
     if not effect.decision.judged or not effect.primary:
         return f"({metric.short} {difference_text(effect)})"
     word = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
-    beside = _as_pair(effect)
     pairs = f", {estimate.n} pairs" if effect.scheme else ""
-    return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{pairs}{beside}"
-
-
-def _as_pair(effect: Effect) -> str:
-    """Return ` (as a pair −0.3 %)` where the pair's effect stands beside the one that decides."""
-    return f" (as a pair {about(effect.metric).change(effect.beside.effect)})" if effect.beside is not None else ""
+    return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{pairs}{as_pair}"
 
 
 def p_text(p_value: float | None) -> str:

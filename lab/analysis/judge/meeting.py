@@ -1,6 +1,6 @@
-"""Two runs that meet: which of their loads are the same, and everything recorded that is not. One run meets itself.
+"""Two runs that meet: which of their loads are the same, and what may never stand side by side. One run meets itself.
 
-Refuses what may never stand side by side: runs of different targets, and runs without a load in common.
+Refuses runs of different targets, runs without a load in common, and systems that do different work.
 """
 
 from __future__ import annotations
@@ -9,23 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.analysis import rerun
-from lab.analysis.cells import Cell
-from lab.analysis.comparison.run_cells import RunCells
-from lab.analysis.summary import changed_facts
+from lab.analysis.aggregate.cells import Cell
+from lab.analysis.aggregate.run_cells import RunCells
 from lab.base.errors import UsageError
-from lab.model.facts import differing
 from lab.model.names import WORTH
 from lab.model.plan import Arm
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import VariantRecord
 from lab.model.sweeps import Point
 from lab.stats.units import format_blocks
 
 FIRST, SECOND = "base", "other"
 """What the two sides are called where they are two runs."""
 TWO_MACHINES = "TWO MACHINES ARE COMPARED, not two settings"
-MACHINE = ("cpu", "cpus", "hypervisor")
-MEMORY_DIFFERS = 0.02
-"""Of one machine a kernel or a balloon takes less than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +50,6 @@ class Meeting:
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
-    def needs(self, base: Cell, other: Cell) -> str:
-        """What the effect of either needs and no sweep does; empty = nothing."""
-        return next((variant.needs for variant in self.variants(base.arm, other.arm) if variant.needs), "")
-
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
         """The baseline of either arm that both runs have with the same manifests; None inside a run."""
         if self.paired:
@@ -82,8 +73,14 @@ class Meeting:
             yield from dict.fromkeys(cell.notes)
         if {base.cpu_of, other.cpu_of} == {"backend"}:
             yield "no proxy: CPU per request is the backend's"
-        if not self.paired and base.arm.name == other.arm.name:
-            yield from _manifests_differ(base.arm.name, *self.variants(base.arm, other.arm))
+        if self.paired or base.arm.name != other.arm.name:
+            return
+        before, after = self.variants(base.arm, other.arm)
+        if before.manifests_sha256 != after.manifests_sha256:
+            gone, come = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
+            knobs = [*(f"−{knob}" for knob in sorted(gone)), *(f"+{knob}" for knob in sorted(come))]
+            changed = f"knobs {' '.join(knobs)}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
+            yield f"{base.arm.name}: the manifests differ, so that is what is compared: {changed}"
 
 
 def _remark(cell: Cell) -> str:
@@ -100,18 +97,6 @@ def _remark(cell: Cell) -> str:
     return ": ".join(filter(None, [count, ", ".join(filter(None, parts))]))
 
 
-def _manifests_differ(arm: str, before: VariantRecord, after: VariantRecord) -> Iterator[str]:
-    if before.manifests_sha256 == after.manifests_sha256:
-        return
-    gone, come = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
-    knobs = [*(f"−{knob}" for knob in sorted(gone)), *(f"+{knob}" for knob in sorted(come))]
-    changed = f"knobs {' '.join(knobs)}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
-    yield f"{arm}: the manifests differ, so that is what is compared: {changed}"
-
-
-# -- what may meet ------------------------------------------------------------------------------------------
-
-
 def refuse_apart(first: RunCells, second: RunCells) -> None:
     """UsageError for runs that have nothing to say about each other."""
     one, two = first.record, second.record
@@ -119,7 +104,7 @@ def refuse_apart(first: RunCells, second: RunCells) -> None:
         fault = f"is of target '{one.target}', {two.id} of '{two.target}'"
         raise UsageError(one.id, fault, "results of different targets are never pooled: measure both on one target")
     if not common_points(first, second):
-        apart = "; ".join(_points_apart(first, second)) or "no load but of control runs"
+        apart = "; ".join(points_apart(first, second)) or "no load but of control runs"
         remedy = f"measure both with the same load: {rerun.measure(one, 'VARIANT')}"
         raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
 
@@ -151,7 +136,7 @@ def _load(point: Point) -> Point:
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 
 
-def _points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
+def points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
     """Loads that only one run has: `ceiling: duration_s 5.0 / 2.0`."""
     mine, theirs = ({p.name: p for p in run.record.points if not p.control} for run in (first, second))
     common = common_points(first, second)
@@ -166,59 +151,3 @@ def _points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
         else:
             yield f"{name} is in {FIRST} only"
     yield from (f"{name} is in {SECOND} only" for name in theirs if name not in met and name not in mine)
-
-
-# -- what differs -------------------------------------------------------------------------------------------
-
-
-def between_notes(meeting: Meeting) -> Iterator[str]:
-    """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
-    first, second = meeting.base, meeting.other
-    one, two = first.record, second.record
-    unlike = differing(one.facts, two.facts)
-    machine = [name for name in unlike if _is_machine(name, one, two)]
-    if machine:
-        yield f"{TWO_MACHINES}: {'; '.join(_fact(name, one, two) for name in machine)}"
-    if one.id == two.id:
-        yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
-    yield from (_fact(name, one, two) for name in unlike if name not in machine)
-    if one.git_commit != two.git_commit:
-        yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
-    if one.sweep != two.sweep:
-        yield f"sweep: {one.sweep} / {two.sweep}"
-    renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
-    yield from (f"{name} is called {other} in {SECOND}" for name, other in renamed)
-    yield from (f"not compared: {apart}" for apart in _points_apart(first, second))
-    for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
-        if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
-            yield f"in {label} only: {', '.join(alone)}"
-        yield from run_notes(run, label)
-
-
-def run_notes(run: RunCells, label: str) -> Iterator[str]:
-    """What a run says of itself: resumed with other facts, not all measured, not measurable."""
-    record = run.record
-    said = [*changed_facts(record), *map(str, record.not_measurable)]
-    if not run.complete:
-        said.append(f"not all of it was measured: {rerun.resume(record)} goes on")
-    yield from (f"{label}: {note}" if label else note for note in said)
-
-
-def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
-    before, after = one.facts.get(name), two.facts.get(name)
-    if before is None or after is None:
-        return False
-    if name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
-        return before.split(", ")[:3] != after.split(", ")[:3]
-    if name == "memory_bytes" and before.isdecimal() and after.isdecimal():
-        return abs(int(before) - int(after)) > MEMORY_DIFFERS * max(int(before), int(after))
-    return name in MACHINE
-
-
-def _fact(name: str, one: RunRecord, two: RunRecord) -> str:
-    return f"{name}: {one.facts.get(name, 'not recorded')} / {two.facts.get(name, 'not recorded')}"
-
-
-def _commit(record: RunRecord) -> str:
-    commit, plus, changes = (record.git_commit or "unknown").partition("+")
-    return f"{commit[:12]}{plus}{changes}"

@@ -40,13 +40,8 @@ _ENDPOINTS = re.compile(r"backend-(?:endpoints|replicas)-(\d+)")
 class Exhaustion:
     """How soon one arm's ports run out at one load.
 
-    Attributes:
-        per_s: connections to the busiest endpoint of the backend that begin to wait, per second.
-        ports: how many local ports the proxy has for each endpoint.
-        endpoints: of the backend.
-        recorded: whether the samples recorded that the ports wait on the proxy's side; else only what it opened is known.
-        load_s: how long the load lasts.
-
+    `per_s`: connections to the busiest of the backend's `endpoints` that begin to wait; `ports`: that the proxy has for each; `recorded`:
+    whether samples recorded that they wait on the proxy's side, else only what it opened is known; `load_s`: how long the load lasts.
     """
 
     per_s: float
@@ -98,8 +93,17 @@ class LoadedArm:
 
 
 def exhaustions_of(arms: Sequence[LoadedArm]) -> list[Exhaustion | None]:
-    """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes."""
-    spared = {each.variant for each in arms if _backend_closes(each.samples, each.knobs)}
+    """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes.
+
+    It does where a sample of less than a minute opened more connections than the proxy has ports: then they do not wait on its side.
+    """
+    spared = {
+        each.variant
+        for each in arms
+        for sample in each.samples
+        if sample.counters.get(OPENED, 0) > ports_of(each.knobs) * endpoints_of(each.knobs)
+        and (sample.duration_s or WAITING_S) < WAITING_S
+    }
     return [
         None if each.variant in spared and not _recorded(each.samples) else exhaustion_of(each.samples, each.knobs)
         for each in arms
@@ -146,20 +150,13 @@ def _recorded(samples: Iterable[Sample]) -> list[Sample]:
     return [sample for sample in samples if PROXY in sample.leftovers.get("end", Leftovers()).port_range]
 
 
-def _opened_per_s(sample: Sample) -> float | None:
-    """Connections that the proxy opened per second of its own load, less one for each client's: those are opened once and kept."""
-    opened = sample.counters.get(OPENED)
-    own_s = sample.pair.own_s if sample.pair and sample.pair.own_s else sample.duration_s
-    if opened is None or not own_s:
-        return None
-    return max(0, opened - sample.point.connections) / own_s
-
-
 def _waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
     """Connections to the busiest endpoint that begin to wait on the proxy's side, per second; 0 where the backend closes them."""
-    opened = _opened_per_s(sample)
-    if opened is None or not sample.duration_s:
+    counted, own_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None
+    if counted is None or not sample.duration_s:
         return None
+    # of its own load, less one for each client's: those are opened once and kept
+    opened = max(0, counted - sample.point.connections) / (own_s or sample.duration_s)
     if not _recorded([sample]):
         return opened / endpoints_of(knobs)
     start, end = (sample.leftovers.get(moment, Leftovers()).time_wait.get(PROXY, {}) for moment in ("start", "end"))
@@ -170,11 +167,3 @@ def _waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
     if sum(grown.values()) < KEPT * opened * lasts_s:
         return 0.0
     return max(grown.values(), default=0) / lasts_s
-
-
-def _backend_closes(samples: Iterable[Sample], knobs: Sequence[str]) -> bool:
-    """Whether a sample of at most a minute opened more connections than the proxy has ports: then they do not wait on its side."""
-    most = ports_of(knobs) * endpoints_of(knobs)
-    return any(
-        sample.counters.get(OPENED, 0) > most and (sample.duration_s or WAITING_S) < WAITING_S for sample in samples
-    )

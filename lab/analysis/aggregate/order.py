@@ -13,7 +13,7 @@ from itertools import groupby
 from math import exp, log
 from statistics import fmean
 
-from lab.analysis.cells import Cell, Cells
+from lab.analysis.aggregate.cells import Cell, Cells
 from lab.model.drained import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import about
 from lab.model.plan import Arm
@@ -142,17 +142,22 @@ def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
             for place, ports in left.port_range.items()
         )
     began, waiting = datetime.fromisoformat(sample.started_at), timedelta(seconds=WAITING_S)
-    return sum(one.counters.get(OPENED, 0) for one in earlier if began - _ended(one) <= waiting) > MANY_OPENED
-
-
-def _ended(sample: Sample) -> datetime:
-    took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
-    return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)
+    opened = 0
+    for one in earlier:
+        took = timedelta(seconds=one.point.warmup_s + (one.duration_s or 0.0))
+        if began - (datetime.fromisoformat(one.started_at) + took) <= waiting:
+            opened += one.counters.get(OPENED, 0)
+    return opened > MANY_OPENED
 
 
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
     """Return every order test of a run's steady loads, Holm-adjusted over all of them: solo samples and each side of pairs."""
-    return adjust(list(_tests(cells, befores([sample for sample in samples if counts(sample)]))))
+    before = befores([sample for sample in samples if counts(sample)])
+    sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
+    for pair in cells.pairs.values():
+        sides += [(pair.own, pair.base.arm.name), (pair.base, pair.own.arm.name)]
+    steady = ((cell_, beside) for cell_, beside in sides if cell_.point.disturbance is None)
+    return adjust([test for cell_, beside in steady for test in _of_cell(cell_, beside, before)])
 
 
 def adjust(tests: Sequence[OrderTest]) -> list[OrderTest]:
@@ -160,16 +165,6 @@ def adjust(tests: Sequence[OrderTest]) -> list[OrderTest]:
     adjusted = stats.holm([one.p_value for one in tests])
     found = [replace(one, holm_p=p) for one, p in zip(tests, adjusted, strict=True)]
     return sorted(found, key=lambda one: one.p_value)
-
-
-def _tests(cells: Cells, before: Mapping[str, Before]) -> Iterator[OrderTest]:
-    for cell_ in cells.cells.values():
-        if cell_.point.disturbance is None and cell_.arm.role != "reference":
-            yield from _of_cell(cell_, "", before)
-    for pair in cells.pairs.values():
-        if pair.own.point.disturbance is None:
-            yield from _of_cell(pair.own, pair.base.arm.name, before)
-            yield from _of_cell(pair.base, pair.own.arm.name, before)
 
 
 def _of_cell(cell_: Cell, beside: str, before: Mapping[str, Before]) -> Iterator[OrderTest]:

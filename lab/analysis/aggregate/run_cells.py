@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.analysis.absolute import Absolute
-from lab.analysis.cells import Cell, Cells, cells_of
+from lab.analysis.aggregate.absolute import Absolute
+from lab.analysis.aggregate.cells import Cell, Cells, cells_of
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.model.run import RunRecord

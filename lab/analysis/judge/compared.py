@@ -1,6 +1,6 @@
-"""One row of a comparison: two sides in one metric at one point, whether they may be compared, and the effect between them.
+"""One row of a comparison: two sides in one metric at one point, whether they may be compared, and what is decided of it.
 
-Refuses to compare sides that different generators measured, that the judging rules exclude, or that could not be told.
+Refuses to compare sides that different generators measured, that the rulings exclude, or that could not be told.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from lab.analysis.absolute import split_text
-from lab.analysis.cells import Cell, Pair, paired
-from lab.analysis.comparison.meeting import Meeting
-from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.decision import SURE_P, UNBOUNDED, Decision, Size
-from lab.analysis.effects import ALONE, Effect, size_of, untold
-from lab.analysis.judging import Ruling, fell, ruling
-from lab.analysis.solo_ratios import SoloRatio, misleading_ratio
+from lab.analysis.aggregate.absolute import split_text
+from lab.analysis.aggregate.cells import Cell, Pair, paired
+from lab.analysis.aggregate.run_cells import CellStats
+from lab.analysis.judge.decision import SURE_P, UNBOUNDED, Decision, Size
+from lab.analysis.judge.effects import ALONE, Effect, guard, size_of, untold
+from lab.analysis.judge.meeting import Meeting
+from lab.analysis.judge.rows import SoloRatio, misleading_ratio
+from lab.analysis.judge.rulings import Ruling, fell, ruling
 from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
@@ -40,7 +40,7 @@ class Compared:
 
     `primary`: in what the arm's table claims, which is a family of its own. `estimate` and `size` are log-ratios where `relative`, else
     differences in the metric's own unit. `guard` of the size: the larger of the sides'. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
-    manifests. `bound`: one side's number is a bound (`lab.analysis.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
+    manifests. `bound`: one side's number is a bound (`lab.analysis.judge.rulings`), so that what is not resolved bounds nothing. `counted`, `begun`:
     (base, other) blocks that are valid, whatever the metric, and that were begun.
     """
 
@@ -177,15 +177,16 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | 
     paired_with = meeting.base.cells.pair(other.arm.name, point) if told and told.scheme else None
     sides = paired_with or Pair(other, base)
     ruled, about_it = _ruled(meeting, sides.base, sides.own, metric), METRICS[metric]
-    guards = [
-        run.cells.guard(
-            cell.arm.baseline or cell.arm.name, cell.point, metric, beside=False
-        )  # of itself, where with nothing
-        for run, cell in ((meeting.base, base), (meeting.other, other))
-    ]
-    names = (other.arm.name, base.arm.name) if other.arm.name != base.arm.name else ("other", "base")
-    split = "" if ruled.why else _split(meeting, sides, metric, names)
+    split = "" if ruled.why else _split(meeting, sides, metric)
     move = None if ruled.why else _moved(meeting, base, other, metric)
+    if told:
+        size = told.size
+    else:  # of itself, where it is compared with nothing
+        guards = (
+            guard(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, beside=False)
+            for run, cell in ((meeting.base, base), (meeting.other, other))
+        )
+        size = size_of(metric, sides, max(guards), meeting.worth)
     row = Compared(
         point=point,
         metric=metric,
@@ -196,7 +197,7 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | 
         base=meeting.base.stats(base, metric, sides.base),
         other=meeting.other.stats(other, metric, sides.own),
         estimate=None if ruled.why or split else _estimate(meeting, sides.own, sides.base, metric),
-        size=told.size if told else size_of(metric, sides, max(guards), meeting.worth),
+        size=size,
         decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
@@ -215,12 +216,14 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | 
     return row.decided(told.decision, told.holm_p, told.primary) if told and row.estimate else row
 
 
-def _split(meeting: Meeting, sides: Pair, metric: str, names: tuple[str, str]) -> str:
+def _split(meeting: Meeting, sides: Pair, metric: str) -> str:
     """Return which side's blocks fall into two clusters, so that no difference is estimated; empty where neither's do.
 
     Blocks of two runs have nothing in common, so that there each side is looked at by itself.
     """
     own, base = sides.own.known(metric), sides.base.known(metric)
+    other_arm, base_arm = sides.own.arm.name, sides.base.arm.name
+    names = (other_arm, base_arm) if other_arm != base_arm else ("other", "base")
     apart = own if meeting.paired else {-1 - block: value for block, value in own.items()}
     found = split_text(apart, base, metric, names)
     return f"{TWO_CLUSTERS}: {found}" if found else ""
@@ -239,7 +242,7 @@ def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
     if base.point.disturbance is not None:
         none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
         return Ruling(untold(other, base, metric, pairs=meeting.paired) or none)
-    if needs := meeting.needs(base, other):
+    if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
         return Ruling(f"needs {needs}")
     found = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
     if found.why or not lacking:

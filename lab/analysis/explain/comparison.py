@@ -8,11 +8,11 @@ from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.comparison.comparison import TOO_FEW, Comparison
-from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
-from lab.analysis.decision import Decision
-from lab.analysis.verdicts import ONLY_TO_MEASURE_BY, another_load, bound, remedy
+from lab.analysis.explain.run import ONLY_TO_MEASURE_BY, another_load, bound, remedy
+from lab.analysis.judge.compared import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
+from lab.analysis.judge.comparison import TOO_FEW, Comparison
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
@@ -88,37 +88,50 @@ class _Pair:
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
-    def name(self) -> str:
-        if self.base_arm == self.other_arm or _arm(self.comparison.other, self.other_arm).baseline == self.base_arm:
-            return self.other_arm
-        return f"{self.other_arm} against {self.base_arm}"
+    def anchored(self) -> bool:
+        """Whether the runs have a baseline in common that says what drifted between them."""
+        return any(row.baseline_move is not None for row in self.rows)
 
     @property
     def told(self) -> Told:
+        own = self.base_arm == self.other_arm or _arm(self.comparison.other, self.other_arm).baseline == self.base_arm
+        name = self.other_arm if own else f"{self.other_arm} against {self.base_arm}"
         resolved = [row for row in self.rows if row.decision.resolved]
         open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
         same = [row for row in self.rows if row.decision is Decision.SAME]
-        if same and not resolved and not open_rows:
-            return (
-                "same",
-                f"{self.name}: the same in {_count(same)}: don't bother: {_amount(_widest(same))} at most{self._short}",
-                "",
-            )
+        few = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
+        short = f"; {few} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if few else ""
+        if not resolved and open_rows:
+            return "unresolved", f"{name}: {self._unresolved(open_rows, short)}", ""
+        if not resolved and same:
+            text = f"the same in {_count(same)}: don't bother: {_amount(_widest(same))} at most{short}"
+            return "same", f"{name}: {text}", ""
         if not resolved:
-            return self._unresolved(open_rows) if open_rows else ("nothing", f"{self.name}: {self._nothing()}", "")
-        resolved.sort(key=lambda row: (row.metric != self._primary, -_size(row)))
+            return "nothing", f"{name}: {self._nothing()}", ""
+        # differences in several units have no order
+        resolved.sort(
+            key=lambda row: (
+                row.metric != self._primary,
+                -abs(row.estimate.effect) if row.estimate and row.relative else 0.0,
+            )
+        )
         named = _one_each(resolved)[:MOST_NAMED]
-        said = f"{self.name}: {', '.join(map(_finding, named))}"
+        findings = (
+            f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
+            for row in named
+            if row.estimate
+        )
+        said = f"{name}: {', '.join(findings)}"
         said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
         said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
         said += f"; the same in {len(same)} more" if same else ""
-        said += self._short
+        said += short
         clear = [row for row in resolved if row.beyond_baseline]
         if moved := self._moved(clear):
             return "moved", f"{said}: {moved}", ""
         if len(clear) < len(resolved):
             said += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
-        if not self.comparison.paired and not self._anchored:
+        if not self.comparison.paired and not self.anchored:
             said += f" (no common baseline says what drifted between the runs; {self._beside})"
         if why := self.variants[1].only_to_measure_by:
             return "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}", ""
@@ -139,23 +152,12 @@ class _Pair:
             return "a false claim, as it is the same variant: `just aa` counts them"
         if self.same_settings:
             return f"the manifests are the same in both runs, so no setting did this: {self._beside}"
-        if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self._anchored:
+        if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self.anchored:
             return f"on two machines, so apply nothing yet: {self._beside}"
         if not clear:
             moved = "not clearly more than their common baseline moved between the runs"
             return f"{moved}, so apply nothing yet: {self._beside}"
         return ""
-
-    @property
-    def _anchored(self) -> bool:
-        """Whether the runs have a baseline in common that says what drifted between them."""
-        return any(row.baseline_move is not None for row in self.rows)
-
-    @property
-    def _short(self) -> str:
-        """The rows that a few blocks more would add."""
-        short = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
-        return f"; {short} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if short else ""
 
     @property
     def _primary(self) -> str | None:
@@ -193,15 +195,15 @@ class _Pair:
             what = f"there is no setting to apply: choose {self.other_arm}"
         return kind, f"{said}: {what}{when}", ""
 
-    def _unresolved(self, rows: Sequence[Compared]) -> Told:
+    def _unresolved(self, rows: Sequence[Compared], short: str) -> str:
         """The bound is what the interval leaves possible; the primary metric's, and the widest of all."""
         own = [row for row in rows if row.metric == self._primary]
         shown = dict.fromkeys(_widest(part).metric for part in (own, rows) if part)
         widest = [_widest([row for row in rows if row.metric == metric]) for metric in shown]
         bounds = " or ".join(map(_amount, widest))
         wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
-        text = f"{self.name}: no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
-        text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
+        text = f"no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
+        text += f"{'; more blocks would narrow it' if wide else ''}{short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
             text += (
                 "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
@@ -213,24 +215,28 @@ class _Pair:
         after, record = self.variants[1], self.comparison.other
         if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
             text += another_load(after.name, after.hypothesis_sweep, record.target)
-        return "unresolved", text, ""
+        return text
 
     def _nothing(self) -> str:
         """Why no row could be judged, and what would help."""
-        short = [row for row in self.rows if row.decision is Decision.NO_INTERVAL]
-        if short:
+        before, after = self.variants
+        same = before.name in (after.name, _arm(self.comparison.other, self.other_arm).baseline)
+        arms, record = after.name if same else f"{before.name} {after.name}", self.comparison.other
+        if short := [row for row in self.rows if row.decision is Decision.NO_INTERVAL]:
+            if record.knee is not None:  # a search has no blocks to choose
+                return f"{TOO_SELDOM}: {self._again(arms)}"
             least = min((row.estimate.n for row in short if row.estimate), default=0)
             few = f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
-            return self._more(few, stats.MIN_BLOCKS + max(map(self._lost, short)))
+            return f"{few}: {self._again(arms)} --blocks {stats.MIN_BLOCKS + max(map(self._lost, short))}, or more"
         if unserved := next((row for row in self.rows if row.unserved), None):
             return f"nothing to judge: {after_unserved(self.comparison, unserved)}"
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
         if why.startswith(NOT_STEADY):
             return f"{why}; no effect is computed"
-        return f"nothing to judge: {why}: {self._remedy(why)}"
+        return f"nothing to judge: {why}: {self._remedy(why, arms)}"
 
-    def _remedy(self, why: str) -> str:
+    def _remedy(self, why: str, arms: str) -> str:
         if why.startswith(TWO_CLUSTERS):
             return "find out what decides between them, as no number of blocks narrows it"
         if why.startswith(DIFFERENT_TOOLS):
@@ -239,9 +245,9 @@ class _Pair:
             if any(f"--resume {record.id}" in note for note in self.comparison.notes):
                 return rerun.resume(record)
         if why.startswith(FIRST_REASONS):
-            return f"measure again: {self._again(self._arms)}"
+            return f"measure again: {self._again(arms)}"
         sweep, record = self.variants[1].hypothesis_sweep, self.comparison.other
-        return remedy(why, self._arms, sweep if sweep != record.sweep else None, record.target)
+        return remedy(why, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _lost(self, row: Compared) -> int:
         """Blocks that were planned and do not count, inside a run for want of either side: as many may be lost again."""
@@ -249,28 +255,9 @@ class _Pair:
             return row.base.planned_blocks - row.estimate.n
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
-    @property
-    def _arms(self) -> str:
-        """The variants that have to be asked for to measure both sides."""
-        before, after = self.variants
-        same = before.name in (after.name, _arm(self.comparison.other, self.other_arm).baseline)
-        return after.name if same else f"{before.name} {after.name}"
-
     def _again(self, arms: str) -> str:
         """The command that measures these as the run was."""
         return rerun.measure(self.comparison.other, arms)
-
-    def _more(self, why: str, blocks: int) -> str:
-        """Why it takes more blocks, and the command that measures so many; a search has none to choose."""
-        command = self._again(self._arms)
-        if self.comparison.other.knee is not None:
-            return f"{TOO_SELDOM}: {command}"
-        return f"{why}: {command} --blocks {blocks}, or more"
-
-
-def _finding(row: Compared) -> str:
-    assert row.estimate is not None, "what is resolved has an estimate"
-    return f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
 
 
 def _one_each(rows: Sequence[Compared]) -> list[Compared]:
@@ -283,11 +270,6 @@ def _one_each(rows: Sequence[Compared]) -> list[Compared]:
 
 def _where(row: Compared) -> str:
     return f"{about(row.metric).title} at {row.point.name}"
-
-
-def _size(row: Compared) -> float:
-    """Of a ratio; differences in several units have no order."""
-    return abs(row.estimate.effect) if row.estimate and row.relative else 0.0
 
 
 def _count(rows: Sequence[Compared]) -> str:

@@ -1,0 +1,199 @@
+"""What a gate says: why each row has its verdict, what to do about it (with the number of blocks where more would help), and its conclusion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log1p
+
+from lab.analysis.explain.comparison import TOO_SELDOM, after_unserved
+from lab.analysis.judge.compared import LONELY, WHY_OPEN, Compared, change_text, size_text
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, Gated, broken, limit_text, worse_by
+from lab.analysis.rerun import measure, resume
+from lab.model.metrics import RATIOS
+from lab.stats import paired as stats
+from lab.stats.power import blocks_to_resolve
+from lab.stats.units import format_blocks
+
+REMEASURE = "measure both again in one job, the candidate's run right after the baseline's"
+SAME_VARIANT = "it is the same variant, so no setting did this"
+SAME = "the manifests are the same in both runs, so no setting did this, but the machine, versions or the lab"
+AFTER_LEAST = "gate CPU per request (--metric cpu_per_request), or measure with a generator that is not the limit"
+AFTER_SEARCH = f"{TOO_SELDOM}: gate runs of `just bench`"
+MEASURE_MISSING = (
+    "measure both with the same variants and a sweep that has all of it,"
+    " or ask only for what is there: --arm, RUN:ARM RUN:ARM, --metric, --max-more"
+)
+
+
+# -- a row ---------------------------------------------------------------------------------------------------
+
+
+def reason(row: Compared, limit: float, case: Case) -> str:
+    """Return why a row is that case."""
+    if case == "broken":
+        return f"no valid block of the candidate: {broken(row)}; the base has {format_blocks(row.counted[0])}"
+    if case == "untold" or row.estimate is None:
+        return "; ".join(row.notes) or "nothing to compare"
+    change, text = change_text(row, row.estimate), limit_text(row, limit)
+    worse, p_value = row.decision is Decision.WORSE, row.p_value or 0.0
+    p_text = f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
+    if case in ("close", "worse"):
+        close = f", but its interval begins less than {CLOSE:.0%} above the bound" if case == "close" else ""
+        return f"{change}, worse than the bound of {text} and resolved ({p_text}){close}"
+    if case == "fell":
+        return f"{change} in the blocks that worked: {row.fell}"
+    if case == "at-least":
+        return f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
+    if case == "open":
+        why = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
+        resolved = "resolved, but not how large it is" if worse else f"not resolved{why}"
+        return f"{change}: {resolved}, and its interval allows more than {text}"
+    small = "worse, resolved, but within the bound" if worse else "within the bound"
+    return f"{change}: {small} of {text}"
+
+
+def in_both(first: Gated, second: Gated) -> str:
+    """Return why a row is a regression that was close to its bound in two measurements."""
+    changes = (change_text(one.row, one.row.estimate) for one in (first, second) if one.row.estimate is not None)
+    return (
+        f"{' and '.join(changes)} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
+    )
+
+
+def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> str:
+    """Return what to do about a row of that case."""
+    base, other, same = row.base, row.other, comparison.same_settings(row.pair)
+    if case == "within":
+        return "nothing to do"
+    if case == "at-least":
+        return AFTER_LEAST
+    if case == "broken" or (row.fell and case in ("untold", "fell")):
+        shown = f"`just table {other.run}` shows what happened"
+        if same:
+            return f"{SAME_VARIANT}: {shown}" if comparison.paired else f"{SAME}: {shown}, then {REMEASURE}"
+        return f"keep {base.arm} as it was; {shown}"
+    if case == "untold":
+        return _after_nothing(comparison, row)
+    if case == "open":
+        return _after_open(comparison, row, limit)
+    if case == "close":
+        command = measure(comparison.other, other.arm)
+        if comparison.paired:
+            return f"measure it again on fresh bring-ups: {command}, and name that run by --again RUN"
+        both = "both" if base.arm == other.arm else f"{base.arm} and {other.arm}"
+        return f"measure {both} again on fresh bring-ups: {command}, and name those runs by --again RUN RUN"
+    if same and comparison.paired:
+        return f"a false claim: {SAME_VARIANT}: measure with --blocks {2 * base.planned_blocks} or more, or on another machine"
+    if same:
+        return f"{SAME}: {REMEASURE}"
+    if not row.beyond_baseline:
+        return f"the baseline itself moved as much between the runs: {REMEASURE}"
+    runs = base.run if base.run == other.run else f"{base.run} {other.run}"
+    return f"keep {base.arm} as it was; `just compare {runs}` shows every metric"
+
+
+def _after_nothing(comparison: Comparison, row: Compared) -> str:
+    """What would tell a row that is not compared."""
+    sides = (row.base, row.other)
+    left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
+    most = min(counted + more for counted, more in zip(row.counted, left, strict=True))
+    if min(row.counted) < stats.MIN_BLOCKS <= most:  # blocks that were never begun are enough
+        runs = [run for run, more in zip((comparison.base, comparison.other), left, strict=True) if more]
+        if goes_on := " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs)):
+            return f"measure what an interruption left out: {goes_on}"
+    if row.unserved:
+        return after_unserved(comparison, row)
+    if (row.estimate is not None and not row.estimate.has_interval) or LONELY in row.notes:
+        if comparison.other.knee is not None:
+            return AFTER_SEARCH
+        counted = row.estimate.n if row.estimate else 0  # pairs, or the fewer of two runs
+        _, planned = min((len(side.values), side.planned_blocks) for side in sides)
+        needed = max(stats.MIN_BLOCKS, ceil(stats.MIN_BLOCKS * planned / counted) if counted else 2 * planned)
+        return f"measure with --blocks {needed} or more ({counted} of {planned} counted here, {stats.MIN_BLOCKS} must)"
+    counts = zip(sides, row.counted, strict=True)
+    lost = sorted({str(each) for side, counted in counts if not counted for each in side.invalid})
+    if lost:
+        return f"measure again where this does not happen: {', '.join(lost)}"
+    if row.base.generator != row.other.generator:
+        return "measure both with the same generator"
+    return f"gate another metric by --metric{'' if comparison.paired else f', or {REMEASURE}'}"
+
+
+def _after_open(comparison: Comparison, row: Compared, bound: float) -> str:
+    """What would tell a row whose interval reaches beyond its bound: how many blocks resolve an effect as large as that."""
+    estimate, text = row.estimate, limit_text(row, bound)
+    assert estimate is not None and estimate.sd is not None and estimate.interval, "what is open has an interval"
+    if comparison.other.knee is not None:
+        return AFTER_SEARCH
+    wanted = 0 if comparison.paired else blocks_wanted(comparison.rows)
+    fewer, twice = "gate one arm (RUN:ARM RUN:ARM)", 2 * estimate.n
+    few = (
+        f"{fewer}, or measure both with --blocks {wanted} or more:"
+        f" {sum(comparison.family)} {TOO_FEW} are never resolved"
+    )
+    if min(worse_by(row, end) for end in estimate.interval) > bound:  # all of it does, and yet it is not resolved
+        if wanted:
+            return few
+        if abs(estimate.effect) <= row.size.guard:
+            guard = size_text(row, row.size.guard)
+            return f"measure again with --blocks {twice}, or on a quieter machine: the baseline against itself shows {guard}"
+        return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
+    if not bound:
+        return f"what varies is never shown to be no more at all: allow some, as --max-more {row.metric}=N"
+    needed = blocks_to_resolve(estimate.sd, estimate.n, log1p(bound) if row.relative else bound)
+    if needed is None:
+        return f"too noisy to resolve {text} in any number of blocks that is planned: allow more, or measure on a quieter machine"
+    if needed > estimate.n:
+        return f"measure with --blocks {max(needed, wanted)}, which resolve {text}"
+    if wanted:
+        return few
+    here = format_blocks(estimate.n)
+    return f"measure again with --blocks {twice}: {here} resolve {text}, and the effect lies near it"
+
+
+# -- a gate --------------------------------------------------------------------------------------------------
+
+
+def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
+    """(why there is nothing to gate, what to ask for instead)"""
+    own = dict.fromkeys(row.metric for row in rows if not row.relative)
+    instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
+    if own:
+        instead = f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(own)}"
+    if not rows:
+        return "the runs have no row in common", instead
+    if not any(row.relative for row in rows):
+        none = "every load is disturbed, and what comes of that has no percentages"
+        return f"no row has {', '.join(bounds.more)}" if bounds.more else none, instead
+    if bounds.regression is None:
+        return "the loads are steady, and --max-more is for disturbed ones", instead
+    return f"no row has {', '.join(bounds.metrics) or 'a metric that is judged'}", instead
+
+
+def missing_text(gate: Gate) -> str:
+    """`not in run-2: arm keepalive, point rate-1000, metric gap_s`."""
+    return f"not in {gate.comparison.other.id}: {', '.join(gate.missing)}"
+
+
+def conclusion(gate: Gate, strict: bool) -> str:
+    """How many of what, and what to do now."""
+    failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "cannot-tell", "passed"))
+    counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} cannot tell, {passed} passed"
+    if gate.missing:
+        counts += f", {missing_text(gate)}"
+    if failed:
+        comparison = gate.comparison
+        same = comparison.paired and all(comparison.same_settings(one.row.pair) for one in gate.of("regression"))
+        return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
+    if gate.verdict == "cannot-tell":
+        known = "nothing is known of this change" if not passed else "not all is known of this change"
+        return f"{counts}: {known}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"
+    # of the bound, how much its interval reaches; without an interval, or a bound of 0, the least
+    worst = max(
+        (one for one in gate.rows if one.decides),
+        key=lambda one: one.worst / one.limit if one.worst is not None and one.limit else float("-inf"),
+    )
+    said = change_text(worst.row, worst.row.estimate) if worst.row.estimate else ""
+    return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {said} of {worst.bound}"

@@ -1,0 +1,339 @@
+"""What has to be said with rows and runs: below a table of one run, and of two that are compared.
+
+Refuses to decide, and to say what to do: that are verdicts (`run`, `comparison`, `gate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import expm1
+from statistics import fmean, median
+
+from scipy import special
+
+from lab.analysis import rerun
+from lab.analysis.aggregate.absolute import clusters_text
+from lab.analysis.aggregate.cells import Pair, paired
+from lab.analysis.aggregate.run_cells import RunCells
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, points_apart
+from lab.analysis.judge.recovery import usual_gap
+from lab.analysis.judge.rows import BACKEND, Row, Summary, slowed_by
+from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED
+from lab.model.design import CONCURRENT
+from lab.model.facts import EVERY_BOOT, differing
+from lab.model.metrics import COLUMNS, QUANTILES, about
+from lab.model.run import RunRecord
+from lab.model.samples import TLS_FACTS
+from lab.stats import paired as stats
+from lab.stats.histogram import BEYOND
+from lab.stats.units import format_blocks
+
+WHY_NO_MORE = {
+    "limit": "limited by a container's CPU limit",
+    "link": "limited by the shaped link",
+    "errors": "limited by what failed",
+    "waiting": "no CPU was full: what it waited for was the limit",
+}
+"""Notes of closed-loop rows in which every sample had this limit."""
+FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+ENOUGH = 4
+"""Valid samples of an arm at a load from which on its numbers stand by themselves beside a migration."""
+BEYOND_P = 0.05
+MACHINE = ("cpu", "cpus", "hypervisor")
+MEMORY_DIFFERS = 0.02
+"""Of one machine a kernel or a balloon takes less than that."""
+
+
+# -- of a row ------------------------------------------------------------------------------------------------
+
+
+def notes_of(row: Row) -> tuple[str, ...]:
+    """Return what has to be said with a row, each once."""
+    return tuple(dict.fromkeys(_notes(row)))
+
+
+def _notes(row: Row) -> Iterator[str]:
+    cell, steady = row.cell, row.point.disturbance is None
+    if total := sum(cell.invalid.values()):
+        reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
+        yield f"{total} invalid: {', '.join(reasons)}"
+    if cell.lost:
+        yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
+    if cell.tried < cell.planned_blocks:
+        yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if cell.unsteady is not None:
+        yield f"not steady: {cell.unsteady.sentence()}"
+    if row.change is not None:
+        yield f"within the sample {row.change.sentence()}"
+    if row.exhaustion is not None:
+        yield row.exhaustion.note
+    for effect in row.shown if row.arm.role == "variant" else ():
+        estimate = effect.estimate
+        if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
+            yield f"{about(effect.metric).title}: {said}"
+    if row.missing is not None:
+        yield row.missing.text
+    if row.pair is not None:
+        yield from _of_pair(row.pair)
+    carried = (  # by something else than CPU per request, though a generator was the limit
+        effect.metric != "cpu_per_request"
+        and (effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A})
+        for effect in row.shown
+    )
+    if row.generator_limited and row.arm.role != "reference" and not any(carried):
+        yield LIMITED
+    # p99.9 is mixed up by fewer failures than the others
+    if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
+        yield ERRORS_MIX
+    if cell.cpu_of == "backend":
+        yield "no proxy: CPU per request is the backend's"
+    for name in COLUMNS if steady else ():
+        found = cell.absolute(name) if about(name).ratio else None
+        if found is not None and found.clusters:
+            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
+    for effect in row.shown:
+        yield from _effect_notes(effect, steady, own=cell.unsteady is not None)
+    limits = {sample.limited_by for sample in cell.counted.values()}
+    if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
+        yield why
+    yield from cell.notes
+
+
+def _of_pair(pair: Pair) -> Iterator[str]:
+    """What of it does not count, and whether the backends, which no knob of the process reaches, cost the same on both sides."""
+    own = pair.own
+    if lost := sum(own.invalid.values()):
+        yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in own.invalid.items())}"
+    if own.tried < own.planned_blocks:
+        yield f"{own.planned_blocks - own.tried} pairs not measured"
+    gaps = [
+        side.unexplained for sample in own.counted.values() if (side := sample.pair) and side.unexplained is not None
+    ]
+    usual = usual_gap()
+    if gaps and usual is not None and median(gaps) > usual:
+        yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
+    control = paired(own, pair.base, BACKEND)
+    if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
+        metric = about("cpu_per_request")
+        yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
+
+
+def _effect_notes(effect: Effect, steady: bool, own: bool) -> Iterator[str]:
+    """`own`: the arm itself is not steady, which its row says already."""
+    metric, estimate = about(effect.metric), effect.estimate
+    if effect.note and not (own and effect.estimate is None):
+        named = effect.decision is Decision.BIMODAL or not steady
+        yield f"{metric.title}: {effect.note}" if named else effect.note
+    if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:
+        yield stats.NEED_BLOCKS
+    if estimate is None or effect.note:
+        return
+    if stats.OUTLIERS in estimate.notes and estimate.has_interval:
+        middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
+        beside = metric.ends(estimate.hl_low, estimate.hl_high)
+        yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{beside}"
+    if stats.ALIKE in estimate.notes:
+        yield f"{metric.title}: {stats.ALIKE}, so that its interval is narrower than it should be"
+    if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
+        yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
+    if stats.NEED_BLOCKS in estimate.notes:
+        yield stats.NEED_BLOCKS
+    elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P:
+        yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
+
+
+# -- of a table ----------------------------------------------------------------------------------------------
+
+
+def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
+    """How to read the rows' table, as far as it holds for what stands in it."""
+    stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
+    others = _of_disturbances(rows) if disturbed else _of_steady_loads(rows)
+    return tuple(dict.fromkeys((*stood_in, *_of_handshakes(rows), *others)))
+
+
+def _of_handshakes(rows: Sequence[Row]) -> Iterator[str]:
+    """What the canaries' TLS came to: once where it is the same for all that had any, else with the arms that it is of."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for tls in (sample.tls for sample in row.cell.counted.values() if sample.tls):
+            found.setdefault(", ".join(tls[name] for name in TLS_FACTS if name in tls), {})[row.arm.name] = None
+    for agreed, arms in found.items():
+        whose = f" of {', '.join(arms)}" if len(found) > 1 else ""
+        yield f"TLS{whose}, as a canary's handshake came to it: {agreed}"
+
+
+def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if row.cell.histogram == "quantiles":
+            yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
+    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    known = [found for found in shown if found is not None]
+    if any(found.value is not None for found in known):
+        yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
+    if any(found.value is None and not found.clusters for found in known):
+        yield FEW_BLOCKS
+    if any(found.clusters for found in known):
+        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
+    if judged := [effect for row in rows for effect in row.shown if effect.decision.judged]:
+        worth = expm1(judged[0].size.worth)
+        yield (
+            f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(judged)};"
+            f" same: it lies within ±{100 * worth:g} %, which is not worth knowing; ?: cannot tell"
+        )
+        if any(effect.scheme for effect in judged):
+            yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
+            yield from _of_sides([row.pair for row in rows if row.pair])
+    if _marked(rows):
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only the effect column claims"
+    if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
+        yield f"–: fewer than {BEYOND} requests lie beyond it"
+    if any(row.cell.errors_invalid for row in rows):
+        yield "errors (+n): n more in invalid samples"
+
+
+def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
+    """The left side against the right one, whatever arm was there: half and half, so that no effect has it; it is not taken out."""
+    metric, found = "cpu_per_request", list[float]()
+    for pair in pairs:
+        logs = pair.log_ratios(metric)
+        for block, each in logs.items():
+            side = pair.own.counted[block].pair
+            if side is not None and len(logs) > 1:
+                away = each - fmean(logs.values())
+                found.append(away if side.side == "left" else -away)
+    if len(found) >= stats.MIN_BLOCKS:
+        estimate = stats.difference(found, [0.0] * len(found))
+        ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
+        yield f"the left side against the right one, whoever was there: {about(metric).title} {about(metric).change(estimate.effect)}{ends}"
+
+
+def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
+    measured = [row for row in rows if row.cell.valid_blocks]
+    if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
+        yield "median of the blocks [95 % interval of the median]"
+    if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
+        yield f"{FEW_BLOCKS}; nothing is claimed"
+    if any(effect.decision.judged for row in rows for effect in row.shown):
+        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
+    if _marked(rows):
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only a variant's primary metric claims"
+    if measured:
+        yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
+        points = {row.point.name for row in measured}
+        if any(slowed_by([row for row in measured if row.point.name == name]) for name in points):
+            yield f"during against before: geometric mean of the blocks' ratios [95 % interval from {stats.MIN_BLOCKS} blocks on]"
+        error_s = max(row.cell.clock_error_s for row in measured)
+        yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
+
+
+def _marked(rows: Sequence[Row]) -> bool:
+    return any(effect.marked for row in rows for effect in row.effects)
+
+
+# -- of a run ------------------------------------------------------------------------------------------------
+
+
+def changed_facts(record: RunRecord) -> list[str]:
+    """A note per resumption on a machine that was not quite the same."""
+    return [
+        f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
+        for resumption in record.resumed
+        if (changed := [name for name in resumption if name != "at" and name not in EVERY_BOOT])
+    ]
+
+
+def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
+    """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
+    found: list[str] = []
+    for promise in record.designed.promised:
+        own = [row for row in rows if row.point.name == promise.point and row.arm.role == "variant"]
+        for estimate in (one.estimate for row in own for one in row.shown if one.metric == promise.metric):
+            if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
+                continue
+            if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
+                what = f"{about(promise.metric).title} at {promise.point}"
+                found.append(
+                    f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
+                )
+    return found
+
+
+# -- of a migration's runs -----------------------------------------------------------------------------------
+
+
+def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
+    """Yield a sentence for each arm and load whose numbers would mislead, in the table's order.
+
+    That is where its samples are not steady, where fewer than `ENOUGH` count (alone and as a side of a pair), or where they end before
+    the proxy's ports run out.
+    """
+    for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
+        where, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
+        if row.cell.unsteady is not None:
+            yield f"{where}: {row.cell.unsteady.sentence()}"
+            continue
+        if row.change is not None:
+            yield f"{where}: {row.change.sentence()}"
+        if (counted := sum(cell.valid_blocks for cell in cells)) < ENOUGH:
+            invalid = [each for cell in cells for each in cell.invalid.items()]
+            reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
+            yield f"{where}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
+        if row.exhaustion is not None:
+            yield f"{where}: {row.exhaustion.label}"
+
+
+# -- of two runs ---------------------------------------------------------------------------------------------
+
+
+def between_notes(meeting: Meeting) -> Iterator[str]:
+    """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
+    first, second = meeting.base, meeting.other
+    one, two = first.record, second.record
+    facts = {
+        name: f"{name}: {one.facts.get(name, 'not recorded')} / {two.facts.get(name, 'not recorded')}"
+        for name in differing(one.facts, two.facts)
+    }
+    machine = [name for name in facts if _is_machine(name, one, two)]
+    if machine:
+        yield f"{TWO_MACHINES}: {'; '.join(facts[name] for name in machine)}"
+    if one.id == two.id:
+        yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
+    yield from (fact for name, fact in facts.items() if name not in machine)
+    if one.git_commit != two.git_commit:
+        yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
+    if one.sweep != two.sweep:
+        yield f"sweep: {one.sweep} / {two.sweep}"
+    renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
+    yield from (f"{name} is called {other} in {SECOND}" for name, other in renamed)
+    yield from (f"not compared: {apart}" for apart in points_apart(first, second))
+    for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
+        if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
+            yield f"in {label} only: {', '.join(alone)}"
+        yield from (f"{label}: {note}" for note in run_notes(run))
+
+
+def run_notes(run: RunCells) -> Iterator[str]:
+    """What a run says of itself: resumed with other facts, not all measured, not measurable."""
+    yield from changed_facts(run.record)
+    yield from map(str, run.record.not_measurable)
+    if not run.complete:
+        yield f"not all of it was measured: {rerun.resume(run.record)} goes on"
+
+
+def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
+    before, after = one.facts.get(name), two.facts.get(name)
+    if before is None or after is None:
+        return False
+    if name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
+        return before.split(", ")[:3] != after.split(", ")[:3]
+    if name == "memory_bytes" and before.isdecimal() and after.isdecimal():
+        return abs(int(before) - int(after)) > MEMORY_DIFFERS * max(int(before), int(after))
+    return name in MACHINE
+
+
+def _commit(record: RunRecord) -> str:
+    commit, plus, changes = (record.git_commit or "unknown").partition("+")
+    return f"{commit[:12]}{plus}{changes}"
