@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import number
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of, variant_name
-from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle, trials
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
+from lab.commands.measuring import inside, plan_and_measure, target_of, trials
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -45,14 +43,16 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
     verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
-    add_k6_out(verb)
-    add_measuring(verb)
+    add_options(verb, "--k6-out", *MEASURING)
 
 
 def _aa(options: argparse.Namespace, talk: Console) -> int:
-    from lab.records.store import RunStore
+    from lab.model.variants.naming import is_variant
+    from lab.records.store import RunStore, run_names
 
-    stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
+    name = options.subject  # a variant has no slash in its name, and comes first
+    is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
+    stored = options.run or (name if is_run else None)
     if stored or options.resume:
         others = of_its_own(options) - {"run", "subject"}
         other_place = stored and (options.target or options.plan or options.resume)
@@ -65,15 +65,31 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
         _refuse_disturbed(options.sweep)
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
-    return inside(options, target_of(options), partial(_measure, options, talk))
 
+    def here(target: Target) -> int:
+        from lab.analysis.noise import BASELINE
+        from lab.experiments import bench
 
-def _is_run(name: str) -> bool:
-    """A run's name or folder. A variant has no slash in its name, and comes first."""
-    from lab.model.variants.naming import is_variant
-    from lab.records.store import run_names
+        if options.resume:
+            prepared, run = bench.resume(options.resume, target)
+        else:
+            variant = options.subject or BASELINE
+            request = bench.Request(
+                (variant,),
+                DEFAULT_SWEEP if options.sweep is None else options.sweep,
+                options.blocks or BLOCKS,
+                options.seed,
+                label=f"{variant}-aa",
+                nulls=NULLS if options.nulls is None else options.nulls,
+                knee=options.knee,
+                k6_out=options.k6_out,
+            )
+            command = recorded(options, "subject")
+            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
+        store = plan_and_measure(options, talk, target, prepared, run, "aa")
+        return store if isinstance(store, int) else _print(options, store)
 
-    return "/" in name or (not is_variant(name) and name in run_names())
+    return inside(options, target_of(options), here)
 
 
 def _refuse_disturbed(sweep: str) -> None:
@@ -84,34 +100,6 @@ def _refuse_disturbed(sweep: str) -> None:
         raise UsageError(
             "--sweep", fault, f"`just bench ingress-nginx --sweep {sweep}` shows what its A/A pair leaves open"
         )
-
-
-def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.analysis.noise import BASELINE
-    from lab.experiments import bench
-
-    settle()
-    if options.resume:
-        prepared, run = bench.resume(options.resume, target)
-    else:
-        variant = options.subject or BASELINE
-        request = bench.Request(
-            (variant,),
-            DEFAULT_SWEEP if options.sweep is None else options.sweep,
-            options.blocks or BLOCKS,
-            options.seed,
-            label=f"{variant}-aa",
-            nulls=NULLS if options.nulls is None else options.nulls,
-            knee=options.knee,
-            k6_out=options.k6_out,
-        )
-        prepared = bench.prepare(request, target, recorded(options, "subject"), trials(options, talk))
-        run = None
-    print_plan(talk, prepared, done := done_samples(run))
-    if options.plan:
-        return answer_plan(options, [(prepared, done)])
-    store = measure(talk, prepared, run, target, resume_command(options, "aa", prepared.record.id))
-    return 1 if store is None else _print(options, store)
 
 
 def _refuse_without_pair(record: RunRecord) -> None:

@@ -7,9 +7,8 @@ import argparse
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import arm_name
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import add_options, arm_name
 
 ABOUT = "every metric of a run's variants against their baselines, or of two runs against each other"
 
@@ -19,8 +18,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
     )
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
-    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
+    add_options(verb, "--json", "--markdown")
 
 
 def run_and_arm(text: str) -> tuple[str, str | None]:

@@ -6,7 +6,9 @@ import argparse
 
 from rich.console import Console
 
+from lab.base.errors import refuse_unknown
 from lab.commands import Adder
+from lab.commands.arguments import add_options
 
 
 def add(adder: Adder) -> None:
@@ -18,46 +20,33 @@ def add(adder: Adder) -> None:
         action="store_true",
         help="instead: what to measure once the machine has booted anew, for findings and claims that rest on too few boots",
     )
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
-    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
+    add_options(verb, "--json", "--markdown")
 
 
 def _ledger(options: argparse.Namespace, talk: Console) -> int:
-    from lab.base.errors import UsageError, did_you_mean
-    from lab.report.json.shape import dumps
-    from lab.report.markdown import markdown
-    from lab.studies import ledger
-    from lab.studies.study_files import study_keys
-
-    if options.study is not None and options.study not in study_keys():
-        raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
-    if options.boots:
-        return _boots(options)
-    verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
-    if options.json:
-        print(dumps(ledger.list_verdicts(verdicts, known)))
-    elif options.markdown:
-        print(markdown(ledger.page(verdicts, known, linked=True)), end="")
-    else:
-        ledger.show(Console(), verdicts, options.rules, known)
-    return 0
-
-
-def _boots(options: argparse.Namespace) -> int:
-    import json
-    from dataclasses import asdict
-
     from lab.analysis import evidence
+    from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
     from lab.report.terminal import show
     from lab.studies import boots_table, ledger
     from lab.studies.steps import boots_wanted
+    from lab.studies.study_files import study_keys
 
-    wanted = boots_wanted(evidence.references()[0], ledger.ledger(options.study))
-    if options.json:
-        print(json.dumps([asdict(one) for one in wanted], indent=1))
-    elif options.markdown:
-        print(markdown(boots_table.page(wanted)), end="")
+    if options.study is not None:
+        refuse_unknown(options.study, study_keys(), "study", f"unknown study '{options.study}'")
+    verdicts = ledger.ledger(options.study)
+    if options.boots:
+        wanted = boots_wanted(evidence.references()[0], verdicts)
+        page, as_json = boots_table.page(wanted), dumps(wanted)
     else:
-        show(Console(), boots_table.page(wanted))
+        known = ledger.checks(options.study)
+        page, as_json = ledger.page(verdicts, known, linked=True), dumps(ledger.list_verdicts(verdicts, known))
+    if options.json:
+        print(as_json)
+    elif options.markdown:
+        print(markdown(page), end="")
+    elif options.boots:
+        show(Console(), page)
+    else:
+        ledger.show(Console(), verdicts, options.rules, known)
     return 0

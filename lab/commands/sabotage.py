@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import add_target, inside, variant_name
+from lab.commands.arguments import TARGETED, VARIANT, add_options, variant_name
+from lab.commands.measuring import inside
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -31,7 +32,7 @@ def add(adder: Adder) -> None:
         metavar="VARIANT",
         help="an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
     )
-    add_target(verb)
+    add_options(verb, *TARGETED)
     verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
     verb.add_argument(
         "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"

@@ -6,13 +6,12 @@ import argparse
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import Adder
 from lab.commands.ablate import print_ablation
-from lab.commands.arguments import arm_name
+from lab.commands.arguments import add_options, arm_name
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
-from lab.commands.usage import print_usage
 
 
 def add(adder: Adder) -> None:
@@ -36,8 +35,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--point", metavar="POINT", help="with --usage: at one load only; together with --arm every second is shown"
     )
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
-    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
+    add_options(verb, "--json", "--markdown")
 
 
 def _table(options: argparse.Namespace, talk: Console) -> int:
@@ -50,7 +48,7 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
             beside = "beside" if options.usage else "without"
             raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {beside} --usage", "leave it out")
     if options.usage:
-        return print_usage(options)
+        return _print_usage(options)
     if is_ablation(options.run):
         if options.from_raw:
             raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
@@ -58,3 +56,38 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
     run = RunStore.open(options.run)
     shown = from_raw(run) if options.from_raw else run
     return print_knee(options, shown) if run.record.knee is not None else print_result(options, shown)
+
+
+def _print_usage(options: argparse.Namespace) -> int:
+    """Of the valid samples of the arm and point asked for; where one of them is not, of the first of each arm and point."""
+    from lab.records.store import RunStore
+    from lab.report.json.answers import list_usage
+    from lab.report.json.shape import dumps
+    from lab.report.tables.usage import page
+    from lab.report.terminal import show
+
+    run, arm, point = RunStore.open(options.run), options.arm, options.point
+    samples = [sample for sample in run.samples() if sample.valid]
+    for what, wanted, known in (
+        ("--arm", arm, {sample.arm for sample in samples}),
+        ("--point", point, {sample.point.name for sample in samples}),
+    ):
+        if wanted is not None:
+            refuse_unknown(wanted, known, what, f"no valid sample of '{wanted}' in {run.record.id}")
+    chosen = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
+    if not chosen:
+        raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")
+    every_second = bool(arm and point)
+    if not every_second:
+        chosen = list({(sample.arm, sample.point.name): sample for sample in reversed(chosen)}.values())[::-1]
+    memory = run.record.facts.get("memory_bytes", "")
+    memory_bytes = int(memory) if memory.isdigit() else None
+    if options.json:
+        print(dumps([list_usage(each, run.usage(each), memory_bytes) for each in chosen]))
+        return 0
+    out = Console(soft_wrap=True, highlight=False)
+    for sample in chosen:
+        out.print(f"[bold cyan]{sample.arm}[/] at [bold cyan]{sample.point.name}[/], block {sample.block}")
+        show(out, page(run.usage(sample), memory_bytes, every_second))
+        out.print()
+    return 0

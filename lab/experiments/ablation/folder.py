@@ -9,8 +9,8 @@ It has a copy of the manifests so that Ctrl-C, a reboot and a changed checkout c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import yaml
@@ -24,7 +24,7 @@ from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord
 from lab.records.forms import has
-from lab.records.store import ABLATION
+from lab.records.store import ABLATION, new_id
 from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
 
@@ -71,6 +71,16 @@ def copy_manifests(folder: Path) -> None:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(MANIFESTS, folder)
+
+
+@contextmanager
+def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
+    """Copy the checkout's manifests into a new folder beside the runs; yield them, and what keeps them: else nothing of it stays."""
+    folder = runs_folder() / new_id(label)
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        copy_manifests(folder / "manifests")
+        yield folder / "manifests", undo.pop_all
 
 
 def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# just doctor: one table of every prerequisite, failing only for what the default target needs.
+# just doctor: a line for every prerequisite, failing only for what the default target needs.
 
 bats_require_minimum_version 1.11.0
 

@@ -2,27 +2,21 @@
 
 import json
 import math
-import random
 import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import numpy as np
-import psutil
 import pytest
 
 from lab.__main__ import main
 from lab.analysis import known_costs
-from lab.analysis.noise import aa_arms
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
-from lab.experiments.selfbench import effects, neighbour, overhead
+from lab.experiments.selfbench import effects, overhead
 from lab.experiments.selfbench.overhead import Overhead
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
@@ -106,52 +100,10 @@ def found_to_be(monkeypatch: pytest.MonkeyPatch, runs: Sequence[MadeStore], stat
     monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
 
 
-# -- a noisy neighbour ---------------------------------------------------------------------------------
-
-
-def busy_children() -> list[psutil.Process]:
-    """Those of ours that are the neighbour's, and what starts it."""
-    found: list[psutil.Process] = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):  # it may end while we look
-            found += [child] if neighbour.BUSY in child.cmdline() and child.name() != "taskset" else []
-    return found
-
-
-@pytest.mark.slow
-def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> None:
-    """It runs on its CPU only, and ends with the block however long its spell."""
-    cpu = min(psutil.Process().cpu_affinity() or [0])
-    seen: list[list[int]] = []
-    with neighbour.busy_neighbour(cpu, random.Random(1), spell_s=0.5) as spells_s:
-        began = time.monotonic()
-        while time.monotonic() < began + 2.5:
-            for child in busy_children():
-                with suppress(psutil.Error):
-                    seen.append(child.cpu_affinity() or [])
-            time.sleep(0.05)
-    assert 0 < sum(spells_s) < time.monotonic() - began - 0.2 and [cpu] in seen
-    assert busy_children() == []
-
-
 def stopped(run: MadeStore, after: int) -> MadeStore:
     """It ended in the middle, after so many blocks."""
     run.take(one for one in run.samples() if one.block <= after)
     return run
-
-
-def null_run(effect: float, invalid: bool = False) -> MadeStore:
-    """An A/A run, in pairs, with a null arm that is truly `effect` times as slow."""
-    arms, points = aa_arms("baseline", 1, None), [make_point("ceiling", rate_rps=None)]
-    planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
-    samples, histograms = make_run(planned, noise=0.01)
-    slower = {one.id: one for one in make_run(planned, {"baseline": effect}, 0.01, seed=2)[0]}
-    chosen = [slower[one.id] if one.arm.endswith("-null-1") else one for one in samples]
-    if invalid:
-        lost = {("baseline-again", 1), ("baseline-null-1", 2)}
-        hit = [one.pair is not None and (one.arm, one.block) in lost for one in chosen]
-        chosen = [made_invalid(one, Reason.UNEVEN) if gone else one for one, gone in zip(chosen, hit, strict=True)]
-    return MadeStore(by_cpu(made_record("aa-1", planned)), chosen, histograms)
 
 
 def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
@@ -163,64 +115,10 @@ def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
     return record.model_copy(update={"variants": variants})
 
 
-def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
-    """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
-    same, other = neighbour.judge(null_run(1.0), 1, 0, 0.5), neighbour.judge(null_run(1.3), 2, 1, 0.5)
-    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": 6}
-    assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
-    few = neighbour.judge(null_run(1.0, invalid=True), 3, 0, 0.5)
-    assert few.invalid == {"uneven": 2} and few.valid_blocks == {"ceiling": 4}
-    said = neighbour.line(other)
-    assert "CPU 1 busy 50%" in said and "claimed: baseline-null-1 cpu_per_request" in said
-    assert "only that the noise was noticed" in neighbour.verdict([few])[1]
-    assert neighbour.verdict([same, other, few])[0] and not neighbour.verdict([other] * 3)[0]
-    for runs, most in ((5, 2), (20, 2), (40, 4)):  # two in twenty, and as many of fewer
-        held, above = (neighbour.verdict([other] * n + [same] * (runs - n)) for n in (most, most + 1))
-        assert held[0] and not above[0]
-        assert all(f"at most {most} in {max(runs, 20)} may be" in text for _, text in (held, above))
-
-
-def beside(monkeypatch: pytest.MonkeyPatch, *spells_s: float) -> None:
-    """A neighbour that was busy for so long, in each run."""
-    found = iter(spells_s)
-
-    @contextmanager
-    def busy(cpu: int, lots: random.Random) -> Iterator[list[float]]:
-        yield [next(found)]
-
-    monkeypatch.setattr(neighbour, "busy_neighbour", busy)
-    clock = iter(range(0, 10_000, 100))  # each run takes 100 s
-    monkeypatch.setattr(overhead, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-
-
-def test_without_a_neighbour_nothing_was_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A busy core that could not be had ends the check: 0 claims beside nobody are no 0 claims."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
-    runs = [null_run(1.0) for _ in range(4)]
-    for number, run in enumerate(runs):
-        run.record = run.record.model_copy(update={"id": f"aa-{number}"})
-    found_to_be(monkeypatch, runs)
-    beside(monkeypatch, 50.0, 50.0, 50.0, 3.0)
-    assert main(["selfbench", "neighbour", "--runs", "2"]) == 0
-    said = capsys.readouterr()
-    assert "  1  CPU " in said.out and "0 claimed in 2 A/A runs beside a noisy neighbour" in said.out
-    assert '"ceiling"' in (tmp_path / "selfbench-neighbour" / "neighbour.toml").read_text()
-    assert load_sweep(str(tmp_path / "selfbench-neighbour" / "neighbour.toml"))[1].expanded()[0].generator == "wrk"
-    assert main(["selfbench", "neighbour", "--runs", "2"]) == 1
-    assert "A/A run 2: had no neighbour: CPU" in capsys.readouterr().err
-
-
 def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1 is of cells without a valid sample, and of a full disk; effects are gone on with."""
-    fault = r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
-    found_to_be(monkeypatch, [stopped(null_run(1.0), 2)], status=1)
-    beside(monkeypatch, 50.0)
-    with pytest.raises(MeasuringError, match=fault):
-        list(neighbour.measure_runs(tmp_path, 1, 1))
     found_to_be(monkeypatch, [stopped(long_run({"extra-work-a": 1.2}), 2)], status=1)
-    with pytest.raises(MeasuringError, match=fault):
+    with pytest.raises(MeasuringError, match=r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"):
         effects.measure(tmp_path, ["extra-work-a"], 40, 1)
     found_to_be(monkeypatch, [long_run({"extra-work-a": 1.2})], status=1)
     assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
@@ -436,7 +334,6 @@ def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> N
     [
         ("overhead", "sweep quick, 3 blocks: about 1 min 10 s"),
         ("effects", "40 blocks read in tens: 0.8 h at least"),
-        ("neighbour", "20 A/A runs of 10 blocks; one core busy during random halves of each: 51 min 40 s"),
         ("order", "some minutes"),
     ],
 )
