@@ -13,7 +13,7 @@ from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import number, share
 from lab.commands import Adder, print_answer
 from lab.commands.arguments import TARGETED, VARIANT, add_options, of_its_own, recorded, variant_name
-from lab.commands.measuring import answer_plan, done_samples, go_on, inside, resume_command, say, target_of
+from lab.commands.measuring import answer_plan, done_samples, inside, measure, resume_command, say, target_of
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
 from lab.model.pages import PAGES
@@ -116,7 +116,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
             seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
 
         resume = resume_command(options, "knee", prepared.record.id)
-        store = go_on(talk, prepared, run, target, "trial", resume, searched)
+        store = measure(talk, prepared, run, target, resume, searched)
         return 1 if store is None else print_knee(options, store, keep=True)
 
     return inside(options, target_of(options), here)

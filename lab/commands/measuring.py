@@ -125,15 +125,26 @@ def plan_and_measure(
     return 1 if store is None else store
 
 
-def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
-    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
+def measure(
+    talk: Console,
+    prepared: Prepared,
+    run: RunStore | None,
+    target: Target,
+    resume: str,
+    search: Callable[[RunStore], None] | None = None,
+) -> RunStore | None:
+    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. However it ends, what goes on with it is said.
+
+    `resume`: the command that goes on with it; `search`: measures a search for the knee, whose plan grows meanwhile.
+    """
     from lab.commands.progress import Terminal
+    from lab.experiments import bench
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
     from lab.model.bottleneck import MAX_OTHERS_CORES
     from lab.targets.common.sampler import HOST_PROC, busiest
 
-    found = busiest() if HOST_PROC in os.environ else {}
+    found = busiest() if search is None and HOST_PROC in os.environ else {}
     if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
         each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
         lost = "samples may be lost: stop it, or wait"
@@ -141,31 +152,8 @@ def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Tar
         used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
         say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
 
-    def measured(store: RunStore) -> None:
-        done = 0 if run is None else done_samples(store)
-        with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
-            Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
-        watching.account()
-
-    return go_on(talk, prepared, run, target, "sample", resume, measured)
-
-
-def go_on(
-    talk: Console,
-    prepared: Prepared,
-    run: RunStore | None,
-    target: Target,
-    kept: str,
-    resume: str,
-    measured: Callable[[RunStore], None],
-) -> RunStore | None:
-    """Have what `run` does not hold yet `measured`; None when interrupted. However it ends, what goes on with it is said.
-
-    `kept`: what is not lost then, in a word.
-    """
-    from lab.experiments import bench
-
     def say_resume(what: str) -> None:
+        kept = "sample" if search is None else "trial"
         said = f"\n{what}; every complete {kept} is kept. Go on with:\n  {resume}"  # a line of its own can be copied
         talk.print(said, markup=False, highlight=False, soft_wrap=True)
 
@@ -173,7 +161,13 @@ def go_on(
     try:
         with bench.opened(prepared, run, target) as store:
             begun = True
-            measured(store)
+            if search is not None:
+                search(store)
+            else:
+                done = 0 if run is None else done_samples(store)
+                with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
+                    Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
+                watching.account()
     except KeyboardInterrupt:
         if not begun:
             raise
@@ -229,7 +223,8 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for point in record.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
+        disturbed = disturbance_text(point) if point.disturbance is not None else ""
+        done_to_it = "nothing is done (control)" if point.control else disturbed
         words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
         words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)

@@ -18,8 +18,7 @@ from lab.analysis.knee.report import SWEEP, search_of, step_of, trials_of
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.loads import choose, generator_record
-from lab.experiments.bench.measurable import checked, facts_of, new_record, variant_record
+from lab.experiments.bench.measurable import choose, generator_record, new_record, variant_record
 from lab.generators.loads import load_of
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
@@ -37,6 +36,7 @@ from lab.records import store
 from lab.records.store import RunStore
 from lab.stats.knee_search import LEAST_RPS, Try, sought
 from lab.targets.base import Target
+from lab.targets.survey import checked, facts_of
 
 WARMUP_S = 1.0
 DURATION_S = 10.0

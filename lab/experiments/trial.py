@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.experiments import sabotage
-from lab.experiments.bench.measurable import checked, facts_of
 from lab.model import facts
 from lab.model.run import now
 from lab.model.variants.variants import load_variant, variant_names
@@ -17,6 +16,7 @@ from lab.records import trials
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
+from lab.targets.survey import checked, facts_of
 
 
 def tried(

@@ -18,7 +18,6 @@ import yaml
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
 from lab.experiments.ablation.plan import Cumulative
-from lab.experiments.bench.measurable import checked
 from lab.experiments.bench.request import fixtures_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
@@ -27,6 +26,7 @@ from lab.records.forms import has
 from lab.records.store import ABLATION, new_id
 from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
+from lab.targets.survey import checked
 
 
 class AblationStore:

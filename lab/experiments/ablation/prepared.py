@@ -14,7 +14,7 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments import bench
 from lab.experiments.ablation.folder import AblationStore, refusal_in, write_overlays
 from lab.experiments.ablation.plan import Cumulative, Owned, overlays_of, plan_steps, runs_of
-from lab.experiments.bench.measurable import NothingMeasurableError, checked
+from lab.experiments.bench.measurable import NothingMeasurableError
 from lab.experiments.bench.probing import Trials
 from lab.experiments.bench.request import fixtures_of
 from lab.model.run import NotMeasured, now
@@ -23,6 +23,7 @@ from lab.records.ablation import AblationRecord, AblationRun
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
+from lab.targets.survey import checked
 
 
 @dataclass(frozen=True, slots=True)

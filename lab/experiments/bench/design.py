@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -21,12 +21,12 @@ from lab.analysis.past import POOLED, Past, Schemes, best_past, elsewhere, judge
 from lab.analysis.starts import known_anew
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
-from lab.experiments.bench.loads import choose_generators, generator_record
-from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.measurable import MeasurableRun, choose, generator_record, refuse_loads
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of, solo_places
+from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of
 from lab.model.metrics import RATIOS, about
+from lab.model.names import DEFAULT_TARGET
 from lab.model.pairs import SIDES
 from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan
 from lab.model.run import RunRecord
@@ -56,22 +56,30 @@ def design_run(
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
     """Decide all of a run, without starting anything. UsageError on the first fault.
 
+    Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
+
     Returns:
         run.json as it begins, with its `Design`; and point → its generator.
 
     """
     request, record = loaded.request, shown.record
-    itself = request.nulls is not None  # as whose record its cost is not shared
-    asked = {
-        name: (one.shared_cost or (itself and loaded.variants[name].shared_cost), one.primary_metric)
-        for name, one in record.variants.items()
-    }
-    solo = solo_places(record.arms, record.points, asked, record.different_systems)
+    solo = record.solo
+    if request.nulls is not None:  # as a null, of whose record its cost is not shared
+        alone = [name for name, variant in loaded.asked.items() if variant.shared_cost and name in record.variants]
+        shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in alone}
+        solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
-    shown = replace(shown, record=record.model_copy(update={"points": points}))
-    chosen = choose_generators(loaded, shown, target)
+    chosen = {point.name: choose(point, target, request.k6_out) for point in points}
+    _refuse_k6_out(loaded, chosen, target)
+    for name in shown.asked:
+        endpoints = shown.endpoints[name]
+        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
+            fault = f"'{name}' is asked without TLS here: there is no session to resume, or not to"
+            remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
+            raise UsageError(f"point {points[0].name}: resumption", fault, remedy)
+    refuse_loads(points, chosen, {name: shown.endpoints[name] for name in shown.variants})
     generators = {point: generator_record(used) for point, used in chosen.items()}
-    record = shown.record.model_copy(update={"generators": generators})
+    record = record.model_copy(update={"points": points, "generators": generators})
     choice, once = None, request.blocks or loaded.sweep.blocks
     if request.resolve is not None:
         choice = _choose_blocks(request.resolve, loaded, record, list(shown.asked), target)
@@ -85,6 +93,19 @@ def design_run(
     record = record.with_plan(plan(record.arms, points, blocks, seed, shape))
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
+
+
+def _refuse_k6_out(loaded: LoadedRequest, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
+    """UsageError where k6 is to keep its own output, and cannot, or makes no load."""
+    out = loaded.request.k6_out
+    if out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        raise UsageError("--k6-out", fault, remedy)
 
 
 def with_design(

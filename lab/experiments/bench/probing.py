@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
-from lab.experiments.bench.loads import choose
-from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.measurable import MeasurableRun, choose
 from lab.generators.k6 import Out
 from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun
@@ -50,39 +49,38 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 """Brings two of a variant up on a target, and tries loads on both."""
 
 
-def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]:
-    """Return the points at a given rate that pairs are planned for and that nobody can say beforehand that the target carries."""
-    if len(target.sides) < len(SIDES) or baseline not in shown.variants or shown.record.variants[baseline].unpaired:
-        return []
-    pinned = len(frozenset[int]().union(*target.cpus().values()))
-    return [
-        point
-        for point in shown.record.points
-        if point.rate_rps is not None
-        and not point.why_alone
-        and point.disturbance is None
-        and not (pinned and len(SIDES) * point.rate_rps <= CARRIED_RPS_PER_CPU * pinned)
-    ]
-
-
 def probed(
-    shown: MeasurableRun, asked: Sequence[Point], target: Target, baseline: str, out: Out | None, trials: Trials
-) -> MeasurableRun:
+    shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials | None
+) -> tuple[MeasurableRun, tuple[Point, ...]]:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
         shown: the run as it was asked for.
-        asked: its points of which nobody can say beforehand that the target carries them (`to_probe`).
         target: where it is measured, after its `check`.
         baseline: the variant of which two are brought up.
         out: what k6 keeps of its own, as the run's loads will have it.
-        trials: how a load is tried.
+        trials: how a load is tried; None: none is.
+
+    Returns:
+        The run; and, where no load is tried, the points at a given rate that pairs are planned for and of which nobody can say
+        beforehand that the target carries them.
 
     """
+    base, asked = shown.record.variants.get(baseline), tuple[Point, ...]()
+    if len(target.sides) == len(SIDES) and base is not None and not base.unpaired:
+        pinned = len(frozenset[int]().union(*target.cpus().values()))
+        carried_rps = CARRIED_RPS_PER_CPU * pinned / len(SIDES)
+        asked = tuple(
+            point
+            for point in shown.record.points
+            if point.rate_rps is not None
+            and not (point.why_alone or point.disturbance or (pinned and point.rate_rps <= carried_rps))
+        )
+    if not asked or trials is None:
+        return shown, asked
     variant = shown.variants[baseline]
-    known = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
-    found = dict(known)
-    unknown = [point for point in asked if point.name not in known]
+    found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
+    unknown = [point for point in asked if point.name not in found]
     if unknown:
         try:
             with trials(target, variant, out) as trial_of:
@@ -96,7 +94,7 @@ def probed(
                 for point in unknown
                 if point.name not in found
             }
-    return _applied(shown, {point.name: found[point.name] for point in asked})
+    return _applied(shown, {point.name: found[point.name] for point in asked}), ()
 
 
 def probe_of(point: Point, trial_of: TrialOf) -> Probe:

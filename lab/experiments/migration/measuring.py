@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.ablation.folder import refusal_in
-from lab.experiments.bench.measurable import checked
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import BASELINE, split
@@ -15,6 +14,7 @@ from lab.experiments.migration.folder import as_far_as_taken, has_manifests
 from lab.experiments.migration.plan import Plan
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.base import Target
+from lab.targets.survey import checked
 
 
 def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from lab.__main__ import main
-from lab.commands import measuring
+from lab.records.store import RunStore
 from lab.targets.local.target import LocalTarget
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalTarget, "enter", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(LocalTarget, "check", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(LocalTarget, "up", started)
-    monkeypatch.setattr(measuring, "go_on", started)
+    monkeypatch.setattr(RunStore, "create", started)
 
 
 def refused(given: dict[str, str], folder: Path, status: int, answer: str, talk: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lab.base.errors import NodeRefusesError, UsageError
 from lab.experiments import sabotage, trial
-from lab.experiments.bench.measurable import facts_of
+from lab.targets.survey import facts_of
 from lab.experiments.sabotage import Finding
 from lab.records import trials
 from lab.records.trials import Trial, Tried
