@@ -28,7 +28,7 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
     from lab.report.terminal import show
-    from lab.studies import boots_table, ledger
+    from lab.studies import boots, ledger
     from lab.studies.steps import boots_wanted
     from lab.studies.study_files import study_keys
 
@@ -37,7 +37,7 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     verdicts = ledger.ledger(options.study)
     if options.boots:
         wanted = boots_wanted(evidence.references()[0], verdicts)
-        page, as_json = boots_table.page(wanted), dumps(wanted)
+        page, as_json = boots.page(wanted), dumps(wanted)
     else:
         known = ledger.checks(options.study)
         page, as_json = ledger.page(verdicts, known, linked=True), dumps(ledger.list_verdicts(verdicts, known))

@@ -77,7 +77,7 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands.readme import parts, texts
-    from lab.studies.site.picture import picture
+    from lab.studies.site.rows import picture
 
     makers = parts.makers()
     for path in texts.files():

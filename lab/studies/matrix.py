@@ -1,19 +1,16 @@
 """Each parameter and each sweep of the studies × each target: measured there, seen to work there, not possible there, or not shown.
 
-All from data: data/published, components' annotations, the studies' files, the committed runs, the committed trials
-(`lab.records.trials`) and the command lines in the tests. Refuses to leave a cell empty and to call anything possible that
+All from data: data/published, components' annotations, the studies' files, the committed runs and the committed trials
+(`lab.records.trials`). Refuses to leave a cell empty and to call anything possible that
 nothing has shown.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from rich.text import Text
@@ -23,7 +20,6 @@ from lab.base.files import reference_folder
 from lab.model import sweeps
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants.knobs import knob_names, load_knob
-from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
@@ -34,11 +30,6 @@ from lab.report.grid import Grid, Notes, Part, texts, title
 from lab.studies.study_files import LOAD, StudyFile, load_study, study_keys
 
 Kind = Literal["measured", "works", "accepted", "not possible", "not shown"]
-TESTS = Path(__file__).parents[1] / "tests" / "commands"
-RUN_BY_A_TEST = re.compile(
-    r"^\s*(?:\w+=\S+ )*(?:until )?lab (?P<words>(?:bench|sabotage) .*?)(?:$| &&| \|)", re.MULTILINE
-)
-"""A command line of a bats test that has to end well: what is refused there is called otherwise."""
 HOLDS = "holds"
 NO_PART = "no part of what is measured"
 
@@ -221,9 +212,6 @@ def _worked(target: str, variants: Collection[str]) -> Cell | None:
     held = [name for name in variants if trial and (tried := trial.variants.get(name)) and tried.outcome == HOLDS]
     if held and trial:
         return Cell("works", f"{held[0]} came up and was read back", trial.place)
-    for name, test in tested(target):
-        if name in variants:
-            return Cell("works", f"{name} in {test.name}", str(test.relative_to(Path(__file__).parents[2])))
     return None
 
 
@@ -255,8 +243,7 @@ def shown_variants() -> tuple[str, ...]:
     """Every name under which something was shown: overlays, and what runs and trials put together with `+`."""
     told = [name for run in runs() for name in run.variants]
     told += [name for trial in trials.committed().values() for name in trial.variants]
-    by_tests = [name for target in places() for name, _ in tested(target)]
-    return tuple(dict.fromkeys([*variant_names(), *told, *by_tests]))
+    return tuple(dict.fromkeys([*variant_names(), *told]))
 
 
 @cache
@@ -283,22 +270,6 @@ def runs() -> tuple[Measured, ...]:
             if sample.valid:
                 counts[of_arm[sample.arm]] = counts.get(of_arm[sample.arm], 0) + 1
         found.append(Measured(name, store.record.target, store.record.sweep, counts))
-    return tuple(found)
-
-
-@cache
-def tested(target: str) -> tuple[tuple[str, Path], ...]:
-    """(variant, the bats file that brings it up there) of the tests' command lines that name both."""
-    found: list[tuple[str, Path]] = []
-    for path in sorted(TESTS.glob("*.bats")):
-        for line in RUN_BY_A_TEST.finditer(path.read_text("utf-8")):
-            try:
-                words = shlex.split(line["words"])
-            except ValueError:  # goes on in the next line
-                continue
-            named = words[words.index("--target") + 1] if "--target" in words[:-1] else DEFAULT_TARGET
-            if named == target:
-                found += [(present_name(word), path) for word in words[1:] if is_variant(word)]
     return tuple(found)
 
 

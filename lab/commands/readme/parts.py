@@ -24,7 +24,7 @@ from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, known_costs
-from lab.studies import boots_table, carrying_table, ledger, matrix
+from lab.studies import boots, carrying_table, ledger, matrix
 from lab.studies.carrying import carried
 from lab.studies.claims.judging import Verdict
 from lab.studies.site.rows import answered
@@ -32,7 +32,7 @@ from lab.studies.steps import findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"
-"""`lab.studies.site.picture`, which README shows."""
+"""`lab.studies.site.rows.picture`, which README shows."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -51,7 +51,7 @@ def makers() -> Mapping[str, Maker]:
         "floors": lambda *_: _floors(),
         "folder": lambda path, _words: folder(path.parent),
         "found": lambda *_: _found(),
-        "known-cost-lengths": lambda *_: markdown(boots_table.lengths(_runs())),
+        "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
         "known-costs": lambda *_: _known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
         "reasons": lambda *_: _reasons(),

@@ -2,7 +2,7 @@
 
     notebooks/okd.ipynb  →  Executed("okd", (Cell("okd-00", "markdown", "# What …?", ()), …))
 
-No kernel is started, which would cost more than most cells. No run of yours is seen unless it is named. Refuses to go on after a cell
+No kernel is started, which would cost more than most cells. No run of yours is seen. Refuses to go on after a cell
 that raises: it is named.
 """
 
@@ -29,7 +29,6 @@ from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.records.store import RunStore, run_names
 from lab.studies.exhibits.exhibits import CLAIMS, Claims
-from lab.studies.exhibits.exploring import EXPLORE
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "notebooks"
@@ -65,15 +64,15 @@ def notebooks() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
-def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
-    """(file, the one run of yours that it may look at, by its folder, or empty), as many at once as there are CPUs, in their order.
+def execute_all(wanted: Sequence[Path], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
+    """These files, as many at once as there are CPUs, in their order.
 
     `meanwhile`: what the caller has to do itself. UsageError for a damaged file, NotebookError for a cell.
     """
     with TemporaryDirectory(prefix="lab-report-") as none, _pool() as pool:
         folder = reference_folder()
         list(pool.map(_read, (f"{folder}/{name}" for name in run_names(folder))))  # so that no two read the same
-        begun = [pool.submit(_apart, path, {"LAB_RUNS": none, EXPLORE: run}) for path, run in wanted]
+        begun = [pool.submit(_apart, path, none) for path in wanted]
         try:
             meanwhile()
             for each in begun:
@@ -97,9 +96,9 @@ def _read(run: str) -> None:
         RunStore.open(run).ready()
 
 
-def _apart(path: Path, seen: Mapping[str, str]) -> Executed | tuple[type[LabError], str, str, str]:
-    """An error in parts: as it is it cannot be sent. `seen`: where runs of the user's own are, and which of them."""
-    os.environ |= seen
+def _apart(path: Path, runs: str) -> Executed | tuple[type[LabError], str, str, str]:
+    """An error in parts: as it is it cannot be sent. `runs`: the folder in the place of that of the user's own."""
+    os.environ["LAB_RUNS"] = runs
     try:
         return executed(path)
     except LabError as error:

@@ -13,7 +13,6 @@ from lab.analysis import evidence
 from lab.base.errors import UsageError
 from lab.records.references import boot_folders
 from lab.studies import boots
-from lab.studies import boots_table as tables
 from lab.studies.boots import distance_to_bound, part_of, step_over_boots
 from lab.studies.claims import Other
 from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
@@ -147,7 +146,7 @@ def test_a_part_of_a_run_is_a_run(top: Path) -> None:
 
 
 def test_lengths_of_a_known_cost_are_told_once_they_are_measured(top: Path) -> None:
-    (said,) = tables.lengths([])
+    (said,) = boots.lengths([])
     assert "Not measured yet" in str(said)
     assert boot_folders(top / RUN) == [top / RUN]
     assert boots.WANTED == 3

@@ -14,7 +14,7 @@ from lab.commands.readme import parts, texts
 from lab.commands.readme.parts import starts
 from lab.model.samples import Reason
 from lab.records.levels import Known
-from lab.studies.site.picture import picture
+from lab.studies.site.rows import picture
 from lab.studies.site.rows import ANSWERED
 
 pytestmark = pytest.mark.committed

@@ -14,7 +14,7 @@ from lab.model.samples import Sample
 from lab.model.usage import UNCLAIMED, USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits.remainder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
+from lab.studies.exhibits.ladder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
 from lab.tests.studies.exhibits.test_ladder import data, dearer, run_of
 
 THERE = {"baseline": 4.0, "no-metrics": 3.2, "no-log": 2.4, "nginx": 2.0}

@@ -23,7 +23,7 @@ from lab.report.html import rendering as markdown
 from lab.studies.claims import claims
 from lab.studies.site import executing, pages, site
 from lab.studies.site.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
-from lab.studies.site.parts import Part, parts
+from lab.studies.site.pages import Part, parts
 from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
@@ -32,7 +32,6 @@ SHELF = (
     "from lab.analysis import evidence\nfrom lab.studies.exhibits import exhibits\n\n"
     "shelf = evidence.shelf()\nkill = shelf.of('kill', variant='grace-period-30+host-port')"
 )
-EXPLORED = "from lab.studies.exhibits import exploring\n\nexploring.picked().said"
 TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'grace-period-30+host-port', 'held')"
 PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('ingress-nginx', 'backlog')}, 'Plots', 'original')"
 DRAIN = "exhibits.intervals(shelf.of('drain', variant='proxy-replicas-2+pod-disruption-budget'), 'Drained', 'gap_s')"
@@ -207,7 +206,7 @@ def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
 def test_a_cell_that_raises_is_named(books: Path) -> None:
     """With what it raised, and exit status 1; also where it ran in a process of its own."""
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
-    for run in (lambda: executed(path), lambda: list(execute_all([(path, "")]))):
+    for run in (lambda: executed(path), lambda: list(execute_all([path]))):
         with pytest.raises(
             NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
         ) as raised:
@@ -232,24 +231,11 @@ def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
 
 
 def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it is named."""
-    run_of(
-        tmp_path / "own",
-        monkeypatch,
-        "kill",
-        [("grace-period-30+host-port", None)],
-        nds_story,
-        1,
-        "mine",
-        points=["held"],
-    )
-    path = notebook(books, "explore", EXPLORED)
-    for run, said in (
-        ("", "no run: nothing in data/reference of any sweep"),
-        (str(tmp_path / "own" / "mine"), "mine (mine): kill on local"),
-    ):
-        (found,) = execute_all([(path, run)])
-        assert said in str(found.cells[1].outputs)
+    (tmp_path / "own" / "mine").mkdir(parents=True)
+    (tmp_path / "own" / "mine" / "run.json").write_text("{}")
+    path = notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")
+    (found,) = execute_all([path])
+    assert found.cells[1].outputs == ({"text/plain": "[]"},)
 
 
 # -- the site -----------------------------------------------------------------------------------------------
