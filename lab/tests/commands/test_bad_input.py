@@ -23,6 +23,14 @@ INPUTS: list[dict[str, str]] = [
     for given in GIVEN["input"]
     for argv in ([given["argv"]] if isinstance(given["argv"], str) else given["argv"])
 ]
+INPUTS += [
+    {
+        "argv": argv,
+        "says": f"{place if (place := argv.split()[-2]).startswith('--') else 'argument variants'}: is empty",
+        "remedy": "give it a value, or leave it out: is a variable unset?",
+    }
+    for argv in GIVEN["empty"]
+]
 LEAST = 60
 
 

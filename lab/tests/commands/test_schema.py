@@ -98,25 +98,3 @@ def test_readings_keep_their_schema(check: Check) -> None:
         accepts("readback", [readings[0].as_json() | {"found": "1"}])
 
 
-def test_recorded_tables_have_the_documented_columns(tmp_path: Path) -> None:
-    """hist.parquet and usage.parquet as the store writes them."""
-    (tmp_path / "samples").mkdir()
-    store, sample = RunStore(tmp_path, made_record("run-1", make_plan())), make_sample()
-    both = {"latency": Histogram.of_values([1e-3, 2e-3]), "service": Histogram.of_values([1e-3])}
-    store.write_sample(sample, "", both, pl.DataFrame(schema=USAGE_SCHEMA))
-    for name, file in (("histogram", "hist.parquet"), ("usage", "usage.parquet")):
-        stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
-        columns = pl.read_parquet(tmp_path / "samples" / sample.id / file).schema
-        assert {column: str(kind) for column, kind in columns.items()} == stored["columns"]
-
-
-def test_what_came_up_on_a_cluster_keeps_its_schema() -> None:
-    """A pod that is not there yet has neither node nor digest."""
-    spec = {"containers": [{"name": "proxy", "image": "nginx:1"}]}
-    began = {"metadata": {"name": "proxy-1", "labels": {"lab/role": "proxy"}}, "spec": spec}
-    status = {
-        "containerStatuses": [{"name": "proxy", "restartCount": 1, "imageID": "nginx@sha256:0"}],
-        "qosClass": "Burstable",
-    }
-    running = began | {"spec": spec | {"nodeName": "n"}, "status": status}
-    accepts("deployed", pods_record([began, running]))

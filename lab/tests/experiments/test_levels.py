@@ -150,29 +150,3 @@ def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> No
     assert [point.generations for point in on_generations(points, 4, known())] == [4, 1, 2, 1]
 
 
-def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this very system on this very target; of others nothing changes."""
-    monkeypatch.setattr(levels, "committed", lambda: (known(), known(variant="traefik", generation=0.01)))
-    assert [said[:34] for said in notes("apiserver", {"baseline", "traefik"})] == [
-        "baseline: one start of it is off by"[:34]
-    ]
-    assert notes("local", {"baseline"}) == []
-    points = [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)]
-    there = elsewhere("apiserver", ["baseline"], points)
-    (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
-    assert (mine.sd, mine.pilot_blocks) == scatter(known(), 4, 4.0)
-    assert mine.sd not in [noise.sd for noise in elsewhere("local", ["baseline"], points)]
-
-
-def test_the_line_of_the_most_bring_ups_is_what_its_own_numbers_come_to() -> None:
-    """The run has 40 MB: what it measured of each pair is committed beside the line instead."""
-    rows = pl.read_csv(FOLDER / "apiserver-bring-ups.csv")
-    (line,) = [one for one in records.committed() if one.run == rows["run"][0]]
-    ratios = rows.sort("bring_up", "generation").select((pl.col("own_us") / pl.col("base_us")).log()).to_series()
-    values = ratios.to_numpy().reshape(line.bring_ups, line.generations, 1)
-    found, bound = components(values), components(values, 2 * ASSURANCE - 1).bring_up
-    assert found.generation and found.bring_up and bound
-    told = [line.generation, line.bring_up, line.bring_up_at_most]
-    assert [each / sqrt(2) for each in (found.generation.sd, found.bring_up.sd, bound.high)] == pytest.approx(
-        told, rel=1e-4
-    )

@@ -130,42 +130,6 @@ def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
     assert again.record.not_measurable == made.record.not_measurable
 
 
-def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lab may have learnt since that it cannot be done; the variant is named, of which there may be several."""
-    target = SmallTarget()
-    request = Request(("ingress-nginx",), "outage", seed=1)
-    made = prepare(request, target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-
-    def refuse(_self: Outage, _manifests: object) -> None:
-        raise UsageError("disturbance.for_s", "cannot be done", "leave it out")
-
-    monkeypatch.setattr(Outage, "vet", refuse)
-    for again in (lambda: bench.resume(made.record.id, target), lambda: prepare(request, target, ())):
-        with pytest.raises(UsageError, match=r"ingress-nginx: disturbance\.for_s: cannot be done"):
-            again()
-
-
-def test_what_changed_is_told_before_what_cannot_be_shown(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = prepare(Request(("keepalive",), sweep, seed=1), SmallTarget(), ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    monkeypatch.setattr(Variant, "manifests_sha256", "another")
-    with pytest.raises(UsageError, match="have changed since this run began"):
-        bench.resume(made.record.id, SmallTarget(refuses=["keepalive"]))
-
-
-def test_a_run_that_another_lab_goes_on_with_says_so(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another commit may parse, check or sample otherwise; the same one is no news."""
-    target = SmallTarget()
-    made = prepare(Request(("keepalive",), sweep, seed=1), target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    for commit, told in ((made.record.git_commit, False), ("another", True)):
-        monkeypatch.setattr(bench.facts, "git_commit", lambda commit=commit: commit)
-        with bench.opened(*bench.resume(made.record.id, target), target) as run:
-            assert ("git_commit" in run.record.resumed[-1]) == told
-            assert any("git_commit" in note for note in changed_facts(run.record)) == told
-
-
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
     """What is there already would be pooled with what is measured elsewhere."""
 
@@ -181,13 +145,6 @@ def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
     with pytest.raises(UsageError, match="another cluster \\(one; this one is two\\)"):
         bench.resume(made.record.id, Cluster(uid="two"))
     assert bench.resume(made.record.id, Cluster())[0].record.id == made.record.id
-
-
-def test_a_run_recorded_before_there_were_such_rows_still_opens() -> None:
-    old = json.loads(record("old").model_dump_json())
-    for key in ("not_measurable", "study", "manifests"):
-        del old[key]
-    assert RunRecord.model_validate_json(json.dumps(old)).not_measurable == ()
 
 
 def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the_run() -> None:

@@ -91,26 +91,6 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
     assert "rate-1000: 1,000 req/s on two sides at once are carried" in said(made)
 
 
-def test_an_ablation_finds_it_out_for_each_of_its_runs(sweep: str) -> None:
-    folder = runs_folder() / "20261129-000000-ablate-keepalive-0001"
-    copy_manifests(folder / "manifests")
-    record = AblationRecord(
-        id=folder.name,
-        created_at=now(),
-        command=(),
-        subject="keepalive",
-        target="local",
-        blocks=6,
-        seed=1,
-        steps=(),
-        runs=(AblationRun(sweep=sweep, variants=("keepalive",)),),
-    )
-    (ready,) = ablation.prepared(AblationStore(folder, record), FakeTarget(sides=SIDES), carries(300))
-    assert ready.prepared is not None
-    (probe,) = ready.prepared.record.probes
-    assert (probe.decided, probe.carried_rps) == ("lowered", 220)
-
-
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
     """The point is called by the rate that it has."""
     made = prepared(sweep, carries(300, tried := []))

@@ -163,24 +163,6 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
     assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
 
 
-def test_a_resumed_run_keeps_its_blocks_and_its_promise(sweep: str) -> None:
-    self_compared(sweep)
-    made = resolved(sweep, "5%")
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    again, _ = resume(made.record.id, FakeTarget())
-    assert again.design.planned_for == made.design.planned_for is not None
-    assert again.plan.blocks == made.plan.blocks
-    assert again.design.promised == made.design.promised != ()
-
-
-@pytest.mark.slow
-def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
-    self_compared(sweep, nulls=2)
-    assert (
-        resolved(sweep, "3%").plan.blocks > resolved(sweep, "5%").plan.blocks >= resolved(sweep, "50%").plan.blocks == 6
-    )
-
-
 @pytest.mark.slow
 def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
@@ -204,16 +186,6 @@ def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     assert made.design.promised_by == f"from the pairs of {newer.record.id} and 1 more"
 
 
-@pytest.mark.slow
-def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
-    self_compared(sweep, "keepalive")
-    with pytest.raises(UsageError, match="just aa --sweep"):
-        resolved(sweep, "5%")
-    self_compared(sweep)
-    with pytest.raises(UsageError, match="just aa okd --sweep"):
-        resolved(sweep, "5%,rate", "okd")
-
-
 def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its manifests have changed since: it is another system of the same name."""
     run = self_compared(sweep)
@@ -222,21 +194,6 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch:
     monkeypatch.setattr(Variant, "manifests_sha256", "changed")
     with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
         resolved(sweep, "20%")
-
-
-@pytest.mark.parametrize(
-    ("asked", "pilot"),
-    [
-        ({"sweep": "at-knee", "knee": "2000"}, "just aa --sweep at-knee --knee 2000$"),
-        ({"k6_out": "csv"}, "just aa --sweep .*tiny.toml --k6-out csv$"),
-    ],
-)
-def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
-    """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
-    named: dict[str, Any] = {"sweep": sweep, **asked}
-    request = Request(("ingress-nginx+access-log-off",), seed=1, resolve=Resolve(0.05), **named)
-    with pytest.raises(UsageError, match=pilot):
-        prepare(request, FakeTarget("local"), ())
 
 
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
@@ -248,16 +205,6 @@ def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: s
         row for row in summary.rows if (row.arm.name, row.point.name) == ("ingress-nginx+access-log-off", "ceiling")
     )
     assert [(effect.metric, effect.claimed) for effect in row.shown] == [("rate", True)]
-
-
-def test_another_machine_is_no_guide(sweep: str) -> None:
-    class Elsewhere(FakeTarget):
-        def facts(self) -> dict[str, str]:
-            return {"fake": "another"}
-
-    self_compared(sweep)
-    with pytest.raises(UsageError, match="just aa"):
-        prepare(Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
 
 
 def five_blocks(slot: Slot, sample: Sample) -> Sample | None:

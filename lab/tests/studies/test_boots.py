@@ -78,29 +78,12 @@ def test_boots_that_disagree_give_no_advice(top: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_boots_agree_where_both_have_the_sign(top: Path) -> None:
-    further(top, 1.2)
-    (found,) = findings(evidence.references()[0])
-    over = found.boots.over
-    assert over is not None and over.low < 0 < over.high, "one degree of freedom"
-    assert found.boots.agree
-    (wanted,) = boots_wanted(evidence.references()[0], [])
-    assert len(wanted.boots) == 2
-
-
-@pytest.mark.slow
 def test_a_damaged_boot_is_named(top: Path) -> None:
     further(top, 1.1)
     (top / RUN / "boot-2" / "samples.ndjson.zst").write_bytes(b"no")
     (found,) = findings(evidence.references()[0])
     assert found.boots.boots == 1
     assert f"one boot; {RUN}/boot-2 is damaged: " in found.measured
-
-
-def test_a_point_that_the_run_has_not_is_refused(top: Path) -> None:
-    (run,) = evidence.references()[0]
-    with pytest.raises(UsageError, match="has no effect at point nowhere"):
-        step_over_boots(run, [], ARM, "nowhere")
 
 
 @pytest.mark.slow
@@ -145,8 +128,3 @@ def test_a_part_of_a_run_is_a_run(top: Path) -> None:
     assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "ingress-nginx", "ingress-nginx-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
 
 
-def test_lengths_of_a_known_cost_are_told_once_they_are_measured(top: Path) -> None:
-    (said,) = boots.lengths([])
-    assert "Not measured yet" in str(said)
-    assert boot_folders(top / RUN) == [top / RUN]
-    assert boots.WANTED == 3

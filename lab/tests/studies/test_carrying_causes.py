@@ -83,7 +83,3 @@ def test_known_work_tells_what_time_is_worth_there() -> None:
     assert found == {"ingress-nginx+extra-work-80": False, "gzip": True, "tls": False}
 
 
-def test_every_step_that_explains_is_a_variant_or_was_one() -> None:
-    names = [name for cause in CAUSES.values() for step in cause.steps for name in step.variants]
-    gone = aliases().gone
-    assert [name for name in names if name not in gone and not (is_variant(name) and present_name(name) == name)] == []

@@ -102,12 +102,6 @@ def test_every_published_cell_is_measured_exactly_once(key: str, quick: bool) ->
         assert sorted(found) == sorted(published(table)), table.title
 
 
-def test_the_published_cells_of_okd_are_the_sixteen() -> None:
-    for table in load_study("okd").file.tables:
-        assert len(published(table)) == 16, table.title
-        assert published(table)["keep-alive", "passthrough", "HostNetwork"] == 53295
-
-
 def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: Path) -> None:
     assert load_study("mine").file.not_a_knob == {"router sharding": NotAKnob(why="one router only")}
 
@@ -157,12 +151,6 @@ def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
     (table,) = load_study("mine").file.tables
     with pytest.raises(UsageError, match=told):
         cells(table, [make_point("ceiling", rate_rps=None)])
-
-
-def test_a_point_can_stand_for_the_value_of_its_own_field(study_file: Path) -> None:
-    (table,) = load_study("nds").file.tables[:1] if "nds" in study_keys() else load_study("mine").file.tables
-    shape = table.model_copy(update={"points": {}, "point_fields": {"http_mode": "rate_rps"}})
-    assert shape.of_point(make_point(rate_rps=300.0)) == {"http_mode": "300"}
 
 
 # -- the tables ---------------------------------------------------------------------------------------------
@@ -249,20 +237,6 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     assert study_tables.MEASURED in shown(study, summary)
 
 
-def test_no_interval_is_shown_below_six_blocks(study_file: Path) -> None:
-    study = load_study("mine")
-    text = shown(study, filled(study, blocks=5))
-    assert "[" not in text.replace("[95 %]", "")
-    assert "no interval below 6 blocks" in text
-
-
-def test_a_published_cell_that_no_point_measures_stays_with_its_value(study_file: Path) -> None:
-    study = load_study("mine")
-    (table,) = study_tables.shaped(study, filled(study))
-    cell = table.cells["edge", "close"]
-    assert (cell.level, cell.published, cell.notes) == (None, 4069, ("not part of this run's load",))
-
-
 def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) -> None:
     study = load_study("mine")
     text = shown(study, filled(study, changed=["keepalive"]))
@@ -273,27 +247,6 @@ def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) 
     (table,) = study_tables.shaped(study, filled(study, changed=["ingress-nginx"]))
     assert any("generator-limited" in note for note in table.cells["none", "keep-alive"].notes)
     assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes), "compared with it"
-
-
-def test_a_cell_that_is_not_measurable_says_why(study_file: Path) -> None:
-    study = load_study("mine")
-    missing = NotMeasured(variant="keepalive", what="cores", why="asks for 8 workers")
-    summary = filled(study)
-    rows = tuple(row for row in summary.rows if row.arm.name != "keepalive")
-    text = shown(study, replace(summary, rows=rows, not_measurable=(missing,)))
-    assert "not measurable: cores: asks for 8 workers" in text
-
-
-def test_a_cell_with_invalid_blocks_names_their_reason(study_file: Path) -> None:
-    study = load_study("mine")
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
-
-    def stolen(slot: object, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if sample.arm == "keepalive" and sample.block == 2 else sample
-
-    samples, histograms = make_run(run, change=stolen)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
-    assert "6 of 7 blocks valid: steal" in shown(study, summary)
 
 
 def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:

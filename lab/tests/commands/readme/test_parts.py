@@ -67,24 +67,6 @@ def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
         ), row
 
 
-def test_what_was_found_is_of_an_arm_that_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    (tmp_path / "slow-link").symlink_to(ROOT / "data" / "reference" / "slow-link")
-    told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "gzpi"\npoint = "rate-25"\n'
-    (tmp_path / "findings.toml").write_text(told)
-    with pytest.raises(UsageError, match="slow-link: no arm 'gzpi'\n.*did you mean 'gzip'"):
-        MAKERS["found"](ROOT / "README.md", [])
-    (tmp_path / "findings.toml").write_text(told.replace("asks", "ask"))
-    with pytest.raises(UsageError, match="data/reference/findings.toml: .*ask"):
-        MAKERS["found"](ROOT / "README.md", [])
-
-
-def test_every_reason_has_its_row() -> None:
-    """Reason and meaning."""
-    text = MAKERS["reasons"](ROOT / "README.md", [])
-    assert all(f"| `{reason}` | {reason.meaning}" in text for reason in Reason)
-
-
 def test_every_recipe_has_its_row() -> None:
     """All that are not private, each under its group."""
     text = MAKERS["verbs"](ROOT / "README.md", [])

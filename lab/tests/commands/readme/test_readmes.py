@@ -47,19 +47,6 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_the_first_one_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 250
-    assert len(README.read_bytes()) <= 20_000
-
-
-def test_within_one_screen_it_says_what_it_answers() -> None:
-    """With a picture and the two commands, before anything else."""
-    first = README.read_text().split("\n## ")[0]
-    assert len(first.splitlines()) <= 20
-    assert "?**" in first and "](data/reference/steps.svg)" in first
-    assert "scripts/shell just bench ingress-nginx" in first and "scripts/shell just test" in first
-
-
 def test_its_generated_parts_begin_with_what_was_found() -> None:
     assert [match["name"] for match in texts.PART.finditer(README.read_text())] == [
         "found",
@@ -190,7 +177,3 @@ def test_the_rules_are_those_of_the_code() -> None:
         assert said in text
 
 
-def test_what_generators_were_found_to_do_is_typed_nowhere() -> None:
-    """All of it is in the generated part."""
-    path = parts.LAB / "experiments" / "calibration" / "README.md"
-    assert "hidden" in path.read_text() and "hidden" not in by_hand(path)

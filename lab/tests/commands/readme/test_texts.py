@@ -32,13 +32,6 @@ def test_what_differs_is_named_and_written(tmp_path: Path) -> None:
     assert texts.stale(path, MAKERS) == []
 
 
-def test_a_part_may_stand_in_a_text_twice_with_other_words(tmp_path: Path) -> None:
-    one = "<!-- generated: words {} -->\n<!-- end -->\n"
-    path = written(tmp_path, one.format("a") + one.format("b"))
-    path.write_text(texts.rendered(path, MAKERS))
-    assert [line for line in path.read_text().splitlines() if not line.startswith("<")] == ["a", "b"]
-
-
 def test_a_part_that_nobody_makes_is_refused(tmp_path: Path) -> None:
     """With the nearest that is made."""
     path = written(tmp_path, "<!-- generated: wrds -->\n<!-- end -->\n")
@@ -57,18 +50,6 @@ def test_links_are_as_seen_from_the_file() -> None:
     match = texts.PART.search("<!-- generated: pasted -->\n<!-- end -->")
     assert match is not None
     assert texts.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
-
-
-def test_a_docstrings_first_sentence_is_taken(tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
-    for text, sentence in [
-        ('"""One. Two."""', "One."),
-        ('"""One, over\nlines. Two."""', "One, over lines."),
-        ('"""`a.b`: one"""', "`a.b`: one"),
-        ("x = 1", ""),
-    ]:
-        module.write_text(text)
-        assert parts.first_sentence(module) == sentence
 
 
 def test_every_package_has_its_floor() -> None:

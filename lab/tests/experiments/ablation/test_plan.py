@@ -122,13 +122,6 @@ def test_a_handicap_leaves_the_others_together_and_what_is_compared_with_it_stay
     assert third["good"].why == ("one at a time only: the same thing is set by other",)
 
 
-def test_what_is_there_for_others_to_be_compared_with_spoils_no_cumulative_variant() -> None:
-    beside = Owned(knob("slow", sets="x"), "root", beside=True)
-    steps = steps_of([beside, *owned(knob("a"), knob("b", sets="x", value="2"))])
-    assert steps["slow"].why == ("one at a time only: it is there for others to be compared with",)
-    assert [steps[name].cumulative for name in ("slow", "a", "b")] == [None, "root+a", "root-upto-b"]
-
-
 def test_what_is_refused_together_leaves_the_others_together() -> None:
     def first_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
         return next(((each.name, "changes nothing") for each in wanted if each.knobs[1:] and "b" in each.knobs), None)
@@ -164,27 +157,6 @@ def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
     assert (steps["b"].cumulative, steps["a"].alone) == ("root-upto-b", "parent")
 
 
-def test_of_the_subjects_own_overlays_the_first_counts() -> None:
-    """A study lists first what the hypothesis is about, however many knobs lie between."""
-    far, near = overlay("far", "p", "b"), overlay("near", "root", "b")
-    known = [overlay("p", "root", "x", "y"), far, near]
-    assert steps_of([Owned(knob("b"), "root", (far, near))], known)["b"].against == "p"
-    assert steps_of([Owned(knob("b"), "root", (near, far))], known)["b"].against == "root"
-
-
-def test_an_overlay_may_say_which_metric_is_judged() -> None:
-    own = overlay("mine", "root", "b").model_copy(update={"primary_metric": "p50"})
-    assert steps_of([Owned(knob("b"), "root", (own,))])["b"].metric == "p50"
-    assert steps_of(owned(knob("b")))["b"].metric == "cpu_per_request"
-
-
-def test_the_buffered_log_of_the_study_is_compared_with_the_log_on_a_slow_disk() -> None:
-    """That is what its hypothesis is about."""
-    found = knobs_of(load_study("aws-a1").file.variants, MANIFESTS)
-    steps = {step.knob: step for step in plan_steps(found, overlays_of(MANIFESTS), allowed, measurable, none_refused)}
-    assert steps["access-log-buffer-8k"].against == "log-slow-disk"
-
-
 @pytest.mark.parametrize("key", study_keys())
 def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
@@ -206,32 +178,12 @@ def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:
     assert steps_of([Owned(knob("b"), "root", elsewhere=False)], near)["b"].alone == "root+b"
 
 
-def test_an_overlay_on_another_root_says_nothing() -> None:
-    foreign = [overlay("other"), overlay("theirs", "other", "b")]
-    assert steps_of(owned(knob("b")), foreign)["b"].alone == "root+b"
-
-
 def test_there_is_one_run_per_sweep_with_every_variant_once() -> None:
     steps = steps_of(owned(knob("a"), knob("b", "smoke"), knob("c")))
     assert runs_of(list(steps.values())) == {
         "quick": ("root+a", "root+c", "root-upto-c"),
         "smoke": ("root+b", "root-upto-b"),
     }
-
-
-def test_a_variants_knobs_are_those_of_its_whole_chain_in_order() -> None:
-    assert [each.knob.name for each in knobs_of(["backlog"], MANIFESTS)] == ["somaxconn-128", "somaxconn-32768"]
-
-
-def test_a_studys_knobs_come_once_each() -> None:
-    found = knobs_of(["keepalive", "backlog", "keepalive"], MANIFESTS)
-    assert len({each.knob.name for each in found}) == len(found) == 4
-
-
-def test_the_accept_queue_is_compared_with_the_short_one_not_with_the_shipped_one() -> None:
-    found = knobs_of(["backlog"], MANIFESTS)
-    steps = {step.knob: step for step in plan_steps(found, overlays_of(MANIFESTS), allowed, measurable, none_refused)}
-    assert steps["somaxconn-32768"].against == "backlog-128"
 
 
 def test_cumulative_overlays_are_written_into_the_ablations_own_manifests_only(tmp_path: Path) -> None:
@@ -351,23 +303,6 @@ def test_what_only_beat_a_handicap_is_not_to_be_applied() -> None:
     assert {line.step.knob: line.verdict for line in handicapped({"high": 1.5})[0]}["b"].startswith("worse than low;")
 
 
-def test_where_the_first_cumulative_variant_is_the_knob_on_the_root_it_says_so() -> None:
-    lines, _ = handicapped({"high": 0.5}, together=True)
-    assert lines[0].verdict == "better than low; against root: see cumulative"
-
-
-def test_without_an_effect_it_says_do_not_bother() -> None:
-    text = print_page(ablation_table.page(record(), lines_of({})), 60)
-    assert "don't bother" in text.splitlines()[-1] and "cannot tell" in text
-
-
-def test_an_effect_that_is_not_worth_knowing_is_not_to_be_bothered_with() -> None:
-    """However sure it is."""
-    lines = lines_of({"root+b": 0.99}, noise=0.001)
-    assert {line.step.knob: line.verdict for line in lines} == dict.fromkeys("abc", "don't bother: the same")
-    assert {line.verdict for line in lines_of({"root+b": 0.5}, blocks=2)} == {"no interval"}, "below six blocks"
-
-
 def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     steps = list(steps_of(owned(knob("a"), knob("b"))).values())
     missing = NotMeasured(variant="root+b", what="cores", why="asks for 8 workers")
@@ -377,13 +312,6 @@ def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     assert (lines[-1].step.knob, lines[-1].verdict) == ("b", "not measurable")
     assert "cores: asks for 8 workers" in lines[-1].notes[0]
     assert "b | root | quick" in markdown(ablation_table.page(told, lines))
-
-
-def test_a_run_that_has_not_begun_leaves_its_knobs_not_measured_yet() -> None:
-    steps = list(steps_of(owned(knob("a"), knob("b", "smoke"))).values())
-    lines = ablation_table.ranked(record(*steps), {"quick": summary_of({}, ["root+a"])})
-    assert {line.step.knob: line.verdict for line in lines}["b"] == "not measured yet"
-    assert ABLATION.plain(record(*steps), complete=False, knobs=lines)["knobs"][-1]["point"] is None
 
 
 def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,18 +393,6 @@ def test_disturbed_results_are_ranked_in_their_own_unit(
     assert "×" not in out
 
 
-@pytest.mark.slow
-def test_an_ablation_without_all_its_disturbed_blocks_is_not_complete(
-    disturbed_ablation: Callable[..., AblationStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One control run failed: its block does not count, and the exit status says so."""
-    store = disturbed_ablation({"root+b": 2})
-    (path,) = tmp_path.glob("*/samples/*b01-root+b-control/sample.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}))
-    assert ablate.print_ablation(Namespace(json=True), store) == 1
-    assert json.loads(capsys.readouterr().out)["complete"] is False
-
-
 @pytest.mark.parametrize(
     ("error", "alone"),
     [(UsageError("disturbance", "too late for this sweep", ""), None), (NotMeasurableError("proxy", "x", "none"), "c")],
@@ -503,8 +419,3 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     assert alone or steps["c"].why == ("alone: ingress-nginx+proxy-replicas-2: disturbance: too late for this sweep",)
 
 
-def test_contradictions_need_one_root() -> None:
-    found = [Owned(knob("one", sets="x"), "root"), Owned(knob("two", sets="x", value="2"), "other")]
-    steps = plan_steps(found, [overlay("root"), overlay("other")], allowed, measurable, none_refused)
-    assert [step.cumulative for step in steps] == ["root+one", "other+two"]
-    assert ablation.runs_of(steps) == {"quick": ("root+one", "other+two")}

@@ -101,11 +101,6 @@ ENCRYPTED = {"h2load"}
 """They speak TLS alone, which the known server does not."""
 
 
-@pytest.mark.parametrize("name", sorted(ENCRYPTED))
-def test_who_cannot_ask_the_known_server_is_left_out_with_the_reason(name: str) -> None:
-    assert all("over TLS alone" in cell(GENERATORS[name], of, 12.0).refusal for of in SCENARIOS)
-
-
 @pytest.mark.parametrize("name", [name for name in GENERATORS if name not in ENCRYPTED])
 @pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
@@ -118,12 +113,6 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     is_open = found.load.rate_rps is not None
     assert is_open == (wants == "open" if len(generator.models) == 2 else "open" in generator.models)
     assert found.load.connections == (of.open if is_open else of.closed)
-
-
-def test_only_what_calibrates_runs_longer_than_asked() -> None:
-    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in GENERATORS.items()}
-    assert lasting.pop("wrk2") >= 30
-    assert set(lasting.values()) == {12.0}
 
 
 def test_the_pause_lies_in_the_middle_of_what_is_recorded() -> None:
@@ -321,18 +310,6 @@ def row_of(*measurements: Measured) -> Row:
     return row
 
 
-def test_a_histogram_in_few_numbers() -> None:
-    found = latencies(Histogram.of_values([0.001] * 900 + [0.5] * 50 + [0.6] * 50))
-    assert found.count == 1000 and found.share_over == 0.05  # half a second is not more than half a second
-    assert found.quantiles_s["p50"] == 0.001 and found.quantiles_s["p99.9"] is None
-    assert latencies(Histogram.empty()).share_over == 0.0
-
-
-def test_a_spread_is_the_median_and_the_range_of_what_is_known() -> None:
-    assert spread([3.0, None, 1.0, 2.0]) == Spread(median=2.0, low=1.0, high=3.0, count=3)
-    assert spread([None]) is None
-
-
 def markdown_of(record: CalibrationRecord) -> str:
     return markdown(tables.page(record))
 
@@ -371,36 +348,6 @@ def test_what_to_do_follows_from_what_was_seen() -> None:
     assert row_of(made("fixed", lat(0.01), lat(0.01))).advice == ""
 
 
-def test_cpu_per_request_and_what_a_cpu_alone_would_give() -> None:
-    row = row_of(made("ceiling", lat(0.001), None, requests=5000, cpu_s=0.1, server_cpu_s=0.2))
-    assert row.ceiling and row.ceiling.cpu_per_request_s and row.ceiling.alone_rps
-    assert row.ceiling.cpu_per_request_s.median == pytest.approx(20e-6)
-    assert row.ceiling.alone_rps.median == pytest.approx(50_000)
-    assert row.cpu_per_request_s is None
-    at_rate = row_of(made("fixed", lat(0.01), lat(0.01), requests=1000, cpu_s=0.05)).cpu_per_request_s
-    assert at_rate and at_rate.median == pytest.approx(50e-6)
-
-
-def test_noise_is_marked_and_not_left_out() -> None:
-    quiet, loud = made("fixed", lat(0.01), lat(0.01), 1), made("fixed", lat(0.03), lat(0.01), 2, noise=("steal: 3 %",))
-    row = row_of(quiet, loud)
-    assert row.noisy == {"fixed": 1}
-    assert row.bias["fixed"]["p50"].reported_s and row.bias["fixed"]["p50"].reported_s.count == 2
-    text = markdown_of(record_of([quiet, loud]))
-    assert "fake\\*" in text and "1 of 2 measurements were disturbed (steal)" in text
-    assert "\\*" not in markdown_of(record_of([quiet]))
-
-
-def test_it_is_complete_when_every_cell_has_something_reported() -> None:
-    good, bad = made("fixed", lat(0.01), lat(0.01)), made("fixed", None, lat(0.01), 2, failure="it crashed")
-    assert record_of([good, bad]).complete
-    assert not record_of([bad]).complete
-    assert not record_of([good], planned=2).complete
-    assert "fake, fixed: it crashed" in markdown_of(record_of([bad]))
-    silent = made("close", None, lat(0.01), failure="no latency")
-    assert record_of([silent]).complete, "an earlier scenario, which was to show just that"
-
-
 # -- tables, folder, README ---------------------------------------------------------------------------------
 
 
@@ -429,15 +376,6 @@ def test_the_tables_say_it_all() -> None:
     assert "- wrk2: not installed: put it on PATH" in lines
     assert any("server on CPU 1, generators on CPU 1: shared" in line for line in lines)
     assert any("late by p50 10.0 µs, p99 90.0 µs" in line for line in lines)
-
-
-def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
-    show(Console(width=60), tables.page(everything()))
-    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "fake 0.40 4.25 950 hidden" in printed
-    assert "fake fixed 10.0 +500 +5.0 % 11.0 +200 +1.8 % 12.0 +1,000 +8.3 %" in printed
 
 
 @pytest.fixture
@@ -470,20 +408,6 @@ def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None
     assert sorted(path.name for path in (runs / "c-1").iterdir()) == [folder.FILE, folder.COUNTED, "raw.zip"]
 
 
-def test_it_is_no_run(runs: Path) -> None:
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    assert run_names() == [] and folder.calibration_names() == ["c-1"]
-
-
-def test_it_is_found_by_name_by_folder_and_among_the_references(runs: Path) -> None:
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    assert folder.CalibrationFolder.open(str(runs / "c-1")).record.id == "c-1"
-    reference = runs.parent / "reference"
-    reference.mkdir()
-    (runs / "c-1").rename(reference / "calibration")
-    assert folder.CalibrationFolder.open("calibration").folder == reference / "calibration"
-
-
 def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
     with pytest.raises(UsageError, match="unknown calibration 'c-1'.*\n.*just selfbench calibrate"):
         folder.CalibrationFolder.open("c-1")
@@ -493,22 +417,6 @@ def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
     (runs / "c-1" / "calibration.json").write_text('{"id": "c-1"}')
     with pytest.raises(UsageError, match="damaged"):
         folder.CalibrationFolder.open("c-1")
-
-
-def test_the_readme_part_is_the_reference(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "REFERENCE", runs.parent / "reference")
-    kept(made("pause", lat(0.01, share_over=0.001), lat(0.01), share=0.04), {})
-    (runs.parent / "reference").mkdir()
-    (runs / "c-1").rename(runs.parent / "reference" / "calibration")
-    assert "| fake | 0.10 | 4.00 | 0 | hidden |" in " ".join(parts.makers()["calibration"](texts.ROOT, []).split())
-
-
-def test_a_readme_without_a_place_for_it_is_not_stale(tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text("# T\n")
-    assert texts.stale(path, parts.makers()) == []
-    path.write_text("# T\n\n<!-- generated: calibration -->\nold\n<!-- end -->\n")
-    assert texts.stale(path, parts.makers()) == [f"calibration in {path}"]
 
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:

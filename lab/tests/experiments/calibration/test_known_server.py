@@ -132,16 +132,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
 
 
-def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> None:
-    with served(tmp_path, Behaviour(delay_s=0.2)) as (port, found):
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(REQUEST)
-            time.sleep(0.05)
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            assert ask(client) == ANSWER
-    assert (found[0].answered, found[0].broken) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -153,18 +143,6 @@ def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> No
 def test_what_is_no_record_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(MeasuringError, match=said):
         read(content)
-
-
-def test_a_record_that_was_cut_is_refused(tmp_path: Path) -> None:
-    with (
-        served(tmp_path, Behaviour()) as (port, _),
-        socket.create_connection(("127.0.0.1", port)) as client,
-    ):
-        ask(client)
-    whole = (tmp_path / "r").read_bytes()
-    assert read(whole).answered == 1
-    with pytest.raises(MeasuringError, match="expected 1 rows"):
-        read(whole[:-8])
 
 
 def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:

@@ -81,10 +81,6 @@ def test_another_form_is_named_with_the_command_that_renders_it(text: str, name:
     assert f"\n  give what comes of it: {command}" in told and told.endswith(f" | {INTO}"), told
 
 
-def test_every_row_says_what_it_is_tried_on_and_what_renders_it() -> None:
-    assert all(form.where in ("file", "rest", "value", "plain", "number") and form.command for form in forms())
-
-
 def test_nginxs_own_configuration_leads_to_the_keys() -> None:
     told = refused("events { worker_connections 9; }\nhttp {\n keepalive_timeout 5;\n}\n")
     assert "is nginx's own configuration" in told
@@ -142,17 +138,6 @@ def test_nginxs_own_variables_stay(key: str, value: str) -> None:
     assert found.data == {key: value} and not found.notes
 
 
-def test_what_sops_keeps_of_its_own_is_no_fault_of_the_file() -> None:
-    sops = {"mac": "ENC[AES256_GCM,data:x]", "version": "3.9.0"}
-    for whole in (
-        {"kind": "ConfigMap", "data": {"keep-alive": SOPS, "use-http2": "false"}, "sops": sops},
-        {"keep-alive": SOPS, "use-http2": "false", "sops": sops},
-    ):
-        found = given(json.dumps(whole))
-        assert found.data == {"use-http2": "false"}
-        assert found.notes == (f"keep-alive: encrypted by SOPS: give what comes of it: sops -d FILE | {INTO}",)
-
-
 def test_a_tag_of_another_tools_and_a_template_without_quotes_are_told() -> None:
     found = given("controller: {config: {keep-alive: !vault 'x', use-gzip: !!str true, hsts: {{ .Values.x }}}}")
     assert found.data == {"use-gzip": "true"}
@@ -160,12 +145,6 @@ def test_a_tag_of_another_tools_and_a_template_without_quotes_are_told() -> None
         "keep-alive: written with a tag of another tool's",
         "hsts: filled in before it is applied",
     ]
-
-
-def test_where_all_are_placeholders_the_refusal_says_so_and_nothing_else() -> None:
-    with pytest.raises(UsageError) as raised:
-        split("mine.yaml", given("kind: ConfigMap\ndata: {keep-alive: '${KA}', hsts: '${HSTS}'}"))
-    assert str(raised.value) == f"mine.yaml: nothing to measure\n  keep-alive, hsts: {BY_SHELL}"
 
 
 FIELD = Path(__file__).parents[1] / "migration" / "testdata"

@@ -100,25 +100,12 @@ def test_every_form_is_read_alike(text: str) -> None:
     assert data(text) == BOTH
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_says_how_it_is_written(encoding: str) -> None:
-    assert data(MAP.encode(encoding)) == BOTH
-
-
 def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     """As sigs.k8s.io/yaml reads it: YAML 1.1, Go's numbers."""
     words = {"on": "true", "No": "false", "oN": "oN", "1e2": "100", "0o74": "60", "0x3C": "60", "1_000": "1000", "-1": "-1", "0.5": "0.5", "'on'": "on", "!!str 5": "5", "4 16k": "4 16k"}  # fmt: skip
     for word, printed in words.items():
         assert data(f"controller: {{config: {{a: {word}}}}}") == {"a": printed}
     assert "proxy-buffering: YAML makes true of on" in notes("controller: {config: {proxy-buffering: on}}")
-
-
-def test_what_stands_over_what_in_a_release_is_told() -> None:
-    release = (
-        "spec: {values: {controller: {config: {keep-alive: 5}}}, set: [{name: controller.config.keep-alive, value: 6}]}"
-    )
-    assert data(release) == {"keep-alive": "6"}
-    assert "keep-alive: spec.set.controller.config is taken over what stands before it" in notes(release)
 
 
 def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
@@ -199,16 +186,6 @@ def test_nothing_of_a_file_is_left_out_silently(text: str, told: str) -> None:
     assert told in notes(text)
 
 
-def test_an_annotation_written_as_a_key_is_told_once_and_not_as_ignored() -> None:
-    """The API server refuses the whole map for it: the controller has nothing to ignore."""
-    given = read("m.yaml", f"{MAP}  nginx.ingress.kubernetes.io/limit-rps: '5'\n".encode(), INTO)
-    assert given.data == BOTH
-    name = "'nginx.ingress.kubernetes.io/limit-rps'"
-    assert given.notes == (
-        f"{name} is no key of a ConfigMap: the API server refuses it: an annotation, which has no key",
-    )
-
-
 def test_objects_that_keys_may_name_are_read_with_it() -> None:
     secret = (
         f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
@@ -238,11 +215,6 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
         text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[until:]
     with suppress(UsageError):
         read("mine.yaml", text.encode(), INTO)
-
-
-def test_of_several_maps_the_one_with_known_keys_is_meant() -> None:
-    other = "kind: ConfigMap\nmetadata: {name: tcp-services}\ndata: {'9000': a/b:80}\n"
-    assert data(f"{other}---\n{MAP}") == BOTH
 
 
 def test_of_two_that_may_be_meant_commands_extract_each() -> None:

@@ -131,18 +131,6 @@ def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_tha
     ] == []
 
 
-def test_a_setting_that_is_an_empty_text_is_written_as_that(tmp_path: Path) -> None:
-    found = plan("mine", b'disable-access-log: "true"\n', to=["httpd"]).migrations
-    assert take_away(tmp_path / "out", found) == []
-    (yours,) = (
-        each
-        for each in kustomize.objects(kustomize.render([tmp_path / "out" / "overlays" / "httpd-yours"]))
-        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "httpd"
-    )
-    assert yours["data"]["server.CustomLog"] == ""
-    assert yours["data"]["server.StartServers"] == "16"
-
-
 def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_system_itself(tmp_path: Path) -> None:
     """Contour's controller passes over an annotation that it cannot read."""
     (found,) = plan("mine", MINE, to=["contour"]).migrations

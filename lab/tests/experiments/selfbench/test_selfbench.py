@@ -50,12 +50,6 @@ def test_an_account_of_a_run_adds_up() -> None:
     ]
 
 
-def test_a_run_that_measured_nothing_is_a_fault() -> None:
-    failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
-    with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
-        overhead.account([failed], 3.0)
-
-
 def test_the_overhead_is_printed_as_its_schema_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,25 +199,6 @@ def test_a_pair_that_halves_a_cost_is_told() -> None:
     assert "what pairs show of a line's cost is not all of it" in text
 
 
-def test_the_differences_hold_the_truth_together() -> None:
-    """Of two hundred runs whose pairs show all, at most 8 % have a variant that is said to differ: 5 % were asked, less what chance leaves."""
-    apart = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        measured = [
-            known_costs.Measured(
-                name,
-                count,
-                *({block: rng.normal(math.log1p(count / 80), sd) for block in range(40)} for sd in (0.01, 0.1)),
-            )
-            for name, count in {"a": 2, "b": 4, "c": 8, "d": 40, "e": 80}.items()
-        ]
-        costs = known_costs.of_measured(measured).costs[:-1]
-        assert costs[0].apart.confidence == pytest.approx(0.9875)
-        apart += not all(one.agrees for one in costs)
-    assert apart <= 16
-
-
 def test_known_costs_need_both_ways() -> None:
     """A run without arms alone under the same load, or with fewer than six blocks, tells nothing of pairs."""
     assert effects.read(long_run({"extra-work-a": 1.2}))[0] is None
@@ -311,12 +286,6 @@ def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
     assert effects.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
     assert effects.power(2 * needed, 0.03, 10) > wanted > effects.power(0.0, 0.03, 10)
     assert effects.power(0.07, 0.003, 10) == effects.power(0.5, 0.003, 10) == pytest.approx(1), "and never no number"
-
-
-@pytest.mark.parametrize(("claimed", "kept"), [(4, True), (2, True), (1, False)])
-def test_fewer_claims_than_promised_are_told_from_bad_luck(claimed: int, kept: bool) -> None:
-    """Of four: P(X ≤ 2) = 5.2 %, P(X ≤ 1) = 0.4 %."""
-    assert effects.kept(claimed, [0.9] * 4, 0.05) is kept
 
 
 def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> None:

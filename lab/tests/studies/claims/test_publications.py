@@ -100,29 +100,6 @@ def test_a_cell_is_borne_out_unless_it_is_faster_than_one_with_less_to_do(name: 
     assert every[name].answer == ("borne out" if fine else "not borne out")
 
 
-def test_the_means_of_the_plotted_curves_are_those_that_the_readme_names() -> None:
-    """2 to 73 ms, with what reading a curve between its corners leaves open."""
-    rows = [row for row in published.rows("digitalocean_latency_vertices") if row["suite"] == "original"]
-    found = {
-        connections: taken(
-            [row for row in rows if row["connections"] == connections], "latency_ms", "mean_over_percentiles"
-        )
-        for connections in range(100, 1001, 100)
-    }
-    assert round(min(mean.value for mean in found.values())) == 2
-    assert round(max(mean.value for mean in found.values())) == 73
-    assert all(mean.low < mean.value < mean.high < 1.4 * mean.value + 2 for mean in found.values())
-
-
-def test_another_number_gives_another_answer(copied: Callable[[str, str, str], None]) -> None:
-    """Nothing is typed: with a faster edge, re-encrypt is as it should be, and the edge's own cell is not what is claimed."""
-    copied("okd_router_throughput.csv", ",16743", ",26743")
-    found = owned()
-    assert found["OK-07"].answer == "borne out"
-    assert found["OK-03"].answer == "not borne out"
-    assert "26,743/s, claimed 16743" in found["OK-03"].sentence
-
-
 def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:
     return OwnRule(rule="r", tests=list(tests), unsettled=unsettled)
 

@@ -115,17 +115,3 @@ def test_below_six_blocks_a_step_has_no_interval() -> None:
     assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
 
 
-def test_the_figure_is_small_and_draws_each_step_once() -> None:
-    figure = exhibits.ladder({"real": (run_of(), STEPS)}, "T", "ceiling")
-    bars = next(each for each in data(figure)["data"] if each["type"] == "bar")
-    assert numbers(bars["base"]) == pytest.approx([0, 40, 30, 20, 0], rel=0.005)
-    assert numbers(bars["x"]) == pytest.approx([50, 10, 10, 10, 20], rel=0.01)
-    assert len(figure.to_json() or "") < 20_000
-
-
-def test_a_run_is_found_by_all_the_variants_that_it_must_have() -> None:
-    run = run_of(sweep="ladder", target="apiserver")
-    shelf = Shelf((run,), ())
-    assert shelf.of("ladder", variant=["no-metrics", "nginx"], target="apiserver") == run
-    assert isinstance(shelf.of("ladder", variant=["no-metrics", "gzip"]), Missing)
-    assert shelf.of("ladder", variant="nginx") == run

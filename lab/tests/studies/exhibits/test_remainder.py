@@ -105,15 +105,6 @@ def test_processes_that_the_other_target_does_not_count_are_a_row_of_their_own(
     assert found[LEFT] == (found[BESIDE][1], pytest.approx(40, rel=0.01))
 
 
-@pytest.mark.parametrize("titles", [{}, {"other": 1.0}])
-def test_where_the_names_are_others_nothing_is_told_of_processes(
-    used: Callable[[str, Used], None], titles: Mapping[str, float]
-) -> None:
-    used("kind", four_fifths)
-    used("apiserver", lambda sample: titles)
-    assert BESIDE not in ends(left(kind(), elsewhere()))
-
-
 @pytest.mark.usefixtures("used")
 def test_the_interval_has_both_levels_and_every_step_in_it() -> None:
     still, alone = elsewhere(), noisy(0.1)
@@ -133,16 +124,6 @@ def test_a_level_is_carried_by_its_pairs_from_what_was_alone() -> None:
     root = level(kind(), "baseline", "ceiling")
     assert root is not None and 1e6 * root.value == pytest.approx(100, rel=0.01)
     assert level(kind(), "nobody", "ceiling") is None and level(kind(), "baseline", "nowhere") is None
-
-
-@pytest.mark.usefixtures("used")
-def test_of_few_blocks_alone_their_whole_range_counts_and_is_said() -> None:
-    shape = {("baseline", "ceiling"): 2}
-    found = left(kind(alone=shape), elsewhere())
-    (note,) = found.notes
-    assert "no-log on kind: 2 blocks" in note and "apiserver" not in note
-    one = left(kind(alone={("baseline", "ceiling"): 1}), elsewhere())
-    assert one.rungs[0].low is None and "too few blocks for an interval" in one.rungs[0].text
 
 
 @pytest.mark.usefixtures("used")
@@ -181,7 +162,3 @@ def test_without_a_run_on_either_target_one_line_has_the_command() -> None:
     assert gap.startswith(LEFT) and "just bench no-metrics --sweep ladder --target apiserver" in gap and steps["data"]
 
 
-@pytest.mark.usefixtures("used")
-def test_a_variant_that_a_run_has_not_is_told_with_its_target() -> None:
-    found = left(kind(), elsewhere(variant="no-lua"))
-    assert not found.rungs and list(found.missing) == [f"{LEFT}: nothing of no-lua on apiserver at ceiling"]
