@@ -150,15 +150,9 @@ def test_a_tag_of_another_tools_and_a_template_without_quotes_are_told() -> None
 FIELD = Path(__file__).parents[1] / "migration" / "testdata"
 """ConfigMaps as people wrote them."""
 REFUSED = {
-    "04c-removed-variable.yaml": 'unknown "the_real_ip" variable',
-    "15c-more-headers-only.yaml": "is the real controller's",
     "17-empty-data.yaml": "holds no settings",
-    "18-provider-default.yaml": "it changes nothing for what the lab sends",
-    "21b-busy-only.yaml": '"proxy_busy_buffers_size" must be less than',
     "23-duplicate-keys.yaml": "stands at line 3 and at line 5",
     "24-tabs.yaml": "line 3",
-    "25-case.yaml": "use-gzip is meant",
-    "29-geoip-docs.yaml": "has no such key, and ignores it",
     "33-f5-configmap.yaml": "F5's NGINX Ingress Controller",
     "34-sealed-nulldata.yaml": "the controller reads 0",
 }

@@ -115,18 +115,6 @@ def latencies_of_another_block(sample: Path, other: Path) -> None:
     shutil.copy(other / "hist.parquet", sample)
 
 
-def output_of_another_block(sample: Path, other: Path) -> None:
-    shutil.copy(other / "raw.zst", sample)
-    noted(sample)
-
-
-def noted(sample: Path) -> None:
-    """As if the raw.zst that lies there now had been written with the sample: a digest that does not fit makes the run a gap."""
-    told = json.loads((sample / "sample.json").read_text())
-    told["raw_sha256"] = digest(stored(sample / "raw.zst"))
-    (sample / "sample.json").write_text(json.dumps(told))
-
-
 @pytest.mark.parametrize("change", [removed, half_the_rate, latencies_of_another_block])
 def test_one_other_file_of_one_sample_changes_its_row(
     change: Change, copy: Callable[[str], Path], printed: Printed
