@@ -24,8 +24,7 @@ from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, known_costs
-from lab.studies import boots, carrying_table, ledger, matrix
-from lab.studies.carrying import carried
+from lab.studies import boots, carrying, ledger, matrix
 from lab.studies.claims.judging import Verdict
 from lab.studies.site.rows import answered
 from lab.studies.steps import findings
@@ -43,7 +42,7 @@ def makers() -> Mapping[str, Maker]:
     """Return what makes each part, by the name that its markers have."""
     return {
         "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
-        "carrying": lambda *_: markdown(carrying_table.page(carried(_runs()), _runs())),
+        "carrying": lambda *_: markdown(carrying.page(carrying.carried(_runs()), _runs())),
         "claims": lambda *_: markdown(ledger.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
         "disturbances": lambda *_: catalog.readme_disturbances(),

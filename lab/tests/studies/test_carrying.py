@@ -12,8 +12,7 @@ from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Shape
 from lab.report.markdown import markdown
 from lab.studies import matrix
-from lab.studies.carrying import Carried, carried, predicted
-from lab.studies.carrying_table import NONE, page, sentence
+from lab.studies.carrying import NONE, Carried, carried, page, predicted, sentence
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made, made_record
 

@@ -11,8 +11,7 @@ from lab.analysis import evidence
 from lab.analysis.costs import Cost
 from lab.model.variants.naming import aliases, is_variant, present_name
 from lab.records.sweep_files import load_sweep
-from lab.studies.carrying import Carried, Shown, carried
-from lab.studies.carrying_causes import CAUSES, explain_differences, list_undecided
+from lab.studies.carrying import CAUSES, Carried, Shown, carried, explain_differences, list_undecided
 
 POINT = load_sweep("ladder")[1].expanded()[0]
 
