@@ -84,7 +84,7 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
         """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
         from lab.experiments import bench
         from lab.experiments.ablation.folder import new_manifests
-        from lab.experiments.migration.measuring import variants
+        from lab.experiments.migration.folder import variants
         from lab.report.result import Result
         from lab.report.tables.migration import costs, happened, walked
 

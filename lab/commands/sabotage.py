@@ -79,7 +79,7 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
 def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
     """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
-    from lab.experiments.trial import tried, tried_again
+    from lab.experiments.trial import tried
     from lab.records import trials
     from lab.studies import matrix
 
@@ -89,8 +89,7 @@ def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
         outcomes.add(found.outcome)
         talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False)
 
-    sweeps = matrix.study_sweeps()
-    trial = tried_again(target, names, told, sweeps) if names else tried(target, told, sweeps, matrix.alone)
+    trial = tried(target, told, matrix.study_sweeps(), matrix.alone, names)
     talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
     return 1 if "FAILED" in outcomes else 0
 

@@ -3,7 +3,6 @@
     left out            the variant without the knob's component, read back as if it had it
     misspelt            a name that it sets written wrongly: a ConfigMap's key, a field or an annotation of an object, an argument or a
                         variable of a container, which a controller may pass over without a word
-    container misnamed  its patch for a container that does not exist, which kustomize accepts
 
 Caught means: what is misspelt is refused, or a check of that knob fails; else every check of it fails, save those that hold on the baseline too (of a root: on itself without
 knobs) or belong to another knob as well, and no check of another knob does, but where they make up a root. A knob all
@@ -16,22 +15,18 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import getitem
-from pathlib import Path
 from typing import Any, Literal, cast
 
-import yaml
 
 from lab.base.errors import ImageError, LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
 from lab.model.variants import diff as differences
-from lab.model.variants.knobs import MANIFESTS, Check
+from lab.model.variants.knobs import Check
 from lab.model.variants.variants import Variant, load_variant, without
 from lab.targets.base import Target
-from lab.targets.common.scratch import scratch
 from lab.targets.readback import Reading, read_back
 
 Outcome = Literal["holds", "caught", "already so", "not measurable", "NOT CAUGHT", "FAILED"]
@@ -81,8 +76,6 @@ class Saboteur:
         for knob in variant.own_knobs:
             yield self._left_out(variant, knob)
             yield from self._misspelt(variant, knob)
-            if (edited := _misnamed(variant, knob)) is not None:
-                yield edited
 
     def _left_out(self, variant: Variant, knob: str) -> Finding:
         try:
@@ -177,36 +170,6 @@ def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterato
                 yield from saboteur.findings(name)
             except LabError as error:
                 yield Finding(name, "", "", "FAILED", _line(error))
-
-
-def _misnamed(variant: Variant, knob: str) -> Finding | None:
-    """The knob's patch for containers of another name, in a copy of the manifests; None if it patches none."""
-    with scratch() as folder:
-        manifests = Path(shutil.copytree(MANIFESTS, folder / "manifests"))
-        renamed = [name for path in (manifests / "components" / knob).glob("*.yaml") for name in _rename(path)]
-        if not renamed:
-            return None
-        sabotage = f"container misnamed: {renamed[0]}"
-        try:
-            load_variant(variant.name, manifests)
-        except UsageError as error:
-            return Finding(variant.name, knob, sabotage, "caught", f"refused: {_line(error)}")
-    return Finding(variant.name, knob, sabotage, "NOT CAUGHT", "the variant was accepted")
-
-
-def _rename(path: Path) -> list[str]:
-    """Renames the containers of a patch that patches existing ones; their names before."""
-    documents = [item for item in yaml.safe_load_all(path.read_text("utf-8")) if isinstance(item, dict)]
-    found: list[str] = []
-    for document in documents:
-        pod: dict[str, Any] = document.get("spec", {}).get("template", {}).get("spec", {})
-        for container in pod.get("containers", []):
-            if "image" not in container and "$patch" not in container:
-                found.append(container["name"])
-                container["name"] += "-misnamed"
-    if found:
-        path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
-    return found
 
 
 def told_apart(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,18 @@ from typing import Any
 import yaml
 
 from lab.analysis.migration.mapping import Line, Migration
-from lab.base.errors import UsageError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.base.files import writing, written_to
+from lab.experiments.ablation.folder import refusal_in
+from lab.experiments.configmap import knobs
+from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.split import BASELINE, split
+from lab.experiments.migration.plan import Plan
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.targets.base import Target
+from lab.targets.survey import checked
 
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
@@ -238,3 +246,44 @@ def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tupl
         refused = max(named, key=lambda line: len(line.setting))
         notes.append(f"{found.system}: without {refused.setting}, which cannot be measured here: {told}")
         lines = [line for line in lines if line.setting != refused.setting]
+
+
+# -- what is measured of a plan ------------------------------------------------------------------------------
+
+
+def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
+    """(ingress-nginx with the file, the successors, notes), in a copy of the manifests, to which their overlays are added.
+
+    ingress-nginx is the baseline itself where the file changes nothing that can be measured. UsageError when none of the successors
+    can be measured.
+    """
+    try:
+        parts = split(found.place, Given(found.given, found.notes))
+        ours, notes = knobs.whole(parts, manifests), list(parts.notes)
+    except UsageError as error:
+        ours, notes = BASELINE, [f"{found.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
+    refusal = partial(refusal_in, manifests, target)
+    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
+    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    names: list[str] = []
+    for each in found.migrations:
+        if not has_manifests(each.system, manifests):
+            notes.append(f"{each.system}: the lab has no manifests of it yet: not measured")
+            continue
+        if told := refusal(each.system):
+            notes.append(f"{each.system}: not measured here: {told}")
+            continue
+        try:
+            checked(load_variant(each.system, manifests), target, [])
+        except NotMeasurableError as error:
+            if other := stand_ins.get(each.system):
+                names.append(other)
+                why = f"{error.fault} ({error.remedy})"
+                notes.append(f"{each.system}: {why}; {other} stands in for it, which takes none of its settings")
+                continue
+        yours, told = as_far_as_taken(manifests, each, refusal)
+        names += [each.system, *([yours] if yours else [])]
+        notes += told
+    if not names:
+        raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
+    return ours, names, notes

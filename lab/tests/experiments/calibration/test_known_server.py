@@ -16,7 +16,7 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
-from lab.experiments.calibration.truth import ServerRecord, read
+from lab.experiments.calibration.measuring import ServerRecord, read
 from lab.model.facts import ROOT
 
 BEGIN = 1_000 * SECOND
