@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import LabError, UsageError, refuse_unknown
+from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
 from lab.commands import answer
-from lab.model.names import DEFAULT_TARGET
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
@@ -56,14 +55,11 @@ def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target
 
     There SIGTERM ends the lab as cleanly as Ctrl-C does.
     """
-    from lab.targets import TARGETS, chosen
+    from lab.targets import entered
 
-    name = DEFAULT_TARGET if name is None else name
-    refuse_unknown(name, TARGETS, "--target", f"unknown target '{name}'")
-    target = chosen(name, getattr(options, "context", None))
-    entered = target.enter(options.argv)
-    if entered is not None:
-        return entered
+    target = entered(name, getattr(options, "context", None), options.argv)
+    if isinstance(target, int):
+        return target
     settle()
     return here(target)
 
@@ -142,6 +138,7 @@ def measure(
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
     from lab.model.bottleneck import MAX_OTHERS_CORES
+    from lab.records.store import RunStore
     from lab.targets.common.sampler import HOST_PROC, busiest
 
     found = busiest() if search is None and HOST_PROC in os.environ else {}
@@ -159,7 +156,11 @@ def measure(
 
     begun = False
     try:
-        with bench.opened(prepared, run, target) as store:
+        manifests = {name: variant.manifests for name, variant in prepared.variants.items()}
+        store = run or RunStore.create(prepared.record, manifests)
+        with store.locked():
+            if run is not None:
+                bench.go_on(run, target)
             begun = True
             if search is not None:
                 search(store)

@@ -18,7 +18,7 @@ from lab.analysis.knee.report import SWEEP, search_of, step_of, trials_of
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.measurable import choose, generator_record, new_record, variant_record
+from lab.experiments.bench.measurable import choose, generator_record
 from lab.generators.loads import load_of
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
@@ -28,7 +28,7 @@ from lab.model.endpoint import Tls
 from lab.model.facts import differing
 from lab.model.load import Encoding
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
-from lab.model.run import KneeSearch
+from lab.model.run import KneeSearch, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
@@ -93,9 +93,10 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     slots = (Slot(1, 1, arms[0], point),)
     planned = Plan(arms, (point,), 1, SEED, slots)
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
-    recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
+    recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
     used, label = {point.name: chosen}, "-".join(variants)
-    record = new_record(label, SWEEP, target, command, arms, (point,), recorded, facts_of(target)).with_plan(planned)
+    facts = facts_of(target)
+    record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(planned)
     record = record.model_copy(update={"knee": search, "generators": {point.name: generator_record(chosen)}})
     _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S

@@ -31,12 +31,14 @@ from lab.generators import generator
 from lab.generators.loads import load_of
 from lab.generators.pieces import of_bytes
 from lab.generators.streaming import Output, Reduced
+from lab.model import facts
 from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.load import OutputError, Result
+from lab.model.plan import Arm
 from lab.model.requests import shifted
-from lab.model.run import RoundTrip, RunRecord, now
+from lab.model.run import RoundTrip, RunRecord, VariantRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
@@ -66,6 +68,35 @@ def new_id(label: str) -> str:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", label)[:120]
     return f"{stamp}-{label}-{random.SystemRandom().randrange(16**4):04x}"
+
+
+def new_record(
+    label: str,
+    sweep: str,
+    target: str,
+    command: Sequence[str],
+    arms: tuple[Arm, ...],
+    points: tuple[Point, ...],
+    variants: Mapping[str, VariantRecord],
+    found_facts: Mapping[str, str],
+) -> RunRecord:
+    """What every run's record has, with an id of its own; neither generators nor slots yet."""
+    return RunRecord(
+        id=new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
+        created_at=now(),
+        command=tuple(command),
+        target=target,
+        sweep=sweep,
+        seed=0,
+        blocks=0,
+        arms=arms,
+        points=points,
+        slots=(),
+        variants=dict(variants),
+        generators={},
+        facts=dict(found_facts),
+        git_commit=facts.git_commit(),
+    )
 
 
 def run_names(folder: Path | None = None) -> list[str]:

@@ -7,8 +7,7 @@ Each step is handed what those before it found, and asks the outside by the targ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import UsageError
@@ -105,17 +104,10 @@ def resume(
     return Prepared(with_design(record, target.bring_up_s), record.plan(), variants, chosen), run
 
 
-@contextmanager
-def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator[RunStore]:
-    """The run's folder, for this lab alone: a new one, or `run` with what was interrupted for too long marked to begin anew."""
-    new = run is None
-    if run is None:
-        run = RunStore.create(prepared.record, {name: variant.manifests for name, variant in prepared.variants.items()})
-    with run.locked():
-        if not new:
-            found, commit = facts_of(target), facts.git_commit()
-            run.clear_partial()
-            run.mark_interrupted(stale_blocks(run, found))
-            lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
-            run.note_resumed(found | lab)
-        yield run
+def go_on(run: RunStore, target: Target) -> None:
+    """Note in a run's folder, locked, where it goes on; what was interrupted for too long is marked to begin anew."""
+    found, commit = facts_of(target), facts.git_commit()
+    run.clear_partial()
+    run.mark_interrupted(stale_blocks(run, found))
+    lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
+    run.note_resumed(found | lab)

@@ -17,18 +17,17 @@ from math import ceil, inf
 from lab.analysis import levels, rerun
 from lab.analysis.decision import SURE_P
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.past import POOLED, Past, Schemes, best_past, elsewhere, judged_at, past_runs, together
-from lab.analysis.starts import known_anew
+from lab.analysis.past import POOLED, Past, Schemes, elsewhere, forecast, judged_at, past_runs, together
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.measurable import MeasurableRun, choose, generator_record, refuse_loads
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of
+from lab.model.design import GUARD, PlannedFor, Promise, scheme_of
 from lab.model.metrics import RATIOS, about
 from lab.model.names import DEFAULT_TARGET
 from lab.model.pairs import SIDES
-from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan
+from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.records.levels import Known
@@ -85,12 +84,10 @@ def design_run(
         choice = _choose_blocks(request.resolve, loaded, record, list(shown.asked), target)
         blocks, once = choice.blocks, choice.once
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    unpaired = [name for name, one in record.variants.items() if one.unpaired]
-    shape = shape_of(record.arms, points, blocks, target.sides, solo, unpaired, once)
-    if shape is None and (asking := [point for point in points if point.generations > 1]):
+    record = record.planned(blocks, seed, target.sides, solo, once)
+    if not record.pairs and (asking := [point for point in points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
-    record = record.with_plan(plan(record.arms, points, blocks, seed, shape))
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
 
@@ -122,17 +119,15 @@ def with_design(
     """
     if record.design is not None:
         return record
-    design, planned = record.designed, record.plan()
+    design = record.designed
     if choice is not None:
         design = design.model_copy(update={"planned_for": choice.planned_for})
-    past = choice.past if choice else best_past(record)
-    if past and past.bring_up_s is not None:
-        bring_up_s = past.bring_up_s
-    fresh = known_anew(planned, record.target)
+    there = forecast(record, bring_up_s, choice.past if choice else None)
+    past = there.past
     promised: tuple[Promise, ...] = ()
-    if planned.blocks < MIN_BLOCKS:
+    if record.blocks < MIN_BLOCKS:
         source = f"fewer than {MIN_BLOCKS} blocks give no interval"
-    elif all(point.disturbance is not None for point in planned.points):
+    elif all(point.disturbance is not None for point in record.points):
         source = UNKNOWN
     else:
         source = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
@@ -145,8 +140,8 @@ def with_design(
         promised = promises(record.model_copy(update={"design": design}), known)
     changes = {
         "fixed_workers": fixed_workers,
-        "fresh": fresh,
-        "duration_s": planned.lasts_s(bring_up_s) + fresh.count * bring_up_s,
+        "fresh": there.fresh,
+        "duration_s": there.duration_s,
         "promised": promised,
         "promised_by": source,
         "taught_by": past.runs if past else (),
@@ -336,13 +331,15 @@ def _choose_generations(
     """
     request, record, own = loaded.request, shown.record, loaded.sweep.blocks
     blocks, wanted = request.blocks or own, request.resolve
-    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
     another = request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in record.points)
     bearing = [point for point in record.points if not point.why_alone]
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     two = len(target.sides) == len(SIDES)
-    if known is None or another or not (steady and slices and two) or blocks < MIN_BLOCKS:
+    if another or not (steady and slices and two) or blocks < MIN_BLOCKS:
+        return record.points, blocks, ()
+    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
+    if known is None:
         return record.points, blocks, ()
     others = [point for point in bearing if point not in slices]
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)

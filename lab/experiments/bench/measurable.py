@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, get_args
 
 from lab import generators
@@ -16,14 +15,13 @@ from lab.experiments.bench.request import LoadedRequest, fixtures_of
 from lab.generators.k6 import K6, Out
 from lab.generators.loads import load_of
 from lab.measure.measurement import ChosenGenerator
-from lab.model import facts
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS
-from lab.model.plan import Arm, arms_for
-from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord, now
+from lab.model.plan import arms_for
+from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord
 from lab.model.sweeps import Point
-from lab.model.variants.variants import AT, Variant, config_snippet
-from lab.records import store
+from lab.model.variants.variants import Variant
+from lab.records.store import new_record
 from lab.targets.base import Target
 from lab.targets.survey import survey
 
@@ -66,7 +64,10 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
     there = survey(target, loaded.variants.values(), loaded.points)
     digests = {name: loaded.variants[name].manifests_sha256 for name in loaded.baselines.values()}
     as_searched = {} if fixtures_of(loaded.points) else digests  # a search has none of them
-    points, at_knee = placed(there.points, request.knee, Place(tuple(digests), target.name, there.facts, as_searched))
+    points, at_knee = there.points, None
+    if request.knee is not None or any(point.of_knee is not None for point in points):
+        place = Place(tuple(digests), target.name, there.facts, as_searched)
+        points, at_knee = placed(points, request.knee, place)
     missing = dict(there.missing)
     for name in loaded.variants:
         base = missing.get(against.get(name) or "")
@@ -85,10 +86,10 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
     record = new_record(
         request.label or "-".join(request.variants),
         loaded.sweep_name,
-        target,
+        target.name,
         command,
         arms,
-        tuple(points),
+        points,
         {name: _compared_record(loaded, name, there.unpaired) for name in variants},
         {**there.facts, **there.brought},
     )
@@ -124,56 +125,7 @@ def _compared_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, st
         mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
         apart = any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
         changed.setdefault("shared_cost", variant.root_cost != base.root_cost or apart)
-    return variant_record(variant, loaded.manifests).model_copy(update=changed)
-
-
-def new_record(
-    label: str,
-    sweep: str,
-    target: Target,
-    command: Sequence[str],
-    arms: tuple[Arm, ...],
-    points: tuple[Point, ...],
-    variants: Mapping[str, VariantRecord],
-    found_facts: Mapping[str, str],
-) -> RunRecord:
-    """What every run's record has, with an id of its own; neither generators nor slots yet."""
-    return RunRecord(
-        id=store.new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
-        created_at=now(),
-        command=tuple(command),
-        target=target.name,
-        sweep=sweep,
-        seed=0,
-        blocks=0,
-        arms=arms,
-        points=points,
-        slots=(),
-        variants=dict(variants),
-        generators={},
-        facts=dict(found_facts),
-        git_commit=facts.git_commit(),
-    )
-
-
-def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
-    """`manifests`: the folder that it was rendered from."""
-    return VariantRecord(
-        name=variant.name,
-        title=variant.title,
-        baseline=variant.compared_with,
-        knobs=tuple(knob.name for knob in variant.knobs),
-        own_knobs=variant.own_knobs,
-        primary_metric=variant.primary_metric,
-        hypothesis_sweep=variant.sweep,
-        manifests_sha256=variant.manifests_sha256,
-        snippet="" if AT in variant.name else config_snippet(variant, manifests),
-        shared_cost=variant.shared_cost,
-        needs=variant.needs,
-        family=variant.family,
-        only_to_measure_by=variant.only_to_measure_by,
-        base=variant.base,
-    )
+    return VariantRecord.of(variant, loaded.manifests, **changed)
 
 
 # -- which generator makes each point's load, and whether it can, on every variant -----------------------------
