@@ -42,7 +42,6 @@ def add(adder: Adder) -> None:
         "--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench (default: the latest here)"
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
-    verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
     add_options(verb, "--k6-out", *MEASURING)
 
 
@@ -52,9 +51,9 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
 
     name = options.subject  # a variant has no slash in its name, and comes first
     is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
-    stored = options.run or (name if is_run else None)
+    stored = name if is_run else None
     if stored or options.resume:
-        others = of_its_own(options) - {"run", "subject"}
+        others = of_its_own(options) - {"subject"}
         other_place = stored and (options.target or options.plan or options.resume)
         if others or other_place or (options.subject and options.subject != stored):
             verb = "goes on with" if options.resume else "prints"
@@ -62,7 +61,12 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     if stored:
         return _print(options, RunStore.open(stored))
     if options.sweep is not None:
-        _refuse_disturbed(options.sweep)
+        from lab.records.sweep_files import load_sweep
+
+        if any(point.disturbance is not None for point in load_sweep(options.sweep)[1].expanded()):
+            fault = f"what comes of the disturbance in sweep '{options.sweep}' varies in its own unit, not by per cent"
+            remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
+            raise UsageError("--sweep", fault, remedy)
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
 
@@ -92,16 +96,6 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     return inside(options, target_of(options), here)
 
 
-def _refuse_disturbed(sweep: str) -> None:
-    from lab.records.sweep_files import load_sweep
-
-    if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
-        fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
-        raise UsageError(
-            "--sweep", fault, f"`just bench ingress-nginx --sweep {sweep}` shows what its A/A pair leaves open"
-        )
-
-
 def _refuse_without_pair(record: RunRecord) -> None:
     from lab.analysis.noise import pairs
 
@@ -111,6 +105,8 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
+    from lab.analysis import rerun
+    from lab.analysis.noise import pairs
     from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
     from lab.report.json.runs import AA
@@ -121,18 +117,10 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     samples = run.samples()
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
-    advice = noise_tables.advise(report, _example(report), _again(record))
+    again = f"just aa {pairs(record.arms)[0]}{rerun.load(record)} --blocks {max(BLOCKS, record.blocks)}"
+    advice = noise_tables.advise(report, _example(report), again)
     print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
-
-
-def _again(record: RunRecord) -> str:
-    """The command that measures the noise, in blocks enough."""
-    from lab.analysis import rerun
-    from lab.analysis.noise import pairs
-
-    blocks = f" --blocks {max(BLOCKS, record.blocks)}"
-    return f"just aa {pairs(record.arms)[0]}{rerun.load(record)}{blocks}"
 
 
 def _example(report: Report) -> Example:

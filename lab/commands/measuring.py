@@ -168,7 +168,6 @@ def measure(
                 done = 0 if run is None else done_samples(store)
                 with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
                     Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
-                watching.account()
     except KeyboardInterrupt:
         if not begun:
             raise

@@ -48,17 +48,10 @@ def add(adder: Adder) -> None:
         "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
     )
     verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
-    verb.add_argument(
-        "--measure",
-        action="store_true",
-        help="measure ingress-nginx with the file against each successor, about a quarter of an hour for two (default without --plan)",
-    )
     add_options(verb, "--sustained", *MEASURING, "--markdown")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
-    if options.plan and options.measure:
-        raise UsageError("--measure", "--plan measures nothing", "keep one of the two")
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]

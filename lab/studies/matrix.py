@@ -184,18 +184,37 @@ def _published(study: str, name: str, file: StudyFile) -> Line:
 
 def of_variants(target: str, variants: Collection[str]) -> Cell:
     """What any of these has shown there."""
-    there = [run for run in runs() if run.target == target]
-    return _measured(there, variants) or _worked(target, variants) or _refused(target, variants)
+    if (shown := _measured([run for run in runs() if run.target == target], variants)) is not None:
+        return shown
+    trial = trials.committed().get(target)
+    told = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
+    if trial is None or not told:
+        return Cell("not shown")
+    if held := [name for name, tried in told.items() if tried.outcome == HOLDS]:
+        return Cell("works", f"{held[0]} came up and was read back", trial.place)
+    return _why(trial, told[min(told, key=lambda name: len(_knobs(name)))])
 
 
 def of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> Cell:
-    there = [run for run in runs() if run.target == target and run.sweep in names]
-    return _measured(there, variants) or _accepted(target, names)
+    shown = _measured([run for run in runs() if run.target == target and run.sweep in names], variants)
+    if shown is not None:
+        return shown
+    trial = trials.committed().get(target)
+    told = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
+    if trial is None or not told:
+        return Cell("not shown")
+    for name, tried in told.items():
+        if tried.outcome == "accepted":
+            return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
+    return _why(trial, next(iter(told.values())))
 
 
 def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Cell | None:
     """By the run with the most samples of these variants (None: any) that count."""
-    counted = {run.name: _counted(run, variants) for run in among}
+    counted = {
+        run.name: sum(count for name, count in run.variants.items() if variants is None or name in variants)
+        for run in among
+    }
     found = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
     if not found:
         return None
@@ -203,39 +222,8 @@ def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Ce
     return Cell("measured", f"{found[0]}{more}", f"data/reference/{found[0]}")
 
 
-def _counted(run: Measured, variants: Collection[str] | None) -> int:
-    return sum(count for name, count in run.variants.items() if variants is None or name in variants)
-
-
-def _worked(target: str, variants: Collection[str]) -> Cell | None:
-    trial = trials.committed().get(target)
-    held = [name for name in variants if trial and (tried := trial.variants.get(name)) and tried.outcome == HOLDS]
-    if held and trial:
-        return Cell("works", f"{held[0]} came up and was read back", trial.place)
-    return None
-
-
-def _refused(target: str, variants: Collection[str]) -> Cell:
-    trial = trials.committed().get(target)
-    told = [name for name in variants if trial and name in trial.variants]
-    if trial and told:
-        return _why(trial, trial.variants[min(told, key=lambda name: len(_knobs(name)))])
-    return Cell("not shown")
-
-
 def _why(trial: Trial, tried: Tried) -> Cell:
     return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, trial.place)
-
-
-def _accepted(target: str, names: Sequence[str]) -> Cell:
-    trial = trials.committed().get(target)
-    told = [(name, trial.sweeps[name]) for name in names if trial and name in trial.sweeps]
-    for name, tried in told:
-        if trial and tried.outcome == "accepted":
-            return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
-    if trial and told:
-        return _why(trial, told[0][1])
-    return Cell("not shown")
 
 
 @cache
