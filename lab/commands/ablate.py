@@ -28,9 +28,8 @@ from lab.commands.measuring import (
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.ablation.folder import AblationStore
+    from lab.experiments.ablation.folder import AblationStore, Ready
     from lab.experiments.ablation.plan import Owned
-    from lab.experiments.ablation.prepared import Ready
     from lab.targets.base import Target
 
 Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
@@ -72,8 +71,7 @@ def ablate_here(
     options: argparse.Namespace, talk: Console, subject: str, build: Build, command: Sequence[str], target: Target
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
-    from lab.experiments.ablation.folder import new_manifests
-    from lab.experiments.ablation.prepared import planned
+    from lab.experiments.ablation.folder import new_manifests, planned
 
     with new_manifests(f"ablate-{Path(subject).stem.replace('+', '-')[:40]}") as (manifests, keep):
         target.check()
@@ -93,7 +91,7 @@ def _go_on(
     options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, begin: Callable[[], None]
 ) -> int:
     """Print the plan of every run, then measure what is left of them; `begin`: what is done between."""
-    from lab.experiments.ablation.prepared import prepared
+    from lab.experiments.ablation.folder import prepared
 
     ready = prepared(store, target, trials(options, talk))
     _print_plan(talk, store, ready)

@@ -124,7 +124,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
-    from lab.experiments.ablation.prepared import unmeasurable
+    from lab.experiments.ablation.folder import unmeasurable
     from lab.experiments.configmap import knobs, reading, split
     from lab.systems.ingress_nginx import keys, modules
 

@@ -76,13 +76,13 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
-    from lab.commands.readme import parts, texts
+    from lab.commands import readme
     from lab.studies.site.rows import picture
 
-    makers = parts.makers()
-    for path in texts.files():
-        path.write_text(texts.rendered(path, makers))
-    parts.PICTURE.write_text(picture(parts.judged()))
+    makers = readme.makers()
+    for path in readme.files():
+        path.write_text(readme.rendered(path, makers))
+    readme.PICTURE.write_text(picture(readme.judged()))
     return 0
 
 

@@ -8,7 +8,7 @@ boot has one effect, with its standard error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
@@ -27,7 +27,6 @@ from lab.records.references import boots_of
 from lab.report.grid import Notes, Part, plain, texts
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
 from lab.stats.units import format_percent, format_size
-from lab.studies.claims.judging import Finding as ClaimFinding
 from lab.studies.claims.judging import Verdict
 from lab.studies.claims.measuring import Measured
 
@@ -168,6 +167,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
     asked = f"{' '.join([known[arm].variant, *(known[name].variant for name in more)])}{against} --points {','.join(points)}"
     # the sweep is named though it be the default: an arm's own could be another by now
     bench = f"just bench {asked} --sweep {record.sweep} --blocks {blocks or record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
+    lasts_min = round(part_of(record, {arm, *more}, points).plan().lasts_s(BRING_UP_S[record.target]) / 60, 1)
     boots = [boot for each in (run, *further) if isinstance(each, Evidence) for boot in boots_of(each.run.record)]
     return BootWanted(
         kind,
@@ -180,15 +180,9 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         tuple(points),
         tuple(dict.fromkeys(boots)),
         bench,
-        round(minutes(record, {arm, *more}, points) * (blocks or record.blocks) / record.blocks, 1),
+        round(lasts_min * (blocks or record.blocks) / record.blocks, 1),
         f"just maintain pack RUN --into {run.name}",
     )
-
-
-def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
-    """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
-    bring_up_s = BRING_UP_S[record.target]
-    return round(part_of(record, arms, points).plan().lasts_s(bring_up_s) / 60, 1)
 
 
 def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
@@ -217,22 +211,6 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     )
 
 
-def claims_near_bounds(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, ClaimFinding, Measured]]:
-    """Yield what decides a claim and could fall the other way on another boot: its bound is a size, and near what was measured.
-
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) is no size. Each claim and run once, by its nearest test.
-    """
-    for verdict in verdicts:
-        if verdict.answer not in ("reproduced", "contradicted"):
-            continue
-        for finding in verdict.findings:
-            near = [
-                (far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR
-            ]
-            if near:
-                yield verdict, finding, min(near, key=lambda each: each[0])[1]
-
-
 def distance_to_bound(part: Measured) -> float | None:
     """Return how far the nearest bound of a test is from what was measured, as a share of that; None where no bound is a size."""
     test = part.test
@@ -245,24 +223,27 @@ def distance_to_bound(part: Measured) -> float | None:
     return min(abs(bound - part.value) / abs(part.value) for bound in bounds)
 
 
-def bound_text(part: Measured) -> str:
-    """Return the bound of a test in words: `below 0.9`, `within 0.5 to 0.8`."""
-    test = part.test
-    if test.within is not None:
-        return f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
-    return f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
-
-
 def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootWanted]:  # fmt: skip
-    """Return what to measure for every claim whose bound is a size near what was measured and that rests on fewer than three boots."""
+    """Return what to measure for every claim whose bound is a size near what was measured and that rests on fewer than three boots.
+
+    A bound that only asks for a direction (a ratio of 1, a difference of 0) is no size. Each claim and run once, by its nearest test.
+    """
     by_name = {run.name: run for run in runs}
+    decided = [verdict for verdict in verdicts if verdict.answer in ("reproduced", "contradicted")]
     found: list[BootWanted] = []
-    for verdict, finding, part in claims_near_bounds(verdicts):
-        run = by_name[finding.name]
-        point_too = part.test.ratio_to or part.test.minus
+    for verdict, finding in ((verdict, finding) for verdict in decided for finding in verdict.findings):
+        near = [(far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR]
+        if not near:
+            continue
+        run, part = by_name[finding.name], min(near, key=lambda each: each[0])[1]
+        test, point_too = part.test, part.test.ratio_to or part.test.minus
         points = [part.point, *([part.other] if point_too is not None and point_too.variant is None else [])]
         others = run.arms(part.other) if point_too is not None and point_too.variant is not None else []
-        why = f"{verdict.claim.id}: {part.text}, bound: {bound_text(part)}"
+        if test.within is not None:
+            bound = f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
+        else:
+            bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
+        why = f"{verdict.claim.id}: {part.text}, bound: {bound}"
         try:
             wanted = boot_wanted(run, further.get(run.name, []), "claim", why, part.arm, points, others)
         except LabError as error:
@@ -275,7 +256,6 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
 # -- as tables ---------------------------------------------------------------------------------------------
 
 COLUMNS = ("for", "rests on", "minutes", "measure, then add the run")
-
 
 LENGTHS, SHORT, LONG = "known-cost-lengths", "ceiling-2s", "ceiling-4s"
 """The sweep, which is also the reference's name, and its points."""

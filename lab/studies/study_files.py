@@ -15,7 +15,7 @@ keys, variants, sweeps and columns, and two measurements that would fall into on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -238,18 +238,8 @@ def published(table: Shape) -> dict[tuple[str, ...], float]:
 
 def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
     """Every cell that these points give, in the file's order. UsageError for a key left open and for two in one cell."""
+    place = f"table '{table.title}'"
     found: dict[tuple[str, ...], Cell] = {}
-    for cell in _cells(table, points):
-        other = found.setdefault(cell.key, cell)
-        if other != cell:
-            fault = (
-                f"{cell.variant} at {cell.point} and {other.variant} at {other.point} are both {' / '.join(cell.key)}"
-            )
-            raise UsageError(f"table '{table.title}'", fault, "let each stand for keys of its own")
-    return tuple(found.values())
-
-
-def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
     for (variant, named), point, (metric, meant) in product(table.variants.items(), points, table.metrics.items()):
         stands_for = table.of_point(point)
         if stands_for is None:
@@ -257,8 +247,13 @@ def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
         keys = named | stands_for | meant
         if missing := [name for name in table.keys if name not in keys]:
             fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
-            raise UsageError(f"table '{table.title}'", fault, "let its variant, point or metric say it")
-        yield Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+            raise UsageError(place, fault, "let its variant, point or metric say it")
+        cell = Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+        other = found.setdefault(cell.key, cell)
+        if other != cell:
+            both = f"{variant} at {point.name} and {other.variant} at {other.point}"
+            raise UsageError(place, f"{both} are both {' / '.join(cell.key)}", "let each stand for keys of its own")
+    return tuple(found.values())
 
 
 def _rows(table: Shape) -> list[Mapping[str, str]]:

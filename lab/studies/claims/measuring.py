@@ -251,31 +251,28 @@ def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
 
 def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     """With whether the interval lies where the test wants it: `above` and `below` are moved by the guard, away from what is claimed,
-    a ratio's by it as a factor.
+    a ratio's by it as a factor; where that stays open, with what it would take to decide it.
 
     Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
     """
-    if found.low is None or found.high is None:
+    if found.value is None or found.low is None or found.high is None:
         return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
     test = found.test
     if not test.bounded:
         return found
-    found = replace(found, holds=_lies(found, guard, hidden, found.low, found.high), why=_bound(test.metric, hidden))
-    return found if found.holds is not None else _open(found, guard, hidden)
 
+    def lies(low: float, high: float) -> bool | None:
+        ends = -inf if hidden[0] else low, inf if hidden[1] else high
+        return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
 
-def _lies(found: Measured, guard: float, hidden: tuple[bool, bool], low: float, high: float) -> bool | None:
-    """Whether all from `low` to `high` lies where the test wants it; without an end where the truth may lie beyond it."""
-    test = found.test
-    ends = -inf if hidden[0] else low, inf if hidden[1] else high
-    return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
-
-
-def _open(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
-    """With what it would take to decide it."""
-    test = found.test
-    assert found.value is not None and found.low is not None and found.high is not None
-    if _lies(found, guard, hidden, found.value, found.value) is None:  # however narrow the interval
+    why = ""
+    if any(hidden):  # a generator made the number smaller or larger
+        which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
+        why = f"generator-limited: {about(test.metric).title} {which}"
+    found = replace(found, holds=lies(found.low, found.high), why=why)
+    if found.holds is not None:
+        return found
+    if lies(found.value, found.value) is None:  # however narrow the interval
         return replace(found, remedy=GENERATOR) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
     edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
@@ -295,16 +292,12 @@ def _moved(test: Test, guard: float, bound: float) -> tuple[float, float]:
     return (bound / (1 + guard), bound * (1 + guard)) if test.ratio_to is not None else (bound - guard, bound + guard)
 
 
-def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
-    """What has to be said of a number that a generator made smaller or larger."""
-    if not any(hidden):
-        return ""
-    which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
-    return f"generator-limited: {about(metric).title} {which}"
-
-
 def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
-    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with."""
+    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with.
+
+    It goes as far where it lies above the bound that the finding is above or, of two points compared, below the one that it is below:
+    that nothing changes, or stays low, needs no proxy to explain it.
+    """
     test, given = found.test, point.rate_rps is not None and point.disturbance is None
     if found.holds is None or test.metric not in BARE or not given:
         return found
@@ -314,21 +307,15 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
         bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
     if bare is None:
         return replace(found, holds=None, why="nothing tells what the same load takes without a proxy", remedy=DIRECT)
-    if not _as_far(found, bare):
+    compared = test.ratio_to is not None or test.minus is not None
+    if test.within is not None:
+        above = found.low is not None and found.low > test.within[1]
+        as_far = not found.holds and above == (bare > test.within[1]) and (above or compared)
+    else:
+        as_far = found.holds if test.above is not None else compared or not found.holds
+    if test.met(bare) != found.holds or not as_far:
         return found
     alone = replace(found, value=bare, low=None, high=None)
     return replace(found, holds=None, why=f"the same without a proxy: {alone.text}", remedy=BESIDE)
 
 
-def _as_far(found: Measured, bare: float) -> bool:
-    """Whether `bare` lies where the finding does: above the bound that it is above or, of two points compared, below the one it is below.
-
-    That nothing changes, or stays low, needs no proxy to explain it.
-    """
-    test, compared = found.test, found.test.ratio_to is not None or found.test.minus is not None
-    if test.met(bare) != found.holds:
-        return False
-    if test.within is not None:
-        above = found.low is not None and found.low > test.within[1]
-        return not found.holds and above == (bare > test.within[1]) and (above or compared)
-    return bool(found.holds) if test.above is not None else compared or not found.holds

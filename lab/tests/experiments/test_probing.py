@@ -13,8 +13,6 @@ from rich.console import Console
 from lab.base.errors import MeasuringError
 from lab.base.files import runs_folder
 from lab.commands.measuring import print_plan
-from lab.experiments.ablation import prepared as ablation
-from lab.experiments.ablation.folder import AblationStore, copy_manifests
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
 from lab.generators.k6 import Out
@@ -24,7 +22,6 @@ from lab.model.pairs import SIDES
 from lab.model.run import ProbeTrial, RunRecord, now
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.records.ablation import AblationRecord, AblationRun
 from lab.records.store import RunStore
 from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample

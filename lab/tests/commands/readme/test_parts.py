@@ -10,8 +10,8 @@ import pytest
 
 from lab.analysis import levels
 from lab.base.errors import UsageError
-from lab.commands.readme import parts, texts
-from lab.commands.readme.parts import starts
+from lab.commands import readme
+from lab.commands.readme import starts
 from lab.model.samples import Reason
 from lab.records.levels import Known
 from lab.studies.site.rows import picture
@@ -19,19 +19,19 @@ from lab.studies.site.rows import ANSWERED
 
 pytestmark = pytest.mark.committed
 
-ROOT = texts.ROOT
-MAKERS = parts.makers()
+ROOT = readme.ROOT
+MAKERS = readme.makers()
 
 
-@pytest.mark.parametrize("path", texts.files(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", readme.files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_parts_are_up_to_date(path: Path) -> None:
-    assert texts.stale(path, MAKERS) == []
+    assert readme.stale(path, MAKERS) == []
 
 
 def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
     """It has no font, style or image from elsewhere: the one address in it is the name of SVG itself."""
-    drawn = parts.PICTURE.read_text()
-    assert drawn == picture(parts.judged())
+    drawn = readme.PICTURE.read_text()
+    assert drawn == picture(readme.judged())
     assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
 
 
@@ -39,13 +39,13 @@ def test_every_example_is_a_command_with_its_answer() -> None:
     """As it is printed, under the command as a reader types it."""
     examples = [
         (path, match)
-        for path in texts.files()
-        for match in texts.PART.finditer(path.read_text())
+        for path in readme.files()
+        for match in readme.PART.finditer(path.read_text())
         if match["name"] == "example"
     ]
     assert {shlex.split(match["words"])[0] for _, match in examples} == {"aa", "capacity", "compare", "gate"}
     for path, match in examples:
-        text = texts.made(path, match, MAKERS)
+        text = readme.made(path, match, MAKERS)
         assert text.startswith(f"```console\n$ just {match['words'].strip()}\n")
         assert len(text.splitlines()) > 10
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from lab.analysis.decision import SURE_P
-from lab.commands.readme import parts, texts
+from lab.commands import readme
 from lab.commands.verbs import OLD_SPELLINGS, parser
 from lab.model.names import WORTH
 from lab.stats.histogram import BEYOND
 from lab.stats.paired import MIN_BLOCKS
 
-ROOT = texts.ROOT
-FILES = list(texts.files())
+ROOT = readme.ROOT
+FILES = list(readme.files())
 README = ROOT / "README.md"
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -31,7 +31,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.rel
 @cache
 def by_hand(path: Path) -> str:
     """The text without what is generated."""
-    return texts.PART.sub("", path.read_text())
+    return readme.PART.sub("", path.read_text())
 
 
 def links(path: Path) -> Iterator[str]:
@@ -48,7 +48,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_its_generated_parts_begin_with_what_was_found() -> None:
-    assert [match["name"] for match in texts.PART.finditer(README.read_text())] == [
+    assert [match["name"] for match in readme.PART.finditer(README.read_text())] == [
         "found",
         "counts",
         "verbs",
@@ -89,9 +89,9 @@ def test_every_one_is_reached_from_the_first() -> None:
 
 
 def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more() -> None:
-    folders = {path.parent for path in parts.LAB.rglob("__init__.py")} - {parts.LAB}
+    folders = {path.parent for path in readme.LAB.rglob("__init__.py")} - {readme.LAB}
     folders -= {
-        folder for folder in folders if folder.parent == parts.LAB / "systems"
+        folder for folder in folders if folder.parent == readme.LAB / "systems"
     }  # each is one more of what that one describes
     for folder in sorted(folders):
         path = folder / "README.md"
@@ -101,12 +101,12 @@ def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more(
 
 
 def test_every_part_that_is_made_has_its_place() -> None:
-    assert {match["name"] for path in FILES for match in texts.PART.finditer(path.read_text())} == set(parts.makers())
+    assert {match["name"] for path in FILES for match in readme.PART.finditer(path.read_text())} == set(readme.makers())
 
 
 def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
     picture = next(block for block in FENCED.findall(README.read_text()) if block.startswith("```text"))
-    floors = parts.floors()
+    floors = readme.floors()
     lines = [[word for word in line.split() if word in floors] for line in picture.splitlines()[1:-1]]
     assert sorted(name for line in lines for name in line) == sorted(floors)
     for line, below in pairwise(lines):

@@ -17,7 +17,6 @@ from lab.commands import ablate
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation import plan as ablation
-from lab.experiments.ablation import prepared
 from lab.experiments.ablation.folder import AblationStore
 from lab.experiments.ablation.plan import (
     Cumulative,
@@ -409,7 +408,7 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     target = FakeTarget()
     told = ablation_store.refusal_in(MANIFESTS, target, "kill-replicas-2", "kill-quick")
     assert (told is None) == isinstance(error, NotMeasurableError)
-    assert prepared.unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
+    assert ablation_store.unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
     assert ablation_store.refusal_in(MANIFESTS, target, "keepalive", "quick") is None
     steps = steps_of(
         owned(knob("a"), knob("c", "kill-quick")), refusal=lambda _, sweep: told if sweep != "quick" else None

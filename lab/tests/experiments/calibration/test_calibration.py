@@ -19,7 +19,6 @@ from lab.analysis.calibration import Row, Spread, rows_of, spread
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import calibrate
-from lab.commands.readme import parts, texts
 from lab.experiments.calibration.known_server import Behaviour
 from lab.experiments.calibration.measuring import Taken, latencies, measure_once
 from lab.experiments.calibration.scenarios import (
