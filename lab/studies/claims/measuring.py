@@ -317,5 +317,3 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
         return found
     alone = replace(found, value=bare, low=None, high=None)
     return replace(found, holds=None, why=f"the same without a proxy: {alone.text}", remedy=BESIDE)
-
-

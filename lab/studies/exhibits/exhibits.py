@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import product
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec
@@ -28,7 +28,6 @@ from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures, grid
-from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.ladder import Rung
 from lab.report.figures.percentiles import Curve, Panel
@@ -290,8 +289,15 @@ def percentiles(
 
     `relative_to`: as multiples of the line of so many connections, each of its own machine.
     """
-    panels = [_panel("published", lambda: curves.digitised(suite, relative_to))]
-    panels += [_measured(run, variant, relative_to) for variant, run in runs.items()]
+    panels = [_panel("published", partial(curves.digitised, suite, relative_to))]
+    for variant, run in runs.items():
+        if isinstance(run, Missing):
+            panels.append(Panel(variant, (), _folded(run.why, PANEL_WIDTH)))
+            continue
+        record = run.run.record
+        shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
+        head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
+        panels.append(_panel(head, partial(curves.measured, run, variant, relative_to)))
     name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
     below = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {stats.MIN_BLOCKS} blocks on, the blocks' range"
     figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, below)
@@ -301,15 +307,6 @@ def percentiles(
     noted(figure, _folded("; ".join([*missing, *short])))
     empty = (panel.why.replace("<br>", " ") for panel in panels if not panel.curves)
     return _of(runs.values(), figure, gaps=[*empty, *missing])
-
-
-def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
-    if isinstance(run, Missing):
-        return Panel(variant, (), _folded(run.why, PANEL_WIDTH))
-    record = run.run.record
-    shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
-    head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
-    return _panel(head, lambda: curves.measured(run, variant, relative_to))
 
 
 def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
@@ -401,19 +398,16 @@ def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
     def made(found: Evidence | None, head: str) -> go.Figure:
         rows = reproduction.ratios(study, table, found)
         figure = figures.beside(rows, head, "relative to the reference", "×")
-        return figure if found is None else noted(figure, *_unmeasured(rows))
+        if found is None:
+            return figure
+        empty = [row for row in rows if row.measured is None]
+        whys: dict[str, list[str]] = {}  # of what there is nothing, or no interval
+        for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
+            whys.setdefault(row.why, []).append(row.label)
+        text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
+        return noted(figure, text, [row.why for row in empty])
 
     return _beside(run, title, made)
-
-
-def _unmeasured(rows: Sequence[Pair]) -> tuple[str, list[str]]:
-    """(what there is nothing or no interval of, with why; why, of each that there is nothing of)"""
-    empty = [row for row in rows if row.measured is None]
-    whys: dict[str, list[str]] = {}
-    for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
-        whys.setdefault(row.why, []).append(row.label)
-    text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
-    return text, [row.why for row in empty]
 
 
 def printed(
@@ -510,21 +504,17 @@ def transcribed(table: str, columns: Sequence[str]) -> str:
 
 def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:
     """What was published with the run beside it; where there is none, or a damaged one, as one gap, what was published alone."""
-    if isinstance(run, Missing):
-        return _of([run], *_alone(title, made, run.said))
-    try:
-        return _of([run], made(run, f"{title} ({run.run.record.target})"))
-    except LabError as error:
-        return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
-
-
-def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, list[str]]:
-    """(figure, the gaps in it: one that is nothing but a gap needs none)"""
+    why = run.said if isinstance(run, Missing) else ""
+    if not isinstance(run, Missing):
+        try:
+            return _of([run], made(run, f"{title} ({run.run.record.target})"))
+        except LabError as error:
+            why = f"{error.place}: {error.fault}"
     try:
         figure = noted(made(None, title), _folded(why))
     except LabError as error:
         figure = gap(title, _folded(f"{error.place}: {error.fault}"))
-    return figure, [why] if figure.data else []
+    return _of([run], figure, [why] if figure.data else [])  # one that is nothing but a gap needs none
 
 
 def _claim(name: str) -> tuple[str, float]:

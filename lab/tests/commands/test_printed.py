@@ -20,10 +20,8 @@ from lab.__main__ import Talk, main
 from lab.commands import schema
 from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
 from lab.experiments.bench import Prepared, Request, prepare
-from lab.measure.roundtrip import sentence
 from lab.model.design import PlannedAnew
 from lab.model.run import RoundTrip
-from lab.records.reparse import from_raw
 from lab.records.store import RunStore
 from lab.tests.support.fakes import FakeTarget
 

@@ -1,11 +1,9 @@
 """The documented schemas: as the code has them, and as what is recorded and printed keeps them."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
-import polars as pl
 import pytest
 
 from lab.commands import schema
@@ -13,14 +11,8 @@ from lab.measure import validity
 from lab.model import bottleneck as limits
 from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.model.samples import Reason
-from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
-from lab.records.store import RunStore
-from lab.stats.histogram import Histogram
-from lab.targets.cluster.facts import pods_record
 from lab.targets.readback import Reading
-from lab.tests.support.factories import made_invalid, make_plan, make_sample
-from lab.tests.support.made_runs import made_record
 
 
 def accepts(name: str, data: Any) -> None:
@@ -73,13 +65,6 @@ def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float)
     assert f"{limit * 100:g} %" in reason.meaning
 
 
-def test_samples_keep_their_schema() -> None:
-    """Valid and invalid ones."""
-    sample = make_sample()
-    for made in (sample, made_invalid(sample, Reason.STEAL)):
-        accepts("sample", made.model_dump(mode="json"))
-
-
 @pytest.mark.parametrize(
     "check",
     [
@@ -96,5 +81,3 @@ def test_readings_keep_their_schema(check: Check) -> None:
     accepts("readback", [reading.as_json() for reading in readings])
     with pytest.raises(jsonschema.ValidationError):
         accepts("readback", [readings[0].as_json() | {"found": "1"}])
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from lab.analysis import recovery
 from lab.analysis.noise import noises
-from lab.analysis.past import past_runs, together
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.experiments.bench.design import promises, with_design
@@ -109,19 +107,6 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     assert raw is not None and promised["rate", "ceiling"] > 1.2 * raw
 
 
-def test_a_larger_family_promises_less() -> None:
-    """At the first step of Holm's method: two variants at two points are four primary effects."""
-    stored("run-1")
-    found: list[float] = []
-    for names in (("keepalive",), ("keepalive", "backlog")):
-        planned = make_plan([(name, "ingress-nginx") for name in names], blocks=6, reference=None)
-        baseline = record("x").variants["ingress-nginx"]
-        told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
-        asked = record("run-2", planned, variants={"ingress-nginx": baseline, **told})
-        found.append(effects(design_of(asked).promised)["p90", "rate-1000"])
-    assert found[0] < found[1]
-
-
 def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
     scatter = [
@@ -159,5 +144,3 @@ def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
     }
     told = design_of(record("run-2", planned, variants=variants))
     assert list(effects(told.promised)) == [("p90", "rate-1000")]
-
-

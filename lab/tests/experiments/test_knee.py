@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.analysis import rerun
 from lab.analysis.knee.report import KneeReport, report_of
 from lab.analysis.knee.trials import limiter_of, tried
 from lab.base.errors import MeasuringError, UsageError
-from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
@@ -30,16 +28,14 @@ from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.model.variants.variants import Variant
-from lab.records.store import KNEE, RunStore
+from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
 from lab.report.terminal import show
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
-from lab.tests.measure.test_loop import Pinned, Working
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
+from lab.tests.support.factories import made_invalid, make_plan, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeTarget, Silent, point, variant
 from lab.tests.support.made_runs import made_record
 
@@ -120,15 +116,6 @@ def rates(run: RunStore) -> list[float | None]:
     return [sample.point.rate_rps for sample in run.samples()]
 
 
-def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
-    """However many CPUs it may use."""
-    search = seeker(target=Pinned(system=Working([0.01, 0.99, 0.01, 0.01])))
-    one = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": {"worker-processes": "1"}},)})
-    replace(search, variants={one.name: one}).run()
-    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
-    assert (knee.limited_by, knee.proxy_core) == ("proxy", pytest.approx(0.99))
-
-
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
     """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
     search = seeker()
@@ -156,14 +143,6 @@ def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own
     assert len(target.ups) == 1 + 1 + 3
     folder = search.store.folder / "readback"
     assert len(list(folder.iterdir())) == 5
-
-
-def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
-    search = seeker(Paced(capacity_rps=1e9, slow_rps=700))
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.rate_rps is not None and knee.rate_rps < 700 <= (knee.fails_rps or 0)
-    assert knee.limited_by == "p99" and "more than 50.0 ms" in knee.why and not knee.at_least
 
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
@@ -255,17 +234,6 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
     assert knee.rate_rps is None and "did not come up" in knee.why
 
 
-def test_a_system_that_never_passes_is_told_and_who_fails_at_first_ends_it() -> None:
-    search = seeker(Paced(capacity_rps=0.1))
-    search.run()
-    assert "0 requests answered" in report_of(search.store).knees[0].why
-    search = seeker(Paced(slow_rps=0.5, capacity_rps=1e9))
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.why.startswith("not even 1 req/s meets the conditions: ")
-    assert rates(search.store)[:3] == [100, 100, 50]
-
-
 # -- who was the limit ------------------------------------------------------------------------------------
 
 
@@ -296,19 +264,6 @@ def test_who_was_full_was_the_limit(
     assert limiter_of(sample, ["2"]) == limit
 
 
-def test_a_backend_that_shares_the_generators_cpu_is_not_told_from_it() -> None:
-    record = seeker().store.record
-    slot = record.plan().slots[0]
-    sample = make_sample(reason=Reason.DROPPED, proxy_core=0.5, generator_core=0.5, busy={"1": 0.99})
-    for facts, limit in (
-        ({"cpus_backend": "1", "cpus_generator": "1"}, "unknown"),
-        ({"cpus_backend": "1", "cpus_generator": "2-3"}, "backend"),
-        ({}, "unknown"),
-    ):
-        found = tried(slot, sample, None, record.model_copy(update={"facts": facts}), passed_before=True)
-        assert (found.outcome, found.limiter) == ("fail", limit)
-
-
 @pytest.mark.parametrize(
     ("reason", "passed", "outcome"),
     [
@@ -331,19 +286,6 @@ def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str)
     record = seeker().store.record
     sample = made_invalid(make_sample(), reason)
     assert tried(record.plan().slots[0], sample, None, record, passed).outcome == outcome
-
-
-def test_a_short_trials_p99_is_judged_by_the_share_of_slow_requests() -> None:
-    """300 requests have no p99 that could be shown: three slow ones are a hundredth, four are more."""
-    record = seeker().store.record
-    slot = record.plan().slots[0]
-    why = ""
-    for slow, outcome in ((0, "pass"), (3, "pass"), (4, "fail")):
-        histogram = Histogram.of_values([0.001] * (300 - slow) + [0.06] * slow)
-        found = tried(slot, make_sample(), histogram, record, passed_before=True)
-        assert found.outcome == outcome, found.why
-        why = found.why
-    assert why == "4 of 300 requests took more than 50.0 ms"
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample]) -> KneeReport:
@@ -563,17 +505,3 @@ def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> N
     assert RunRecord.model_validate_json(prepared.record.model_dump_json()) == prepared.record
     loads = {(slot.arm.name, slot.point.rate_rps) for slot in prepared.plan.slots}
     assert loads == {(arm.name, rate) for arm in prepared.plan.arms for rate in (1000.0, 1400.0, 1600.0)}
-
-
-def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its manifests have changed since, and with them its knee, maybe."""
-    target = with_generators("k6")
-    search = seeking.prepare(seeking.Request(("ingress-nginx",), connections=100, duration_s=1.0), target, ())
-    run = RunStore.create(search.record, {})
-    AdaptiveSearch(target, search.variants, ChosenGenerator(Paced(), "true", "1", None), run, Silent()).run()
-    request = bench.Request(("keepalive",), "at-knee", blocks=1)
-    made = bench.prepare(request, target, ())
-    assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
-    monkeypatch.setattr(Variant, "manifests_sha256", "another")
-    with pytest.raises(UsageError, match="of other manifests of 'ingress-nginx'"):
-        bench.prepare(request, target, ())

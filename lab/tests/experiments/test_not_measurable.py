@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.analysis.summary import changed_facts, summarise_run
+from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands.measuring import print_plan
-from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments.bench import Request, prepare
 from lab.experiments.bench.measurable import NothingMeasurableError
 from lab.model.endpoint import Endpoint
-from lab.model.run import NotMeasured, RunRecord
+from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -74,12 +72,6 @@ def test_what_stands_on_it_cannot_be_measured_either(sweep: str) -> None:
     assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in told["backlog"]
 
 
-def test_without_the_direct_reference_the_rest_is_measured(sweep: str) -> None:
-    made = prepared(sweep, "ingress-nginx", refuses=["direct"])
-    assert [arm.name for arm in made.plan.arms] == ["ingress-nginx", "ingress-nginx-again"]
-    assert [missing.variant for missing in made.record.not_measurable] == ["direct"]
-
-
 def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> None:
     with pytest.raises(NothingMeasurableError) as caught:
         prepared(sweep, "keepalive", "backlog", refuses=["keepalive", "backlog-128"])
@@ -120,14 +112,6 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
     with pytest.raises(UsageError, match="wrk cannot make this load on 'keepalive': 4 connections are not a multiple"):
         prepare(Request(("ingress-nginx", "keepalive"), sweep, seed=1), Behind(), ())
     assert prepare(Request(("ingress-nginx",), sweep, seed=1), Behind(), ()).plan.slots
-
-
-def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
-    target = SmallTarget(refuses=["backlog-128"])
-    made = prepare(Request(("keepalive", "backlog-128"), sweep, seed=1), target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    again, _ = bench.resume(made.record.id, target)
-    assert again.record.not_measurable == made.record.not_measurable
 
 
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:

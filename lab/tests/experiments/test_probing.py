@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from lab.base.errors import MeasuringError
-from lab.base.files import runs_folder
 from lab.commands.measuring import print_plan
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
@@ -19,7 +18,7 @@ from lab.generators.k6 import Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Role
 from lab.model.pairs import SIDES
-from lab.model.run import ProbeTrial, RunRecord, now
+from lab.model.run import ProbeTrial, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -106,12 +105,6 @@ def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: s
     assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
     assert "arms are measured one after the other, at that rate" in said(made)
     assert "no pair can bear it: two sides at once are more than this target carries (probe)" in said(made)
-
-
-def test_a_plan_alone_probes_nothing_and_says_that_a_probe_will_come(sweep: str) -> None:
-    made = prepared(sweep, None)
-    assert [point.name for point in made.to_probe] == ["rate-1000"] and made.record.probes == ()
-    assert "some seconds of load show whether two sides at once get 1,000 req/s (rate-1000) here" in said(made)
 
 
 class Pinned(FakeTarget):

@@ -79,8 +79,6 @@ def test_a_sweep_that_a_target_takes_is_not_called_measured(shown: dict[str, Tri
     assert made.of_sweep("local", ["okd"], None).kind == "not shown"
 
 
-
-
 def test_each_published_load_is_made_or_the_study_says_why_not() -> None:
     rows = [(row["source"], row["sweep_id"]) for row in published.texts("sweeps")]
     assert sorted((key, name) for key in study_keys() for name in load_study(key).file.published_loads) == sorted(rows)

@@ -91,5 +91,3 @@ def test_a_knob_of_a_study_says_which_of_its_parameters_it_realises() -> None:
         if (knob := load_knob(name)).parameters and knob.study not in {row.partition("/")[0] for row in knob.parameters}
     ]
     assert strangers == []
-
-

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import levels
-from lab.base.errors import UsageError
 from lab.commands import readme
 from lab.commands.readme import starts
-from lab.model.samples import Reason
 from lab.records.levels import Known
 from lab.studies.site.rows import picture
 from lab.studies.site.rows import ANSWERED

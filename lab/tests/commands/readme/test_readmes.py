@@ -175,5 +175,3 @@ def test_the_rules_are_those_of_the_code() -> None:
         f"fewer than {words[BEYOND]} requests beyond it",
     ):
         assert said in text
-
-

@@ -15,27 +15,18 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import main
-from lab.analysis.calibration import Row, Spread, rows_of, spread
-from lab.base.errors import MeasuringError, UsageError
+from lab.analysis.calibration import Row, rows_of
+from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import calibrate
 from lab.experiments.calibration.known_server import Behaviour
-from lab.experiments.calibration.measuring import Taken, latencies, measure_once
-from lab.experiments.calibration.scenarios import (
-    SCENARIOS,
-    cell,
-    planned,
-    prepare,
-    scenario,
-    takes_s,
-    true_share_over,
-)
+from lab.experiments.calibration.measuring import Taken, measure_once
+from lab.experiments.calibration.scenarios import SCENARIOS, cell, planned, prepare, scenario, true_share_over
 from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records import calibration as folder
 from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
-from lab.records.store import run_names
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -114,17 +105,6 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     assert found.load.connections == (of.open if is_open else of.closed)
 
 
-def test_the_pause_lies_in_the_middle_of_what_is_recorded() -> None:
-    """After the calibration, whole, with as much before as behind it."""
-    for each in GENERATORS.values():
-        found = cell(each, scenario("pause"), 6.0)
-        how = found.behaviour
-        assert how is not None
-        before_s = how.pause_at_s - found.calibration_s
-        behind_s = found.load.duration_s - how.pause_at_s - how.pause_s
-        assert before_s == pytest.approx(behind_s) and before_s > 1.4
-
-
 def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
     class Picky(FakeGenerator):
         def refusal(self, load: Load) -> str | None:
@@ -133,16 +113,6 @@ def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
     cells = [cell(Picky(), scenario(name), 5.0) for name in ("fixed", "ceiling")]
     assert [each.refusal for each in cells] == ["no rates", ""]
     assert [(repeat, each.scenario) for repeat, each in planned(cells, 2, seed=1)] == [(1, "ceiling"), (2, "ceiling")]
-
-
-def test_every_repeat_has_every_cell_once_in_an_order_of_its_own_that_the_seed_gives_again() -> None:
-    cells = [cell(FakeGenerator(), each, 5.0) for each in SCENARIOS]
-    slots = planned(cells, 5, seed=3)
-    orders = [[each.scenario for repeat, each in slots if repeat == number] for number in range(1, 6)]
-    assert all(sorted(order) == sorted(each.name for each in SCENARIOS) for order in orders)
-    assert len({tuple(order) for order in orders}) > 1
-    assert planned(cells, 5, seed=3) == slots and planned(cells, 5, seed=4) != slots
-    assert takes_s(slots) == 5 * 5 * 6.0
 
 
 def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet() -> None:
@@ -197,15 +167,6 @@ def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: p
     monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", "raise SystemExit(5)"))
     with pytest.raises(MeasuringError, match="status 5 before it listened"):
         measured_here(Client(), "floor")
-
-
-def test_a_server_that_dies_meanwhile_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was to be written, and there is nothing to resume."""
-    dies = "import pathlib, sys; pathlib.Path(sys.argv[1] + '.ready').write_text('1'); raise SystemExit(5)"
-    monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", dies))
-    monkeypatch.setattr("lab.experiments.calibration.measuring._await", lambda server, ready: server.wait())
-    with pytest.raises(MeasuringError, match="status 5 and left no record"):
-        measured_here(Client(script="raise SystemExit(3)"), "floor")
 
 
 def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
@@ -326,16 +287,6 @@ def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
     assert row.bias["fixed"]["p99.9"].bias_s is None
 
 
-@pytest.mark.parametrize(
-    ("said", "sight"),
-    [(0.0, "hidden"), (0.019, "hidden"), (0.021, "visible"), (0.055, "visible"), (0.08, "exaggerated")],
-)
-def test_a_pause_is_seen_by_the_share_of_slow_requests_against_the_truth(said: float, sight: str) -> None:
-    row = row_of(made("pause", lat(0.01, share_over=said), lat(0.01), share=0.04))
-    assert row.pause and row.pause.sight == sight
-    assert (row.pause.reported_share.median, row.pause.true_share.median) == (said, 0.04)
-
-
 def test_what_to_do_follows_from_what_was_seen() -> None:
     def advice(said: float, **changes: Any) -> str:
         return row_of(made("pause", lat(0.01, share_over=said), lat(0.01), share=0.04, **changes)).advice
@@ -405,17 +356,6 @@ def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None
     assert counted[first.id].equals(histogram_frame({"latency": histogram, "truth": histogram}))
     assert counted[second.id].equals(histogram_frame({"truth": histogram}))
     assert sorted(path.name for path in (runs / "c-1").iterdir()) == [folder.FILE, folder.COUNTED, "raw.zip"]
-
-
-def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
-    with pytest.raises(UsageError, match="unknown calibration 'c-1'.*\n.*just selfbench calibrate"):
-        folder.CalibrationFolder.open("c-1")
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    with pytest.raises(UsageError, match="did you mean 'c-1'"):
-        folder.CalibrationFolder.open("c-2")
-    (runs / "c-1" / "calibration.json").write_text('{"id": "c-1"}')
-    with pytest.raises(UsageError, match="damaged"):
-        folder.CalibrationFolder.open("c-1")
 
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:

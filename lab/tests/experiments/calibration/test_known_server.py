@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
 
-from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
 from lab.experiments.calibration.measuring import ServerRecord, read
 from lab.model.facts import ROOT
@@ -27,11 +25,6 @@ def plans(behaviour: Behaviour, arrivals_s: list[float]) -> list[float]:
     """When answers to requests that arrive at these moments are to be written; seconds after the first arrival."""
     planner = Planner(behaviour)
     return [(planner.planned_ns(BEGIN + round(at * SECOND)) - BEGIN) / SECOND for at in arrivals_s]
-
-
-def test_an_answer_is_due_the_delay_after_its_request() -> None:
-    assert plans(Behaviour(), [0, 1]) == [0, 1]
-    assert plans(Behaviour(delay_s=0.01), [0, 0.002, 5]) == [0.01, 0.012, 5.01]
 
 
 def test_exactly_one_of_every_twenty_is_slow_and_not_every_twentieth() -> None:
@@ -130,19 +123,6 @@ def _children() -> list[int]:
 
 def _signal(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "a line of JSON"),
-        (b"{}\n", "a line of JSON"),
-        (b'{"columns": ["a"]}\n', "expected the columns"),
-    ],
-)
-def test_what_is_no_record_is_refused(content: bytes, said: str) -> None:
-    with pytest.raises(MeasuringError, match=said):
-        read(content)
 
 
 def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:

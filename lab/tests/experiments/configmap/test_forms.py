@@ -10,7 +10,6 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.base.handing import again
-from lab.experiments.configmap.forms import forms
 from lab.experiments.configmap.reading import Given, read
 from lab.experiments.configmap.split import split
 
@@ -79,12 +78,6 @@ def test_another_form_is_named_with_the_command_that_renders_it(text: str, name:
     told = refused(text)
     assert told.startswith("mine.yaml: is ") and name in told.splitlines()[0], told
     assert f"\n  give what comes of it: {command}" in told and told.endswith(f" | {INTO}"), told
-
-
-def test_nginxs_own_configuration_leads_to_the_keys() -> None:
-    told = refused("events { worker_connections 9; }\nhttp {\n keepalive_timeout 5;\n}\n")
-    assert "is nginx's own configuration" in told
-    assert "worker_connections → max-worker-connections; keepalive_timeout → keep-alive" in told
 
 
 @pytest.mark.parametrize(

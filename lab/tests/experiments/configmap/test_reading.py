@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import suppress
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -108,21 +107,6 @@ def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     assert "proxy-buffering: YAML makes true of on" in notes("controller: {config: {proxy-buffering: on}}")
 
 
-def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
-    text = "kind: ConfigMap\ndata: {keep-alive: 75, use-gzip: on}"
-    assert data(text) == {"keep-alive": "75", "use-gzip": "on"}
-    assert 'keep-alive: kubectl refuses it without quotes: write "75"' in notes(text)
-
-
-def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
-    text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z, ? [e] : f}}"
-    assert data(text) == {"use-gzip": "true"}
-    told = notes(text)
-    assert 'a: a list is no value of a ConfigMap (Helm prints this one as [404 503]): write "404,503"' in told
-    for words in ("b: a mapping is no value", "d: has no value", "'' is no key", "'x/y' is no key", "'{…}' is no key"):
-        assert words in told
-
-
 @pytest.mark.parametrize(
     ("key", "words", "written"),
     [
@@ -192,12 +176,6 @@ def test_objects_that_keys_may_name_are_read_with_it() -> None:
     )
     given = read("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
     assert given.beside["Secret", "dh"] == {"dhparam.pem": "-----"}
-
-
-def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
-    rows = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghij")]
-    bomb = "\n".join(["a: &a [x]", *rows, MAP.replace("kind: ConfigMap\n", "").replace("metadata", "meta")])
-    assert data(bomb) == BOTH
 
 
 TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "```\n", "```yaml\n", "<<EOF", "${X}", "!x ", "values", "set: ", "\x00", "~", "items:"]  # fmt: skip

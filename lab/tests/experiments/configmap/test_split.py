@@ -7,7 +7,6 @@ import pytest
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
-from lab.systems import checker
 
 
 def of(**data: str) -> Split:
@@ -120,12 +119,6 @@ def test_a_key_that_nginx_refuses_alone_is_measured_with_what_it_needs() -> None
     assert [item.name for item in found.together()] == [WHOLE, "proxy-buffer-size-and-2-more"]
 
 
-def test_a_key_that_changes_nothing_by_itself_goes_with_the_one_that_lets_it() -> None:
-    assert "by itself it changes no directive" in refused(gzip_level="5")
-    found = of(gzip_level="5", use_gzip="true")
-    assert [list(item.needs) for item in found.singles] == [["use-gzip"], []]
-
-
 def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
     found = of(ssl_protocols="TLSv1.2", keep_alive="10")
     assert {next(iter(item.values)): item.root for item in found.singles} == {
@@ -170,13 +163,6 @@ def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
     assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found
 
 
-@pytest.mark.parametrize("key", ["location_snippet", "server_snippet"])
-def test_a_snippet_that_answers_every_request_is_told_as_that_and_left_out(key: str) -> None:
-    found = of(**{key: "return 404;", "keep_alive": "33"})
-    assert "nginx answers every request itself (`return 404`)" in told(found) and list(found.kept) == ["keep-alive"]
-    assert "answers every request" not in told(of(**{key: "if ($http_x) { return 404; }"}))
-
-
 ZONE = "limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;"
 
 
@@ -196,25 +182,3 @@ def test_what_may_depend_on_a_key_that_is_left_out_is_no_fault_of_its_own(
             split("mine.yaml", Given(dict(pairs)))
         words = f"{needing[0]}: not measurable here: it may need what {lost[0]} would define: {told}"
         assert words in str(raised.value)
-
-
-def test_a_checker_that_does_not_end_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "TRY_S", 0.0)
-    said = refused(http_snippet="map $uri $never_tried_before { default 1; }")
-    assert "not measurable here: whether nginx takes it cannot be said: nginx did not end within 0 s" in said
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "shut"),
-    [
-        ("server-snippet", "deny all;", True),
-        ("http-snippet", "deny 0.0.0.0/0;", True),
-        ("server-snippet", "location ~ /\\.git { deny all; }", False),
-        ("server-snippet", "allow 10.0.0.0/8; deny all;", False),
-    ],
-)
-def test_a_rule_that_lets_nobody_in_is_no_arm(key: str, value: str, shut: bool) -> None:
-    """It would be known after minutes, by samples of 403 alone."""
-    found = split("mine.yaml", Given({key: value, "use-gzip": "true"}))
-    assert ("nginx answers every request itself (`deny" in told(found)) is shut
-    assert set(found.kept) == {"use-gzip", *([] if shut else [key])}

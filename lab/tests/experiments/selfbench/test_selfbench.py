@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from lab.__main__ import main
-from lab.analysis import known_costs
-from lab.analysis.summary import summarise_run
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError
 from lab.experiments.selfbench import effects, overhead
 from lab.experiments.selfbench.overhead import Overhead
 from lab.model.design import shape_of
@@ -26,8 +24,8 @@ from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.known_costs import page as known_page
 from lab.stats import power
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
+from lab.tests.support.made_runs import MadeStore, made
 
 # -- a whole run ---------------------------------------------------------------------------------------
 
@@ -118,14 +116,6 @@ def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.Mo
     assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
 
 
-def test_a_run_of_other_blocks_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "run_names", lambda _: ["long"])
-    monkeypatch.setattr(RunStore, "open", lambda path: long_run({}, blocks=20))
-    assert "goes on with long" in effects.plan_text(["extra-work-a"], 40, tmp_path)
-    with pytest.raises(UsageError, match="another number of blocks"):
-        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
-
-
 # -- injected effects ----------------------------------------------------------------------------------
 
 EXTRA = [("extra-work-a", "baseline"), ("extra-work-b", "baseline")]
@@ -199,33 +189,10 @@ def test_a_pair_that_halves_a_cost_is_told() -> None:
     assert "what pairs show of a line's cost is not all of it" in text
 
 
-def test_known_costs_need_both_ways() -> None:
-    """A run without arms alone under the same load, or with fewer than six blocks, tells nothing of pairs."""
-    assert effects.read(long_run({"extra-work-a": 1.2}))[0] is None
-    run = both_ways(COSTS)
-    run.take([one for one in run.samples() if one.block <= 5 or one.point.name == "ceiling"])
-    assert known_costs.known_costs(run.record, summarise_run(run.record, run.samples(), run.histogram)) is None
-    assert "No cost was measured both ways" in str(known_page(None)[0])
-
-
 def promising(large: effects.Injected, chance: float, claimed: int, name: str) -> effects.Injected:
     """With noise at which ten blocks claim its effect with that chance."""
     sd = large.estimate.effect / math.log1p(power.resolvable(1.0, effects.TEN, power=chance) or 0.0)
     return replace(large, variant=name, sd=sd, claimed=claimed)
-
-
-def test_half_of_what_was_promised_is_too_few_however_it_is_spread() -> None:
-    """Two of four are bad luck once, not six times; and one in six that is short by a little is bad luck, too."""
-    _, (large, _) = effects.read(long_run({"extra-work-a": 1.2}))
-
-    def judged(*claimed: int) -> tuple[bool, str]:
-        return effects.verdict(None, [promising(large, 0.9, one, f"v{n}") for n, one in enumerate(claimed)])
-
-    held, text = judged(2, 2, 2, 2, 2, 2)
-    assert not held and text.startswith(
-        "12 of 24 tens claimed their effect, 21.6 were promised; fewer than promised: in all"
-    )
-    assert judged(2, 4, 4, 4, 4, 4)[0] and not judged(0, 4, 4, 4, 4, 4)[0]
 
 
 def test_a_kept_promise_is_seldom_called_broken() -> None:
@@ -263,19 +230,6 @@ def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
     assert "\nnothing is known of what `--resolve` promises" in capsys.readouterr().out
     monkeypatch.setattr(effects, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
     assert main(arguments) == 0
-
-
-def test_a_ten_has_its_own_blocks_and_no_others() -> None:
-    run = long_run({})
-    third = effects.part(run.record, run.samples(), run.histogram, 21)
-    row = next(row for row in third.rows if row.arm.name == "extra-work-a")
-    assert set(row.cell.known("cpu_per_request")) == set(range(21, 31)) and row.cell.planned_blocks == 10
-
-
-def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
-    with pytest.raises(MeasuringError, match="ten are needed"):
-        effects.read(long_run({}, blocks=9))
-    assert {one.tens for one in effects.read(long_run({}, blocks=25))[1]} == {2}
 
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])

@@ -10,25 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
 from lab.analysis import evidence
-from lab.analysis.derived import value_of
 from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
-from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
-from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.json.shape import dumps
 from lab.report.markdown import markdown
-from lab.stats.histogram import Histogram
 from lab.studies import claims, ledger
 from lab.studies import ledger as tables
 from lab.studies.claims import Claim, Other, Rule, Test
@@ -183,22 +178,6 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     assert "[" in found.effect
 
 
-@pytest.mark.parametrize("arm", ["grace-period-30+host-port", "ingress-nginx+grace-period-30"])
-def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, tmp_path: Path) -> None:
-    """Its claim is open, and says so: the run was made, and the rule asks for nothing that it was not asked for."""
-    judge(rule(LONGER), gone(lambda _, block: 20))
-    for path in tmp_path.glob(f"*/samples/*-{arm}-delete/sample.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "steal"}))
-    found = judge(rule(LONGER))
-    assert found.answer == "not resolved"
-    assert (
-        "no valid block of grace-period-30+host-port at delete" in found.effect
-        or "no block in which both" in found.effect
-    )
-    assert "leaves both open" not in found.why
-    ledger.settled([found])
-
-
 MANY, ONE = "okd-150m+okd-routes-1000", "okd-150m+okd-routes-1"
 LIMITS = {MANY: "proxy", ONE: "proxy"}
 """Arm → its `limited_by`, where a test says nothing else."""
@@ -286,27 +265,6 @@ def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
     assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
 
 
-@pytest.mark.parametrize(
-    ("metric", "bound", "answer"),
-    [
-        ("rate", {"above": 0.5}, "reproduced"),
-        ("rate", {"below": 0.5}, "contradicted"),
-        ("rate", {"below": 0.9}, "not resolved"),
-        ("link_share", {"above": 0.9}, "not resolved"),
-        ("busiest_second", {"below": 0.9}, "not resolved"),
-        ("mean_s", {"below": 0.9}, "reproduced"),
-        ("p95_s", {"above": 0.5}, "not resolved"),
-        ("slowest_s", {"above": 0.5}, "not resolved"),
-    ],
-)
-def test_a_level_that_the_generator_limited_is_a_bound(
-    metric: str, bound: dict[str, float], answer: str, retold: Retold
-) -> None:
-    """0.7 of something: a rate, or the share of a link or a CPU, could be more; a time less."""
-    run = retold({MANY: 0.7}, LIMITS | {MANY: "generator"})
-    assert judged(CLAIM, [of_routes(metric, alone=True, **bound)], [run]).answer == answer
-
-
 @pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
 def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
@@ -382,33 +340,6 @@ def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
     assert (found.answer, found.runs, found.why) == ("reproduced", ("reference-kill-quick-local",), "rests on 6 blocks")
 
 
-def test_a_metric_that_a_block_cannot_tell_decides_nothing(judge: Judge) -> None:
-    """In one block no change was ever seen: how long it took is unknown there, and not short."""
-
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        shown = [f"backend {9000 + (number > 200 and block > 1)} -" for number in range(720)]
-        log = disturbed.requests(RATE_RPS, point.duration_s, answers=shown)
-        told = disturbed.events((5.0, "lab", "", "", "Begin", ""), (6.0, "lab", "", "1", "Change", "endpoints"))
-        return log, disturbed.events() if point.control else told, disturbed.usage([2] * 5)
-
-    found = judge(rule(Test(metric="correct_s", within=(0, 60))), story)
-    assert (found.answer, found.effect) == ("not resolved", "time until correct: not told in 1 of 6 blocks")
-
-
-def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path) -> None:
-    """A failed control run takes its block away: five are left."""
-
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        return gone(lambda _, block: 20)(arm, point, block)
-
-    assert judge(rule(ABOUT), story).answer == "reproduced"
-    for path in tmp_path.glob("*/samples/*b01-grace-period-30+host-port-control/sample.json"):
-        told = json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}
-        path.write_text(json.dumps(told))
-    found = judge(rule(ABOUT))
-    assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
-
-
 def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run's own words, with its id; a run that did measure it counts instead."""
     run_of(
@@ -436,15 +367,6 @@ def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkey
     assert (found.answer, found.runs) == ("reproduced", ("b",))
 
 
-WITH_DAMAGE = [
-    ("raw.zst", "answered_while_failing"),
-    ("events.parquet", "least_reload_spacing_s"),
-    ("usage.parquet", "busiest_second"),
-    ("hist.parquet", "p75_s"),
-]
-"""A file beside sample.json, and a metric that is read from it."""
-
-
 def damaged(path: Path) -> None:
     """Cut off in the middle."""
     whole = path.read_bytes()
@@ -456,22 +378,6 @@ def has_told(found: Verdict, path: Path) -> bool:
     ledger.settled([found], [found])
     remedy = "restore data/reference/reference-kill-quick-local from a copy"
     return found.answer == "not resolved" and f"is damaged: {path}: " in found.why and remedy in found.why
-
-
-@pytest.mark.parametrize(("file", "metric"), WITH_DAMAGE, ids=[file for file, _ in WITH_DAMAGE])
-def test_a_damaged_file_leaves_open_what_is_read_from_it(file: str, metric: str, judge: Judge, tmp_path: Path) -> None:
-    """In one sample of many; a claim that rests on other files of the run is judged as before."""
-    story = gone(lambda _, block: 20 + block / 10)
-    before = judge(rule(ABOUT), story)
-    (path,) = tmp_path.glob(f"*/samples/*-b03-grace-period-30+host-port-delete/{file}")
-    damaged(path)
-    record = path.with_name("sample.json")  # of an earlier lab: without the digest of raw.zst
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"raw_sha256": ""}))
-    found = judge(rule(Test(metric=metric, above=0)))
-    assert has_told(found, path)
-    assert found.runs == ("reference-kill-quick-local",)
-    assert judge(rule(ABOUT)) == before
-    assert before.answer == "reproduced"
 
 
 @pytest.mark.parametrize("file", ["sample.json", "raw.zst", "usage.parquet"])
@@ -696,5 +602,3 @@ def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch
     with pytest.raises(UsageError, match="lab/studies/claims/nds.toml") as caught:
         claims.rules()
     assert said in str(caught.value)
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
@@ -83,21 +82,6 @@ def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_sa
     assert len(levels) == 2 * len(claims.rules()["ND-05"])
     met = {test.metric: test.met({"p95_s": p95_s, "slowest_s": slowest_s}[test.metric]) for test in levels}
     assert met == {"p95_s": True, "slowest_s": False} and every["ND-05"].answer == "not borne out"
-
-
-@pytest.mark.parametrize("name", [f"OK-{number:02}" for number in range(1, 17)])
-def test_a_cell_is_borne_out_unless_it_is_faster_than_one_with_less_to_do(name: str, every: dict[str, Own]) -> None:
-    """As KINDS says, whichever of the two is to blame: the router's TLS against less of it, the load balancer against none."""
-    assert "not faster than one with less of the same work" in " ".join(claims.KINDS["table cell"].split())
-    rates = {
-        (row["http_mode"], row["route_encryption"], row["endpoint_publishing"]): float(row["transactions_per_s"])
-        for row in published.texts("okd_router_throughput")
-    }
-    mode, route, way = list(rates)[int(name.removeprefix("OK-")) - 1]
-    rate, less = rates[mode, route, way], {"edge": "none", "re-encrypt": "edge"}.get(route)
-    fine = less is None or rate < rates[mode, less, way]
-    fine = fine and (way != "HostNetwork" or rate > rates[mode, route, "LoadBalancerService"])
-    assert every[name].answer == ("borne out" if fine else "not borne out")
 
 
 def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:

@@ -14,7 +14,7 @@ import pytest
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import UsageError
-from lab.studies.exhibits import exhibits, reproduction
+from lab.studies.exhibits import exhibits
 from lab.studies.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
 
@@ -138,5 +138,3 @@ def test_processes_stand_below_ndss_own(run: Evidence) -> None:
     ]
     assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
     assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)
-
-

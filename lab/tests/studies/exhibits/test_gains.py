@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from lab.records.store import RunStore
 from lab.report.html import rendering as markdown
 from lab.stats.histogram import Histogram
 from lab.studies.exhibits import exhibits, reproduction
-from lab.tests.support.factories import make_plan, make_point, make_sample
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.made_runs import MadeStore, made
 
 NONE = Missing("nothing in data/reference of qinng: just bench")
 WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)

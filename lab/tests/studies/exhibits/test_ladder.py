@@ -11,11 +11,10 @@ import plotly.graph_objects as go
 import pytest
 
 from lab.analysis.cells import counted_alone
-from lab.analysis.evidence import Evidence, Missing, Shelf
+from lab.analysis.evidence import Evidence, Shelf
 from lab.model.plan import Place, Shape, Slot
 from lab.model.samples import Sample
 from lab.studies.exhibits import exhibits, ladder
-from lab.tests.studies.exhibits.test_gains import numbers
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made
 
@@ -113,5 +112,3 @@ def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
 def test_below_six_blocks_a_step_has_no_interval() -> None:
     rows, missing = ladder.rungs(run_of(blocks=2), "real", STEPS, "ceiling")
     assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
-
-

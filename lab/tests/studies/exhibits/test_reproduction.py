@@ -18,13 +18,10 @@ from typing import Any
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.evidence import Evidence
 from lab.commands.measuring import print_result
 from lab.records.reparse import from_raw
 from lab.records.store import RunStore, run_names
-from lab.records.tables import RAW, digest, join_raw, pack_raw, raw_path, read_raw
-from lab.records.tables import unpacked as stored
-from lab.studies.exhibits import exhibits
+from lab.records.tables import digest
 from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed
@@ -129,5 +126,3 @@ def test_one_other_file_of_one_sample_changes_its_row(
     if change is removed:
         assert before["complete"] and not after["complete"]
         assert cells(after)[ARM, POINT]["valid_blocks"] == 5, "five blocks give the effect no interval"
-
-

@@ -18,10 +18,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from plotly.offline import get_plotlyjs
 
 from lab.base.errors import UsageError
-from lab.report.figures.style import dressed, gap, noted
+from lab.report.figures.style import gap
 from lab.report.html import rendering as markdown
 from lab.studies.claims import claims
-from lab.studies.site import executing, pages, site
+from lab.studies.site import executing, site
 from lab.studies.site.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
 from lab.studies.site.pages import Part, parts
 from lab.tests.support.committed import nds_story, run_of
@@ -117,18 +117,6 @@ def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
     assert told.height == 364
 
 
-def test_lines_below_a_title_stay_apart_in_the_caption() -> None:
-    """What is shown, and which blocks are lost; where a line was folded, it goes on."""
-    made = noted(
-        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"),
-        "a: steal;<br>b: steal",
-        ["a: steal"],
-    )
-    told = part({FIGURE: json.loads(made.to_json() or "")})
-    assert (told.title, told.below, told.needs) == ("T", "rings: single blocks; a: steal; b: steal", ("a: steal",))
-    assert told.height == 380 - 84 + 48
-
-
 def test_a_figures_empty_panels_are_gaps() -> None:
     """Those that it names, each with what it lacks; the figure itself is none."""
     found = part(figure(meta={"runs": [], "gaps": ["a: steal", "no run:<br>just bench b"]}))
@@ -154,25 +142,6 @@ def test_prose_is_rendered_and_its_gaps_counted() -> None:
         "nothing to compare: x",
     )
     assert found.text.count("<blockquote>") == 3
-
-
-def test_what_several_need_is_told_once() -> None:
-    """However each exhibit begins that has nothing; a figure's lines with its title."""
-    prose = "*no run: nothing of x: just bench a*\n\n*nothing to show: b is not part of this run*"
-    drawn = figure(title={"text": "Reloads"}, meta={"gaps": ["nothing of x: just bench a"]})
-    cell = executing.Cell("nds-01", "code", "f()", ({PROSE: prose}, drawn))
-    needs = list(pages.page(executing.Executed("nds", (cell,)), "nds", "NDS", []).needs())
-    assert needs == [
-        ("nothing of x: just bench a", "nds/nds-01", "a table"),
-        ("b is not part of this run", "nds/nds-01", "a table"),
-        ("nothing of x: just bench a", "nds/nds-01", "Reloads"),
-    ]
-
-
-def test_anything_else_is_text() -> None:
-    """HTML of a cell's own is not obeyed."""
-    assert part({"text/html": "<b>x</b>", "text/plain": "102 claims\n"}) == Part("text", "102 claims")
-    assert list(parts([{"image/png": "x"}])) == []
 
 
 def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
@@ -206,12 +175,6 @@ def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
     assert shown[:2] == [(), ({"text/plain": "x\n"}, {"text/plain": "xy"})]
     assert shown[2][0][FIGURE]["layout"]["title"]["text"] == "T"
     assert shown[3] == ({CLAIMS: []},)
-
-
-def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
-    (books / "okd.ipynb").write_text("{")
-    with pytest.raises(UsageError, match="notebooks/okd.ipynb: cannot be read"):
-        executed(books / "okd.ipynb")
 
 
 def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,13 +270,6 @@ def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site,
     assert "5 figures, panels or rows have no data" in needs
     assert "broken is damaged" in text
     assert "just bench proxy-replicas-2+pod-disruption-budget --sweep drain" in needs
-
-
-def test_the_machine_of_every_run_is_told(built: tuple[site.Site, str]) -> None:
-    run = built[1].partition('id="run/r-kill"')[2]
-    assert 'href="#nds"' in run
-    assert 'href="#claim/ND-11"' in run
-    assert "ingress-nginx+grace-period-30" in run
 
 
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
