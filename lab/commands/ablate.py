@@ -46,7 +46,7 @@ def add(adder: Adder) -> None:
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
-    from lab.experiments.ablation.plan import knobs_in
+    from lab.experiments.ablation.plan import knobs_of
     from lab.studies.study_files import variants_of
 
     if options.resume and (options.target or of_its_own(options) - {"variant"}):
@@ -62,7 +62,7 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
     command = recorded(options, "subject")
 
     def build(manifests: Path, _target: Target) -> tuple[Sequence[Owned], Sequence[str]]:
-        return knobs_in(names, study, manifests)
+        return knobs_of(names, manifests, study), []
 
     return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
 

@@ -385,26 +385,24 @@ def _cell(shown: Shown) -> Cell:
 
 
 def sentence(found: Predicted) -> str:
-    """How many of `local`'s effects are those there, as times and as shares, and which predict more."""
-    of = f"of {found.knobs} knob{'s' if found.knobs > 1 else ''} whose cost can lie {WHERE[found.kind]}"
-    told = f"{DEFAULT_TARGET}'s time {_counted(found.seconds)}; its share {_counted(found.shares)}"
-    return f"{found.target}: {of} {told}: {_so(found)}."
+    """How many of `local`'s effects are those there, as times and as shares, and which predict more.
 
-
-def _counted(counts: Mapping[Held, int]) -> str:
+    What holds for more knobs than it fails predicts; better, where it does so more often.
+    """
     named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
-    return ", ".join(f"{said} {counts[held]}" for held, said in named.items() if counts.get(held))
-
-
-def _so(found: Predicted) -> str:
-    """In words. What holds for more knobs than it fails predicts; better, where it does so more often."""
+    both: Mapping[str, Mapping[Held, int]] = {"seconds": found.seconds, "shares": found.shares}
+    time, share = (
+        ", ".join(f"{said} {counts[held]}" for held, said in named.items() if counts.get(held))
+        for counts in both.values()
+    )
     worth = {
-        name: (counts.get("same", 0) - counts.get("other", 0), -counts.get("other", 0))
-        for name, counts in (("seconds", found.seconds), ("shares", found.shares))
+        name: (counts.get("same", 0) - counts.get("other", 0), -counts.get("other", 0)) for name, counts in both.items()
     }
     better = max(worth, key=lambda name: worth[name])
+    so = f"{DEFAULT_TARGET}'s {NAMES[better]} predict {found.target} better"
     if worth[better] == min(worth.values()):
-        return f"which of the two predicts {found.target}, this does not tell"
-    if worth[better][0] <= 0:
-        return f"neither predicts {found.target}"
-    return f"{DEFAULT_TARGET}'s {NAMES[better]} predict {found.target} better"
+        so = f"which of the two predicts {found.target}, this does not tell"
+    elif worth[better][0] <= 0:
+        so = f"neither predicts {found.target}"
+    of = f"of {found.knobs} knob{'s' if found.knobs > 1 else ''} whose cost can lie {WHERE[found.kind]}"
+    return f"{found.target}: {of} {DEFAULT_TARGET}'s time {time}; its share {share}: {so}."

@@ -210,7 +210,16 @@ def load_study(key: str) -> Study:
         _known_variants(f"{place}: changes.{number}: variants", asked)
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
-        _known_columns(f"{place}: tables.{number}", table)
+        if table.published is None or table.value is None:
+            continue
+        at, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.names()]
+        refuse_unknown(table.published, files, at, f"there is no data/published/{table.published}")
+        head = list(publications.texts(Path(table.published).stem)[0])
+        named = [*table.keys, *table.filters, *table.reference, table.value]
+        _known(f"{at}: {table.published}", "columns", named, head)
+        if not _rows(table):
+            fault = f"filters: no row of {table.published} has these values"
+            raise UsageError(at, fault, "compare them with the file")
     return study
 
 
@@ -273,17 +282,6 @@ def _known_variants(place: str, names: Sequence[str]) -> None:
     for name in names:
         if not is_variant(name) or present_name(name) != name:
             raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
-
-
-def _known_columns(place: str, table: Shape) -> None:
-    if table.published is None or table.value is None:
-        return
-    files = [f"{name}.csv" for name in publications.names()]
-    refuse_unknown(table.published, files, place, f"there is no data/published/{table.published}")
-    head = list(publications.texts(Path(table.published).stem)[0])
-    _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
-    if not _rows(table):
-        raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
 
 
 def headings(

@@ -44,7 +44,8 @@ class AblationStore:
         """UsageError when it is not there or damaged."""
         folder = Path(name) if "/" in name else runs_folder() / name
         if not is_ablation(name):
-            raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, ablation_names()))
+            known = sorted(path.parent.name for path in runs_folder().glob(f"*/{ABLATION}"))
+            raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, known))
         record = read_record(folder / ABLATION, AblationRecord, "restore it from a copy")
         return cls(folder, record.with_present_names())
 
@@ -65,11 +66,6 @@ class AblationStore:
 
 def is_ablation(name: str) -> bool:
     return has(Path(name) if "/" in name else runs_folder() / name, ABLATION)
-
-
-def ablation_names() -> list[str]:
-    folder = runs_folder()
-    return sorted(path.parent.name for path in folder.glob(f"*/{ABLATION}")) if folder.is_dir() else []
 
 
 def copy_manifests(folder: Path) -> None:

@@ -70,7 +70,11 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
         folder.mkdir(parents=True)
         own |= _configmap(folder, content, [line for line in lines if line.how == "key"])
         patches = [*_arguments(rendered, [line for line in lines if line.how == "arg"])]
-        for kind, of_kind in _by_kind(line for line in lines if line.how == "field").items():
+        fields: dict[str, list[tuple[str, Any]]] = {}
+        for line in (line for line in lines if line.how == "field"):
+            kind, _, path = line.setting.partition(" ")
+            fields.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
+        for kind, of_kind in fields.items():
             patch, made = _object(folder, base, kind, of_kind, rendered)
             patches += patch
             own["resources"] += made
@@ -79,7 +83,9 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
     overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
     annotations = overlay["metadata"]["annotations"]
     annotations["lab/title"] = title
-    if checks := {each.subject: each for each in _checks(annotations, lines)}:
+    own_checks = yaml.safe_load(annotations.get("lab/readback", "[]"))
+    told = [*own_checks, *(yaml.safe_load(line.readback) for line in lines if line.readback)]
+    if checks := {each.subject: each for each in map(Check.model_validate, told)}:
         annotations["lab/readback"] = _dumped([each.model_dump(exclude_none=True) for each in checks.values()])
     overlay["resources"] = [
         f"../../base/{name}" if Path(each).name == system else each for each in overlay["resources"]
@@ -87,12 +93,6 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
     (manifests / "overlays" / name).mkdir(exist_ok=True)
     (manifests / "overlays" / name / _FILE).write_text(_dumped(overlay))
     return name
-
-
-def _checks(annotations: Mapping[str, str], lines: Iterable[Line]) -> Iterator[Check]:
-    """Of the system itself, then of each setting that its table knows one for."""
-    own = yaml.safe_load(annotations.get("lab/readback", "[]"))
-    yield from map(Check.model_validate, [*own, *(yaml.safe_load(line.readback) for line in lines if line.readback)])
 
 
 def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
@@ -165,15 +165,6 @@ def _arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[d
         arguments[at : at + len(wanted)] = wanted
     operation = {"op": "add", "path": "/spec/template/spec/containers/0/args", "value": arguments}
     yield {"target": {"kind": "Deployment", "name": _PROXY}, "patch": _dumped([operation])}
-
-
-def _by_kind(lines: Iterable[Line]) -> dict[str, list[tuple[str, Any]]]:
-    """Kind → (path, value) of its fields."""
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for line in lines:
-        kind, _, path = line.setting.partition(" ")
-        found.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
-    return found
 
 
 def _object(

@@ -139,9 +139,11 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
 
 
 def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
-    against = _other(other, arm, point, run)
-    if against is None:
+    arms = run.arms(other.variant) if other.variant else [arm]
+    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
+    if not arms or len(points) != 1:
         return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+    against = arms[0], points[0]
     blank = replace(blank, other=other.variant or against[1])
     pair = (
         run.as_pair(arm, against[0], point.name, blank.test.metric) if other.variant and blank.test.ratio_to else None
@@ -175,17 +177,13 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         limited[middles[0] < middles[1]] = False
     found = _held(found, guard, _hidden(blank.test.metric, *limited))
     if ratio and point.sustained and found.holds is not None:
-        found = _in_thirds(found, (arm, point.name), against, run)
+        thirds = thirds_of(run.blocks(arm, point.name), run.blocks(*against), seconds_in(run.run))
+        if thirds is not None and found.value:
+            told = blank.test.metric, log(found.value)
+            if thirds.holds(*told) not in (None, "holds"):
+                found = replace(found, holds=None, why=thirds.sentence(*told))
     # two variants under one load have the generator and the backend in common
     return found if other.variant else _beside_direct(found, point, against[1], run)
-
-
-def _in_thirds(found: Measured, own: tuple[str, str], against: tuple[str, str], run: Evidence) -> Measured:
-    """Open unless the ratio lies on its side of 1 in each third of the sustained samples; as it is where the metric is not known by the second."""
-    thirds = thirds_of(run.blocks(*own), run.blocks(*against), seconds_in(run.run))
-    if thirds is None or not found.value or thirds.holds(found.test.metric, log(found.value)) in (None, "holds"):
-        return found
-    return replace(found, holds=None, why=thirds.sentence(found.test.metric, log(found.value)))
 
 
 def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evidence) -> Measured:
@@ -211,12 +209,6 @@ def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evid
     over = over_boots(effects, errors)
     value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
     return replace(found, value=value, low=low, high=high, boots=over.boots)
-
-
-def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
-    arms = run.arms(other.variant) if other.variant else [arm]
-    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
-    return (arms[0], points[0]) if arms and len(points) == 1 else None
 
 
 def _pairs(mine: Blocks, theirs: Blocks) -> tuple[list[float], list[float]]:

@@ -134,7 +134,9 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
     if absent := [name for name, found in levels.items() if found is None]:
         return Remainder(missing=[f"{LEFT}: nothing of {' and '.join(absent)} at {point}"])
     mine, theirs = (found for found in levels.values() if found is not None)
-    beside = _beside(run, variant, _titles(there, elsewhere.variant, point), point)
+    seen = [there.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(there, elsewhere.variant, point)]
+    serving_titles = {str(title) for each in seen for title in each["title"]}  # what counts as the proxy there
+    beside = _beside(run, variant, serving_titles, point)
     rows: list[Rung] = []
     if beside is not None:
         serving = Level(mine.value - beside.value, _both(mine.half, beside.half))
@@ -194,28 +196,19 @@ def _alone(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
         yield from run.blocks(arm, point).values()
 
 
-def _titles(run: Evidence, variant: str, point: str) -> frozenset[str]:
-    """What the processes are called that count as the proxy there."""
-    rows = [run.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(run, variant, point)]
-    return frozenset(str(title) for each in rows for title in each["title"])
-
-
 def _beside(run: Evidence, variant: str, titles: Collection[str], point: str) -> Level | None:
     """CPU seconds a request of all that the proxy's count has beside such processes: a container's is its whole cgroup's, the controller's own
     process and whoever looks into it included. None where no sample has such processes.
     """
     found: list[float] = []
     for sample in _alone(run, variant, point):
-        cost, serving_s = sample.cpu_per_request_s, _used_s(run.run.usage(sample), titles)
+        rows = run.run.usage(sample)
+        mine = rows.filter(pl.col("role") == PROXY, pl.col("tid").is_null(), pl.col("title").is_in(list(titles)))
+        used = mine.group_by("pid").agg(pl.col("cpu_s").max() - pl.col("cpu_s").min())  # between first and last sight
+        cost, serving_s = sample.cpu_per_request_s, float(used["cpu_s"].sum())
         if cost and serving_s:
             found.append(cost * max(0.0, 1 - serving_s / sample.usage[PROXY].cpu_s))
     return _middle(found)
-
-
-def _used_s(rows: pl.DataFrame, titles: Collection[str]) -> float:
-    """CPU seconds of the proxy's processes of these titles, between the first and the last sight of each."""
-    mine = rows.filter(pl.col("role") == PROXY, pl.col("tid").is_null(), pl.col("title").is_in(list(titles)))
-    return float(mine.group_by("pid").agg(pl.col("cpu_s").max() - pl.col("cpu_s").min())["cpu_s"].sum())
 
 
 def _others(run: Evidence, variant: str, point: str) -> Iterator[str]:

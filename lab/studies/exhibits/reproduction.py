@@ -49,7 +49,11 @@ def gains(
     points = points_of(run, point)
     found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
     rows = [row for each in found.values() for row in each]
-    lacking = {pair: _why_not(run, *pair) for pair in pairs if not found[pair]}
+    lacking = {
+        pair: next((f"{name} is {why}" for name in pair if (why := absent(run, name))), "")
+        for pair in pairs
+        if not found[pair]
+    }
     missing = [f"{variant} against {against}: {why or ALONE}" for (variant, against), why in lacking.items()]
     if not rows:
         return gap(title, "<br>".join(missing))
@@ -81,11 +85,6 @@ def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
         return gap(title, "nothing of this was claimed or recorded:")
     figure = figures.intervals(told, title, f"{about(metric).title}, change", "%")
     return dressed(figure, title, 170 + 34 * len(told), "as claimed")
-
-
-def _why_not(run: Evidence, variant: str, against: str) -> str:
-    """Which of the two the run has no arm of; empty where it has both."""
-    return next((f"{name} is {why}" for name in (variant, against) if (why := absent(run, name))), "")
 
 
 def absent(run: Evidence, variant: str) -> str:
@@ -228,17 +227,17 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     if not shown:
         titles = [table.title for table in load_study(study).file.tables if table.reference]
         raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
-    cells = shown[0].cells.items()
-    return [_pair(study, run, key, cell) for key, cell in cells if cell.relative or cell.published_relative]
-
-
-def _pair(study: str, run: Evidence | None, key: Sequence[str], cell: study_tables.StudyCell) -> Pair:
-    lacks = absent(run, cell.variant) if run and cell.variant else ""
-    label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
-    if run and not cell.variant:
-        why += f": just study {study}"
-    told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
-    return Pair(label, cell.published_relative, told, why or "its reference was not measured")
+    pairs: list[Pair] = []
+    for key, cell in shown[0].cells.items():
+        if not (cell.relative or cell.published_relative):
+            continue
+        lacks = absent(run, cell.variant) if run and cell.variant else ""
+        label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
+        if run and not cell.variant:
+            why += f": just study {study}"
+        told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
+        pairs.append(Pair(label, cell.published_relative, told, why or "its reference was not measured"))
+    return pairs
 
 
 def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:

@@ -14,7 +14,7 @@ from lab.commands import ablate
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation.folder import AblationStore
-from lab.experiments.ablation.plan import Cumulative, Owned, knobs_in, overlays_of, plan_steps, runs_of
+from lab.experiments.ablation.plan import Cumulative, Owned, knobs_of, overlays_of, plan_steps, runs_of
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
@@ -141,7 +141,7 @@ def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_
     roots = {chain(name)[0].name for name in names}
     annotated = (each.name for each in overlays_of(MANIFESTS) if each.study == key)
     assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
-    found, _ = knobs_in(names, study, MANIFESTS)
+    found = knobs_of(names, MANIFESTS, study)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
 
 
