@@ -17,8 +17,8 @@ from lab.base.errors import LabError, UsageError, did_you_mean, refuse_unknown
 from lab.base.files import written_to
 from lab.commands import Adder, answer, print_answer
 from lab.commands.arguments import MEASURING, add_options, arm_name, fraction, recorded, variant_name
-from lab.commands.compare import run_and_arm
 from lab.commands.measuring import answer_plan, inside, measure, print_plan, say, trials
+from lab.commands.table import run_and_arm
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
