@@ -60,16 +60,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_output "scripts/shell: no-such-command: no such command here"
 }
 
-@test "the second start sets nothing up again" {
-  needs_tools
-  local began=${EPOCHREALTIME/./}
-  run --separate-stderr "$root/scripts/shell" true
-  assert_success
-  assert_equal "$stderr" ""
-  local took=$((${EPOCHREALTIME/./} - began))
-  ((took < 20000000)) || fail "took $took µs"
-}
-
 @test "the tools are those that are pinned" {
   needs_tools
   local tool
@@ -194,11 +184,3 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_line "nix <a b>"
 }
 
-@test "LAB_TOOLS=nix takes nothing else" {
-  bare_checkout
-  stub nix 'exit 1'
-  LAB_TOOLS=nix PATH=$stubs:$PATH run "$bare/scripts/shell" true
-  assert_failure 2
-  assert_output --partial "LAB_TOOLS=nix forbids anything else"
-  refute_output --partial "setting up"
-}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 
 import pytest
 
@@ -43,12 +42,6 @@ def test_an_old_spelling_is_answered_with_the_new_one(old: str, new: str, capsys
     assert main([old, "RUN", "--arm", "a"]) == 2
     assert capsys.readouterr() == ("", f"just {old}: is `just {new} RUN --arm a` now\n")
     assert new == "lint --fix" or new.split()[0] in VERBS
-
-
-def test_an_old_recipe_is_answered_so_too() -> None:
-    ended = subprocess.run(["just", "usage", "RUN", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
-    said = "just usage: is `just table --usage RUN --json` now\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
 
 
 def test_the_tables_are_those_of_the_justfile() -> None:

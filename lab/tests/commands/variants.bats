@@ -66,10 +66,3 @@ YAML
   assert_line --regexp '^workers-2 +quick +rate '
 }
 
-@test "a damaged component is told with its file and key, by list and by show" {
-  copy
-  sed -i 's,lab/sweep,lab/sweeep,' manifests/components/somaxconn-128/kustomization.yaml
-  fails "manifests/components/somaxconn-128/kustomization.yaml: metadata.annotations: unknown key 'lab/sweeep'" list
-  fails "did you mean 'lab/sweep'?" show backlog
-}
-

@@ -72,18 +72,6 @@ def test_every_name_that_a_knob_sets_is_misspelt_once_wherever_it_stands(variant
     assert sorted(f"{diff.label(obj)} {word}" for obj, other in made for word in _words(other) - _words(obj)) == wrong
 
 
-@pytest.mark.parametrize(("variant", "label"), [("envoy-gateway-routes-10", False), ("okd-routes-1000", True)])
-def test_of_many_objects_alike_one_is_misspelt_and_a_label_where_something_selects_by_it(
-    variant: str, label: bool
-) -> None:
-    """OKD's router finds its routes by one, Envoy Gateway by their parent."""
-    found = load_variant(variant)
-    below = {diff.label(obj): obj for obj in without(found, *found.own_knobs).manifests}
-    places = [(found.manifests[number]["kind"], place) for number, place, _ in told_apart(found.manifests, below)]
-    assert len(set(places)) == len(places) < 30
-    assert any("part-of" in place for _, place in places) is label
-
-
 def _words(value: Any) -> set[str]:
     """Every key and every text."""
     if isinstance(value, dict):

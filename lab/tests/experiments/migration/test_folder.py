@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from lab.analysis.migration.table import systems
-from lab.base.errors import UsageError
 from lab.experiments.ablation.folder import copy_manifests
 from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, written
 from lab.experiments.migration.plan import plan
@@ -144,9 +143,3 @@ def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_sys
     assert yours["route.route.timeout"] == "0s"
     assert yours["route.route.upgrade_configs.0.upgrade_type"] == "websocket"
     assert yours["cluster.connect_timeout"] == "5s"
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
-    with pytest.raises(UsageError, match="not empty"):
-        take_away(tmp_path, plan("mine", MINE, to=["envoy"]).migrations)

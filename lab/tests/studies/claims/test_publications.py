@@ -113,17 +113,6 @@ def test_a_bound_within_the_uncertainty_of_reading_settles_nothing(bound: dict[s
     assert found.sentence.startswith("latency 114 [80, 148] ms, to be ")
 
 
-def test_what_one_run_each_cannot_tell_is_not_resolved() -> None:
-    """Always, or where the reason's own tests hold; else the answer is the tests'."""
-    why = "one run each"
-    assert own(CLAIM, rule(p999(below=200), unsettled=Unsettled(because=why))).answer == "not resolved"
-    holds, fails = (Unsettled(because=why, tests=[p999(above=bound)]) for bound in (10, 1000))
-    found = own(CLAIM, rule(p999(below=10), unsettled=holds))
-    assert found.answer == "not resolved"
-    assert "one run each (latency 114" in found.sentence
-    assert own(CLAIM, rule(p999(below=10), unsettled=fails)).answer == "not borne out"
-
-
 CURVE = [
     {"percentile": 0.0, "ms": 0.0, "uncertainty_ms": 0.0, "is_curve_end": False},
     {"percentile": 50.0, "ms": 10.0, "uncertainty_ms": 2.0, "is_curve_end": False},
@@ -148,11 +137,6 @@ def test_a_percentile_between_two_corners_is_between_their_values() -> None:
     assert taken(CURVE, "ms", "at_percentile", 50) == Number(10, 8, 12)
     with pytest.raises(ValueError, match="no 99 %"):
         taken(CURVE, "ms", "at_percentile", 99)
-
-
-def test_ratios_have_the_widest_range_that_both_leave_open() -> None:
-    assert Number(4, 2, 6).over(Number(2, 1, 3)) == Number(2, 2 / 3, 6)
-    assert Number(4, 2, 6).over(Number(2, 0, 3)).high == inf
 
 
 def test_ways_to_take_a_number() -> None:

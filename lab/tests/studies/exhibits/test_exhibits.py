@@ -13,7 +13,6 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence, Missing
-from lab.base.errors import UsageError
 from lab.studies.exhibits import exhibits
 from lab.studies.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
@@ -113,20 +112,6 @@ def test_a_claim_stands_at_once_where_its_run_will() -> None:
     assert meta(figure) == {"runs": [], "gaps": [run.said]}
     number = exhibits.intervals(run, "T", "failing_s", claimed="ND-12")
     assert not json.loads(number.to_json() or "")["data"]
-
-
-def test_a_damaged_run_leaves_what_was_published(monkeypatch: pytest.MonkeyPatch, run: Evidence) -> None:
-    """With the file that is damaged, as one gap of this run."""
-
-    def damaged(*_: object) -> Any:
-        raise UsageError("data/reference/r-1/x", "cannot be read: it is cut short", "restore it from a copy")
-
-    for part in ("histogram", "usage"):
-        monkeypatch.setattr(type(run.run), part, damaged)
-    assert json.loads(MADE["ratios"](run).to_json() or "")["data"]
-    told = exhibits.usage(run, [VARIANT], "held")
-    assert "| proc1, published |" in told
-    assert "*no run: " in told
 
 
 def test_processes_stand_below_ndss_own(run: Evidence) -> None:

@@ -237,15 +237,6 @@ def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]
     assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
 
 
-def test_every_measured_step_is_a_row_of_the_first_figure(built: tuple[site.Site, str]) -> None:
-    """Its effect with study, system and decision, by which it can be chosen."""
-    rows = re.findall(
-        r'<tr class="(\S+)" data-study="(\S+)" data-system="(\S+)" data-target="local" data-decision', built[1]
-    )
-    assert rows == [("worse", "nds", "ingress-nginx")]
-    assert "grace-period-30+host-port against ingress-nginx+grace-period-30" in built[1]
-
-
 def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
     """Its run and its code, with what earlier cells made of it without showing anything."""
     cell = built[1].partition('id="nds/nds-02"')[2].partition("</section>")[0]
