@@ -50,7 +50,7 @@ class VariantRecord(Record):
     @classmethod
     def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:
         """Return what a run keeps of a variant that was rendered from this folder; `changed`: what else it keeps than the variant says."""
-        own = {
+        own: dict[str, Any] = {
             "name": variant.name,
             "title": variant.title,
             "baseline": variant.compared_with,
