@@ -125,7 +125,13 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
     address = system.pod_address("backend")
     server = system.spawn("backend", [*SERVER, str(record), json.dumps(asdict(behaviour))])
     try:
-        _await(server, ready)
+        deadline = time.monotonic() + STARTS_WITHIN_S
+        while not ready.exists():
+            if server.poll() is not None:
+                raise MeasuringError("known server", f"ended with status {server.returncode} before it listened")
+            if time.monotonic() > deadline:
+                raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
+            time.sleep(POLL_S)
         yield f"{address}:{ready.read_text()}"
         server.terminate()
         server.wait(ENDS_WITHIN_S)
@@ -136,16 +142,6 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
     finally:
         server.kill()
         server.wait()
-
-
-def _await(server: subprocess.Popen[bytes], ready: Path) -> None:
-    deadline = time.monotonic() + STARTS_WITHIN_S
-    while not ready.exists():
-        if server.poll() is not None:
-            raise MeasuringError("known server", f"ended with status {server.returncode} before it listened")
-        if time.monotonic() > deadline:
-            raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
-        time.sleep(POLL_S)
 
 
 def _truth(known: ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
