@@ -116,7 +116,13 @@ def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> 
         return
     content, packed = _k6(run, sample, what)
     keep = packed and output is not None and output.suffix == ".gz"
-    _write(output, lambda out: out.write(_unpacked(content) if packed and not keep else content))
+    if packed and not keep:
+        try:  # as far as it goes: of a k6 that was killed the file has no end
+            content = zlib.decompressobj(wbits=31).decompress(content)
+        except zlib.error as error:
+            remedy = "restore it from a copy; `--what raw` prints what k6 said"
+            raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
+    _write(output, lambda out: out.write(content))
 
 
 def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
@@ -136,15 +142,6 @@ def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
     fault = "has k6's summary and no rows" if rows else "has none of k6's own output"
     remedy = "`--what raw` prints what it said; `just bench … --k6-out csv` (or json, summary) keeps its own beside each sample"
     raise UsageError(place, fault, remedy)
-
-
-def _unpacked(content: bytes) -> bytes:
-    """As far as it goes: of a k6 that was killed the file has no end."""
-    try:
-        return zlib.decompressobj(wbits=31).decompress(content)
-    except zlib.error as error:
-        remedy = "restore it from a copy; `--what raw` prints what k6 said"
-        raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
 
 
 def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:

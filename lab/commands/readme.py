@@ -124,13 +124,6 @@ def judged() -> Sequence[Verdict]:
     return ledger.ledger()
 
 
-def first_sentence(module: Path) -> str:
-    """Return the first sentence of a module's docstring on one line; empty where it has none."""
-    head = " ".join((ast.get_docstring(ast.parse(module.read_text())) or "").partition("\n\n")[0].split())
-    sentence, stop, _ = head.partition(". ")
-    return f"{sentence}." if stop else head
-
-
 def floors() -> Mapping[str, int]:
     """Return the floor of each package, 1 at the bottom, as `lab/tests/test_house.py` holds every import to it."""
     text = (LAB / "tests" / "test_house.py").read_text()
@@ -155,10 +148,11 @@ def folder(path: Path) -> str:
     pages = {each: each / "README.md" for each in inner}
     listed = [(f"{each.name}/", page if page.exists() else each, each / "__init__.py") for each, page in pages.items()]
     listed += [(each.name, each, each) for each in modules]
-    rows = [
-        (f"[`{name}`]({link.relative_to(ROOT)})", first_sentence(module).replace("|", r"\|"))
-        for name, link, module in listed
-    ]
+    rows: list[tuple[str, str]] = []
+    for name, link, module in listed:
+        docstring = ast.get_docstring(ast.parse(module.read_text())) or ""
+        sentence, stop, _ = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")
+        rows.append((f"[`{name}`]({link.relative_to(ROOT)})", f"{sentence}{stop.strip()}".replace("|", r"\|")))
     table = _table(("here", "what it is"), rows)
     if path == LAB:
         return table

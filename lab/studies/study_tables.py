@@ -203,6 +203,15 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
             grid.row(*names, *(cell for column in table.columns for cell in _parts(table, names + column)))
             for names in table.rows
         ]
+        first, *rest = _sides(shape)
+        columns = (
+            *(Column(key.replace("_", " "), stands="left") for key in shape.rows),
+            *(
+                column
+                for key in table.columns  # over those of a published column stands what it is of
+                for column in (Column(first, over=" ".join(key)), *(Column(side) for side in rest))
+            ),
+        )
         notes = [MEASURED, *([HONEST] if shape.published else [])]
         if shape.reference:
             both = ", here and as published" if shape.published else ""
@@ -211,7 +220,7 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
         notes += [shape.note] if shape.note else []
         parts += [
             Words((head,), (f"**{name}** ({unit})",), blank=True),
-            Grid(_columns(table), tuple(rows)),
+            Grid(columns, tuple(rows)),
             Notes(tuple(Text(note, "dim") for note in notes)),
         ]
     return parts
@@ -221,19 +230,6 @@ def _sides(shape: Shape) -> list[str]:
     """What stands in each of the published columns; where nothing was published, ours alone."""
     other = ["published"] if shape.published else []
     return ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
-
-
-def _columns(table: Shaped) -> tuple[Column, ...]:
-    """Over those of a published column stands what it is of."""
-    first, *rest = _sides(table.shape)
-    return (
-        *(Column(name.replace("_", " "), stands="left") for name in table.shape.rows),
-        *(
-            column
-            for key in table.columns
-            for column in (Column(first, over=" ".join(key)), *(Column(side) for side in rest))
-        ),
-    )
 
 
 def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:

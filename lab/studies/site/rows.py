@@ -78,15 +78,12 @@ class ClaimRow:
 
 
 def step_rows(found: Sequence[Step]) -> list[StepRow]:
-    return [
-        StepRow(step, kind_of(step.decision.value), about(step.metric).title, place_step(step), _told(step))
-        for step in found
-    ]
-
-
-def _told(step: Step) -> str:
-    change = about(step.metric).change
-    return ", ".join(dict.fromkeys(f"{change(log(each.ratio))} ({each.claim})" for each in step.published))
+    rows: list[StepRow] = []
+    for step in found:
+        metric = about(step.metric)
+        told = ", ".join(dict.fromkeys(f"{metric.change(log(each.ratio))} ({each.claim})" for each in step.published))
+        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, place_step(step), told))
+    return rows
 
 
 def claim_row(verdict: Verdict) -> ClaimRow:
