@@ -56,8 +56,11 @@ def prepare(request: Request, target: Target, command: Sequence[str], trials: Tr
     What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
     """
     loaded = load(request)
-    base = next(iter(loaded.baselines.values()))
-    shown, to_probe = probed(measurable(loaded, target, command), target, base, request.k6_out, trials)
+    shown = measurable(loaded, target, command)
+    to_probe = shown.to_probe
+    if to_probe and trials is not None:
+        base = next(iter(loaded.baselines.values()))
+        shown, to_probe = probed(shown, target, base, request.k6_out, trials), ()
     record, chosen = design_run(loaded, shown, target)
     return Prepared(record, record.plan(), shown.variants, chosen, to_probe)
 

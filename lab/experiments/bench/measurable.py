@@ -17,6 +17,7 @@ from lab.generators.loads import load_of
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS
+from lab.model.pairs import SIDES
 from lab.model.plan import arms_for
 from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord
 from lab.model.sweeps import Point
@@ -26,6 +27,10 @@ from lab.targets.base import Target
 from lab.targets.survey import survey
 
 K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
+CARRIED_RPS_PER_CPU = 1000.0
+"""Requests per second and CPU, of both sides together, that machines which the lab itself divides carry without a probe: on two CPUs all
+committed concurrent pairs at 1,000 req/s a side are valid (data/reference, local and apiserver). Clusters are always asked.
+"""
 
 
 class NothingMeasurableError(UsageError):
@@ -53,6 +58,8 @@ class MeasurableRun:
     """Of the arms."""
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     """Variant → point → where its load goes."""
+    to_probe: tuple[Point, ...] = ()
+    """Points at a given rate that pairs are planned for, and of which nobody can say beforehand that the target carries them for two sides at once."""
 
 
 def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
@@ -100,7 +107,17 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
         "at_knee": at_knee,
         "worth": request.worth,
     }
-    return MeasurableRun(record.model_copy(update=more), asked, variants, there.endpoints)
+    of_two, to_probe = record.variants.get(next(iter(loaded.baselines.values()))), tuple[Point, ...]()
+    if len(target.sides) == len(SIDES) and of_two is not None and not of_two.unpaired:
+        pinned = len(frozenset[int]().union(*target.cpus().values()))
+        carried_rps = CARRIED_RPS_PER_CPU * pinned / len(SIDES)
+        to_probe = tuple(
+            point
+            for point in points
+            if point.rate_rps is not None
+            and not (point.why_alone or point.disturbance or (pinned and point.rate_rps <= carried_rps))
+        )
+    return MeasurableRun(record.model_copy(update=more), asked, variants, there.endpoints, to_probe)
 
 
 def _compared_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str]) -> VariantRecord:

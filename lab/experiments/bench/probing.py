@@ -37,10 +37,6 @@ LEAST_RPS = 100.0
 """Below this a proxy that is nearly idle would be measured: a load is not lowered farther."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
 """Seconds of a trial. Generators that cannot make a rate show it within the first of these."""
-CARRIED_RPS_PER_CPU = 1000.0
-"""Requests per second and CPU, of both sides together, that machines which the lab itself divides carry without a probe: on two CPUs all
-committed concurrent pairs at 1,000 req/s a side are valid (data/reference, local and apiserver). Clusters are always asked.
-"""
 RECENT = 20
 """Runs, the newest, that are looked through for a probe of the same load under the same facts."""
 
@@ -49,36 +45,18 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 """Brings two of a variant up on a target, and tries loads on both."""
 
 
-def probed(
-    shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials | None
-) -> tuple[MeasurableRun, tuple[Point, ...]]:
+def probed(shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
-        shown: the run as it was asked for.
+        shown: the run as it was asked for, with the points to find out about.
         target: where it is measured, after its `check`.
         baseline: the variant of which two are brought up.
         out: what k6 keeps of its own, as the run's loads will have it.
-        trials: how a load is tried; None: none is.
-
-    Returns:
-        The run; and, where no load is tried, the points at a given rate that pairs are planned for and of which nobody can say
-        beforehand that the target carries them.
+        trials: how a load is tried.
 
     """
-    base, asked = shown.record.variants.get(baseline), tuple[Point, ...]()
-    if len(target.sides) == len(SIDES) and base is not None and not base.unpaired:
-        pinned = len(frozenset[int]().union(*target.cpus().values()))
-        carried_rps = CARRIED_RPS_PER_CPU * pinned / len(SIDES)
-        asked = tuple(
-            point
-            for point in shown.record.points
-            if point.rate_rps is not None
-            and not (point.why_alone or point.disturbance or (pinned and point.rate_rps <= carried_rps))
-        )
-    if not asked or trials is None:
-        return shown, asked
-    variant = shown.variants[baseline]
+    variant, asked = shown.variants[baseline], shown.to_probe
     found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
     unknown = [point for point in asked if point.name not in found]
     if unknown:
@@ -94,7 +72,7 @@ def probed(
                 for point in unknown
                 if point.name not in found
             }
-    return _applied(shown, {point.name: found[point.name] for point in asked}), ()
+    return _applied(shown, {point.name: found[point.name] for point in asked})
 
 
 def probe_of(point: Point, trial_of: TrialOf) -> Probe:
