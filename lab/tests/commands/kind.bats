@@ -239,12 +239,6 @@ PYTHON
   assert_output ""
 }
 
-@test "remote takes no context but the one that is named" {
-  refused 2 "known: production" bench keepalive --target remote --sweep "$sweep"
-  refused 2 "no-such-context" bench keepalive --target remote --context no-such-context --sweep "$sweep"
-  refused 2 "--context" bench keepalive --target kind --context production --sweep "$sweep"
-}
-
 shared() { # what was made of every sample of two generators, a line each; fails where the parts, their sum and the proxy do not agree
   python - <<'PYTHON'
 import json, os, pathlib

@@ -252,19 +252,3 @@ def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> N
 # -- the command ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("check", "says"),
-    [
-        ("overhead", "sweep quick, 3 blocks: about 1 min 10 s"),
-        ("effects", "40 blocks read in tens: 0.8 h at least"),
-        ("order", "some minutes"),
-    ],
-)
-def test_a_plan_says_how_long_and_starts_nothing(
-    check: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    assert main(["selfbench", check, "--plan"]) == 0
-    told = capsys.readouterr()
-    assert not told.out and says in told.err
-    assert not (tmp_path / "runs").exists()
