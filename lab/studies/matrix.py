@@ -281,13 +281,13 @@ def page() -> list[Part]:
 
 def _grid(name: str, by: str, lines: Sequence[Line]) -> Grid:
     """Return one of the three, a row for each line and a column for each target."""
-    heads = ("study", name, by, *places())
-    return texts(heads, [(line.study, line.name, line.by, *map(_cell, line.cells.values())) for line in lines])
-
-
-def _cell(cell: Cell) -> Shown:
-    said = f"[{cell.said}]({cell.where})" if cell.where and cell.kind in ("measured", "works") else cell.said
-    return Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured")
+    rows: list[list[str | Shown]] = []
+    for line in lines:
+        rows.append([line.study, line.name, line.by])
+        for cell in line.cells.values():
+            said = f"[{cell.said}]({cell.where})" if cell.where and cell.kind in ("measured", "works") else cell.said
+            rows[-1].append(Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured"))
+    return texts(("study", name, by, *places()), rows)
 
 
 def _summed_up(target: str, lines: Sequence[Line]) -> str:

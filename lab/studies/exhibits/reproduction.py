@@ -113,7 +113,13 @@ def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, na
     if mine is None or other is None:
         return None
     pair = run.as_pair(mine, other, point, metric)
-    found, blocks = (pair.estimate, list[float]()) if pair else _alone(run, mine, other, point, metric)
+    found, blocks = pair.estimate if pair else None, list[float]()
+    if not pair:  # each by itself, in percent of each block that has both
+        values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
+        sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
+        if both := [each for each in sides if min(each) > 0]:
+            found = stats.paired([first for first, _ in both], [second for _, second in both])
+            blocks = [_percent(first / second) for first, second in both]
     if found is None:
         return None
     limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, point).values()}
@@ -121,17 +127,6 @@ def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, na
     label = f"{variant} against {against}{f' · {point}' if named else ''}{' (generator-limited)' if note else ''}"
     low, high = (None, None) if found.ratio_interval is None else (_percent(end) for end in found.ratio_interval)
     return Told(label, variant, _percent(found.ratio), low, high, blocks, note)
-
-
-def _alone(run: Evidence, mine: str, other: str, point: str, metric: str) -> tuple[stats.Estimate | None, list[float]]:
-    """(effect, in percent of each block) of what each arm did by itself; None where no block has both."""
-    values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
-    sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
-    both = [pair for pair in sides if min(pair) > 0]
-    if not both:
-        return None, []
-    found = stats.paired([pair[0] for pair in both], [pair[1] for pair in both])
-    return found, [_percent(first / second) for first, second in both]
 
 
 def _percent(ratio: float) -> float:

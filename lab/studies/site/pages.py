@@ -79,7 +79,10 @@ def _figure(told: Mapping[str, Any]) -> Part:
     )
     needs = tuple(map(_plain, meta.get("gaps", ())))
     shown = text.replace("<", "\\u003c")
-    return Part("figure", shown, title, below, runs, height, _width(layout), len(needs), needs)
+    axes = [axis for name, axis in layout.items() if name.startswith("xaxis")]
+    panels = len({axis.get("domain", [0])[0] for axis in axes})  # side by side: their axes begin at different places
+    width = PANEL * panels if panels > 1 else 0
+    return Part("figure", shown, title, below, runs, height, width, len(needs), needs)
 
 
 def _rounded(told: Any) -> Any:
@@ -91,13 +94,6 @@ def _rounded(told: Any) -> Any:
     if not isinstance(told, float):
         return told
     return int(told) if told.is_integer() else float(f"{told:.{DIGITS}g}")
-
-
-def _width(layout: Mapping[str, Any]) -> int:
-    """Of panels side by side: x axes that begin at different places."""
-    axes = [axis for name, axis in layout.items() if name.startswith("xaxis")]
-    panels = len({axis.get("domain", [0])[0] for axis in axes})
-    return PANEL * panels if panels > 1 else 0
 
 
 def _plain(text: str) -> str:
@@ -159,22 +155,22 @@ class Page:
 
 
 def page(notebook: Executed, key: str, title: str, runs: Collection[str]) -> Page:
-    """`runs`: ids that texts link to."""
+    """`runs`: ids that texts link to.
+
+    The title's line is the page's own head and not said twice; what shows nothing is part of what the next figure rests on.
+    """
     first = next((cell.source for cell in notebook.cells if cell.kind == "markdown"), "")
     question = first.partition("\n")[0].lstrip("# ").strip()
-    return Page(key, title, question, tuple(_cells(notebook, key, runs)))
-
-
-def _cells(notebook: Executed, key: str, runs: Collection[str]) -> Iterator[Shown]:
-    """The title's line is the page's own head and not said twice; what shows nothing is part of what the next figure rests on."""
+    cells: list[Shown] = []
     before: list[str] = []
     for number, cell in enumerate(notebook.cells):
         anchor, shown = f"{key}/{cell.id}", tuple(parts(cell.outputs, runs))
         if cell.kind == "markdown":
             text = cell.source.partition("\n")[2] if number == 0 else cell.source
-            yield Shown(anchor, rendering.html(text, runs, below=0), "", ())
+            cells.append(Shown(anchor, rendering.html(text, runs, below=0), "", ()))
         elif shown:
-            yield Shown(anchor, "", "\n\n".join([*before, cell.source]), shown)
+            cells.append(Shown(anchor, "", "\n\n".join([*before, cell.source]), shown))
             before = []
         else:
             before.append(cell.source)
+    return Page(key, title, question, tuple(cells))
