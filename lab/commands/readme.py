@@ -76,16 +76,6 @@ def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
     )
 
 
-def stale(path: Path, makers: Mapping[str, Maker]) -> list[str]:
-    """Return `NAME in FILE` for every part that differs from what would be generated."""
-    place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return [
-        f"{match['name']} in {place}"
-        for match in PART.finditer(path.read_text())
-        if match[0] != match["head"] + made(path, match, makers) + match["end"]
-    ]
-
-
 def makers() -> Mapping[str, Maker]:
     """Return what makes each part, by the name that its markers have."""
     return {

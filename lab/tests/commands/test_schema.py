@@ -23,8 +23,7 @@ def accepts(name: str, data: Any) -> None:
 
 def test_the_stored_schemas_are_those_of_the_code() -> None:
     """`just maintain schema` writes them; a file that nothing makes is one too many."""
-    assert schema.stale() == []
-    assert {path.stem for path in schema.FOLDER.iterdir()} == set(schema.schemas())
+    assert {path.stem: path.read_text() for path in schema.FOLDER.iterdir()} == schema.texts()
 
 
 @pytest.mark.parametrize("name", [name for name in schema.schemas() if name not in ("histogram", "usage")])
