@@ -156,14 +156,14 @@ lint *ARGS:
 sabotage *ARGS:
     @python -m lab sabotage "$@"
 
-# What the lab itself costs, whether its claims hold, and what each generator reports of known answers: just selfbench [effects | neighbour | order | calibrate]
+# What the lab itself costs, whether its claims hold, and what each generator reports of known answers: just selfbench [effects | order | calibrate]
 [group('develop')]
 [no-cd]
 [no-exit-message]
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
-# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], history, readme, schema, validate [VARIANT…] or notebook
+# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], readme, schema, validate [VARIANT…] or notebook
 [group('develop')]
 [no-cd]
 [no-exit-message]
@@ -180,9 +180,6 @@ calibrate *ARGS: (_old "calibrate" ARGS)
 
 [private]
 fmt *ARGS: (_old "fmt" ARGS)
-
-[private]
-history *ARGS: (_old "history" ARGS)
 
 [private]
 notebook *ARGS: (_old "notebook" ARGS)

@@ -15,8 +15,10 @@ from lab.analysis import levels
 from lab.analysis.judge.rulings import carrier
 from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
 from lab.analysis.judge.recovery import scatter_elsewhere
+from lab.analysis.starts import known_anew
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
+from lab.model.design import PlannedAnew
 from lab.model.facts import differing
 from lab.model.pairs import Scheme
 from lab.model.run import RunRecord
@@ -105,6 +107,24 @@ def best_past(record: RunRecord) -> Past | None:
     if covering := [past for past in found if past.covers(baselines)]:
         return together(covering)
     return next((past for past in found if any(not noise.why for noise in past.noises)), next(iter(found), None))
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What earlier runs say of one that is about to start: what they teach, the bring-ups that its loads make certain, how long it takes."""
+
+    past: Past | None
+    fresh: PlannedAnew
+    duration_s: float
+
+
+def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
+    """`bring_up_s`: of one, where no earlier run tells; `past`: the earlier runs to go by, None: the best ones."""
+    planned, past = record.plan(), past or best_past(record)
+    if past is not None and past.bring_up_s is not None:
+        bring_up_s = past.bring_up_s
+    fresh = known_anew(planned, record.target)
+    return Forecast(past, fresh, planned.lasts_s(bring_up_s) + fresh.count * bring_up_s)
 
 
 def together(pasts: Sequence[Past]) -> Past:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import number
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of, variant_name
-from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle, trials
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
+from lab.commands.measuring import inside, plan_and_measure, target_of, trials
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -44,17 +42,18 @@ def add(adder: Adder) -> None:
         "--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench (default: the latest here)"
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
-    verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
-    add_k6_out(verb)
-    add_measuring(verb)
+    add_options(verb, "--k6-out", *MEASURING)
 
 
 def _aa(options: argparse.Namespace, talk: Console) -> int:
-    from lab.records.store import RunStore
+    from lab.model.variants.naming import is_variant
+    from lab.records.store import RunStore, run_names
 
-    stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
+    name = options.subject  # a variant has no slash in its name, and comes first
+    is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
+    stored = name if is_run else None
     if stored or options.resume:
-        others = of_its_own(options) - {"run", "subject"}
+        others = of_its_own(options) - {"subject"}
         other_place = stored and (options.target or options.plan or options.resume)
         if others or other_place or (options.subject and options.subject != stored):
             verb = "goes on with" if options.resume else "prints"
@@ -62,56 +61,39 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     if stored:
         return _print(options, RunStore.open(stored))
     if options.sweep is not None:
-        _refuse_disturbed(options.sweep)
+        from lab.records.sweep_files import load_sweep
+
+        if any(point.disturbance is not None for point in load_sweep(options.sweep)[1].expanded()):
+            fault = f"what comes of the disturbance in sweep '{options.sweep}' varies in its own unit, not by per cent"
+            remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
+            raise UsageError("--sweep", fault, remedy)
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
-    return inside(options, target_of(options), partial(_measure, options, talk))
 
+    def here(target: Target) -> int:
+        from lab.analysis.noise import BASELINE
+        from lab.experiments import bench
 
-def _is_run(name: str) -> bool:
-    """A run's name or folder. A variant has no slash in its name, and comes first."""
-    from lab.model.variants.naming import is_variant
-    from lab.records.store import run_names
+        if options.resume:
+            prepared, run = bench.resume(options.resume, target)
+        else:
+            variant = options.subject or BASELINE
+            request = bench.Request(
+                (variant,),
+                DEFAULT_SWEEP if options.sweep is None else options.sweep,
+                options.blocks or BLOCKS,
+                options.seed,
+                label=f"{variant}-aa",
+                nulls=NULLS if options.nulls is None else options.nulls,
+                knee=options.knee,
+                k6_out=options.k6_out,
+            )
+            command = recorded(options, "subject")
+            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
+        store = plan_and_measure(options, talk, target, prepared, run, "aa")
+        return store if isinstance(store, int) else _print(options, store)
 
-    return "/" in name or (not is_variant(name) and name in run_names())
-
-
-def _refuse_disturbed(sweep: str) -> None:
-    from lab.records.sweep_files import load_sweep
-
-    if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
-        fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
-        raise UsageError(
-            "--sweep", fault, f"`just bench ingress-nginx --sweep {sweep}` shows what its A/A pair leaves open"
-        )
-
-
-def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.analysis.noise import BASELINE
-    from lab.experiments import bench
-
-    settle()
-    if options.resume:
-        prepared, run = bench.resume(options.resume, target)
-    else:
-        variant = options.subject or BASELINE
-        request = bench.Request(
-            (variant,),
-            DEFAULT_SWEEP if options.sweep is None else options.sweep,
-            options.blocks or BLOCKS,
-            options.seed,
-            label=f"{variant}-aa",
-            nulls=NULLS if options.nulls is None else options.nulls,
-            knee=options.knee,
-            k6_out=options.k6_out,
-        )
-        prepared = bench.prepare(request, target, recorded(options, "subject"), trials(options, talk))
-        run = None
-    print_plan(talk, prepared, done := done_samples(run))
-    if options.plan:
-        return answer_plan(options, [(prepared, done)])
-    store = measure(talk, prepared, run, target, resume_command(options, "aa", prepared.record.id))
-    return 1 if store is None else _print(options, store)
+    return inside(options, target_of(options), here)
 
 
 def _refuse_without_pair(record: RunRecord) -> None:
@@ -123,6 +105,8 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
+    from lab.analysis import rerun
+    from lab.analysis.noise import pairs
     from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
     from lab.report.json.runs import AA
@@ -133,18 +117,10 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     samples = run.samples()
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
-    advice = noise_tables.advise(report, _example(report), _again(record))
+    again = f"just aa {pairs(record.arms)[0]}{rerun.load(record)} --blocks {max(BLOCKS, record.blocks)}"
+    advice = noise_tables.advise(report, _example(report), again)
     print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
-
-
-def _again(record: RunRecord) -> str:
-    """The command that measures the noise, in blocks enough."""
-    from lab.analysis import rerun
-    from lab.analysis.noise import pairs
-
-    blocks = f" --blocks {max(BLOCKS, record.blocks)}"
-    return f"just aa {pairs(record.arms)[0]}{rerun.load(record)}{blocks}"
 
 
 def _example(report: Report) -> Example:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,27 +12,24 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.files import runs_folder
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import add_measuring, inside, of_its_own, recorded, variant_name
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
+    inside,
     measure,
     print_plan,
     resume_command,
     say,
     say_left_out,
-    settle,
     trials,
 )
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.ablation.folder import AblationStore
+    from lab.experiments.ablation.folder import AblationStore, Ready
     from lab.experiments.ablation.plan import Owned
-    from lab.experiments.ablation.prepared import Ready
     from lab.targets.base import Target
 
 Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
@@ -46,12 +41,12 @@ def add(adder: Adder) -> None:
     verb.add_argument("subject", nargs="?", type=variant_name, metavar="STUDY|VARIANT")
     verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
     verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")
-    add_measuring(verb)
+    add_options(verb, *MEASURING)
 
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
-    from lab.experiments.ablation.plan import knobs_in
+    from lab.experiments.ablation.plan import knobs_of
     from lab.studies.study_files import variants_of
 
     if options.resume and (options.target or of_its_own(options) - {"variant"}):
@@ -61,12 +56,13 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
     if not options.resume and not options.subject:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
     if options.resume:
-        return inside(options, AblationStore.open(options.resume).record.target, partial(_go_on, options, talk))
+        store = AblationStore.open(options.resume)
+        return inside(options, store.record.target, lambda target: _go_on(options, talk, target, store, lambda: None))
     names, study = variants_of(options.subject, options.variant)
     command = recorded(options, "subject")
 
     def build(manifests: Path, _target: Target) -> tuple[Sequence[Owned], Sequence[str]]:
-        return knobs_in(names, study, manifests)
+        return knobs_of(names, manifests, study), []
 
     return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
 
@@ -75,45 +71,46 @@ def ablate_here(
     options: argparse.Namespace, talk: Console, subject: str, build: Build, command: Sequence[str], target: Target
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
-    from lab.experiments.ablation.folder import copy_manifests
-    from lab.experiments.ablation.prepared import planned, prepared
-    from lab.records.store import new_id
+    from lab.experiments.ablation.folder import new_manifests, planned
 
-    settle()
-    name = Path(subject).stem.replace("+", "-")[:40]
-    folder = runs_folder() / new_id(f"ablate-{name}")
-    with ExitStack() as undo:
-        undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        copy_manifests(folder / "manifests")
+    with new_manifests(f"ablate-{Path(subject).stem.replace('+', '-')[:40]}") as (manifests, keep):
         target.check()
-        found, notes = build(folder / "manifests", target)
+        found, notes = build(manifests, target)
         say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-        store = planned(folder, found, notes, target, subject, command, options.blocks, seed)
-        ready = prepared(store, target, trials(options, talk))
-        _print_plan(talk, store, ready)
-        if options.plan:
-            return _answer_plan(options, store, ready)
-        store.write(store.record)
-        undo.pop_all()
-    return _measure(options, talk, target, store, ready)
+        store = planned(manifests.parent, found, notes, target, subject, command, options.blocks, seed)
+
+        def begin() -> None:
+            store.write(store.record)
+            keep()
+
+        return _go_on(options, talk, target, store, begin)
 
 
-def _go_on(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.experiments.ablation.folder import AblationStore
-    from lab.experiments.ablation.prepared import prepared
+def _go_on(
+    options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, begin: Callable[[], None]
+) -> int:
+    """Print the plan of every run, then measure what is left of them; `begin`: what is done between."""
+    from lab.experiments.ablation.folder import prepared
 
-    settle()
-    store = AblationStore.open(options.resume)
     ready = prepared(store, target, trials(options, talk))
     _print_plan(talk, store, ready)
-    return _answer_plan(options, store, ready) if options.plan else _measure(options, talk, target, store, ready)
-
-
-def _answer_plan(options: argparse.Namespace, store: AblationStore, ready: Sequence[Ready]) -> int:
-    runs = [(each.prepared, done_samples(each.run)) for each in ready if each.prepared]
-    left_out = [item for each in ready for item in each.planned.not_measurable]
-    return answer_plan(options, runs, store.record, left_out)
+    if options.plan:
+        runs = [(each.prepared, done_samples(each.run)) for each in ready if each.prepared]
+        left_out = [item for each in ready for item in each.planned.not_measurable]
+        return answer_plan(options, runs, store.record, left_out)
+    begin()
+    resume = resume_command(options, "ablate", store.record.id)
+    for number, each in enumerate(ready, 1):
+        done = done_samples(each.run)
+        if each.prepared is None or done == len(each.prepared.plan.slots):
+            continue
+        say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep} of {store.record.id}")
+        print_plan(talk, each.prepared, done)
+        store.note_run(each.planned.sweep, each.prepared.record.id)
+        if measure(talk, each.prepared, each.run, target, resume) is None:
+            return 1
+    return print_ablation(options, store)
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
@@ -144,24 +141,6 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> 
             f"{text}{f', {done} done' if done else ''}, about {format_duration(left_s)}",
         )
     say(talk, "duration", f"about {format_duration(total_s)} in all\n")
-
-
-def _measure(
-    options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, ready: Sequence[Ready]
-) -> int:
-    resume = resume_command(options, "ablate", store.record.id)
-    for number, each in enumerate(ready, 1):
-        if each.prepared is None:
-            continue
-        done = done_samples(each.run)
-        if done == len(each.prepared.plan.slots):
-            continue
-        say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep} of {store.record.id}")
-        print_plan(talk, each.prepared, done)
-        store.note_run(each.planned.sweep, each.prepared.record.id)
-        if measure(talk, each.prepared, each.run, target, resume) is None:
-            return 1
-    return print_ablation(options, store)
 
 
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
 from lab.base.quantities import number, share
 
 if TYPE_CHECKING:
     from lab.experiments.bench.request import Resolve
-    from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
 K6_OUT = ("summary", "csv", "json")
 """`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
-TARGET = "where it runs, of those that `just doctor` tries (default: local)"
-
-
 VARIANT = "an overlay, a component by itself, or BASELINE+KNOB+KNOB; names of before will do"
 
 
@@ -37,70 +33,6 @@ def arm_name(text: str) -> str:
     return present_arm(text)
 
 
-def add_target(verb: argparse.ArgumentParser) -> None:
-    """`--target --context`: where it runs."""
-    verb.add_argument("--target", help=TARGET)
-    verb.add_argument(
-        "--context", metavar="NAME", help="of --target remote: the kubeconfig's context, never the current one"
-    )
-
-
-def add_measuring(verb: argparse.ArgumentParser) -> None:
-    """`--target --context --blocks --seed --plan --json`: what every verb takes that measures a run."""
-    add_target(verb)
-    verb.add_argument("--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="how often each is measured")
-    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order (default: drawn)")
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop; with --json, as JSON")
-    verb.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-class _OneFile(argparse.Action):
-    """A path that is given once: argparse would pass over the first of two in silence."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, options: argparse.Namespace, path: Any, option: str | None = None
-    ) -> None:
-        place, before = str(option), getattr(options, self.dest)
-        if before is not None:
-            raise UsageError(place, f"is given twice: {before} and {path}", "give one: two files are two calls")
-        setattr(options, self.dest, path)
-
-
-def add_configmap(verb: argparse.ArgumentParser, about: str) -> None:
-    """`--configmap`: a user's own."""
-    verb.add_argument("--configmap", metavar="FILE", action=_OneFile, help=about)
-
-
-def add_k6_out(verb: argparse.ArgumentParser) -> None:
-    """`--k6-out`, of verbs whose loads k6 may make."""
-    verb.add_argument(
-        "--k6-out",
-        choices=K6_OUT,
-        help="keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
-        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
-    )
-
-
-def add_worth(verb: argparse.ArgumentParser) -> None:
-    """`--worth`: of verbs that judge what they measure."""
-    verb.add_argument(
-        "--worth",
-        type=partial(fraction, "--worth"),
-        metavar="2%",
-        help="the effect from which on it is worth knowing (default: 2%%): where the interval lies within it, it is the same",
-    )
-
-
-def add_sustained(verb: argparse.ArgumentParser) -> None:
-    """`--sustained`: of verbs that measure a sweep."""
-    verb.add_argument(
-        "--sustained",
-        action="store_true",
-        help="make every sample 180 s long, without a warm-up and without pairs, to show what comes after a proxy's local ports have run"
-        " out; effects are shown in each third of it; loads that end by a number of requests, or are disturbed, stay as they are",
-    )
-
-
 def fraction(place: str, text: str) -> float:
     """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
     value = share(text)
@@ -113,27 +45,61 @@ def fraction(place: str, text: str) -> float:
     return value
 
 
-def add_resolve(verb: argparse.ArgumentParser) -> None:
-    """`--resolve`: instead of `--blocks`."""
-    verb.add_argument(
-        "--resolve",
-        type=_resolve,
-        metavar="5%[,METRIC]",
-        help="as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
+def _resolve(text: str) -> Resolve:
+    from lab.experiments.bench.request import parse_resolve
+
+    return parse_resolve(text)
+
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--target": {"help": "where it runs, of those that `just doctor` tries (default: local)"},
+    "--context": {
+        "metavar": "NAME",
+        "help": "of --target remote: the kubeconfig's context, never the current one",
+    },
+    "--blocks": {"type": number("--blocks", 1, BLOCKS_MOST), "help": "how often each is measured"},
+    "--seed": {"type": number("--seed", 0, 2**31 - 1), "help": "seed for the randomized order (default: random)"},
+    "--plan": {"action": "store_true", "help": "print the plan and stop; with --json, as JSON"},
+    "--json": {"action": "store_true", "help": "print it as JSON"},
+    "--markdown": {"action": "store_true", "help": "print it as Markdown"},
+    "--k6-out": {
+        "choices": K6_OUT,
+        "help": "keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
+        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
+    },
+    "--sustained": {
+        "action": "store_true",
+        "help": "make every sample 180 s long, without a warm-up and without pairs, to show what comes after a proxy's local ports have run"
+        " out; effects are shown in each third of it; loads that end by a number of requests, or are disturbed, stay as they are",
+    },
+    "--resolve": {
+        "type": _resolve,
+        "metavar": "5%[,METRIC]",
+        "help": "as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
         " by the noise that an earlier run found here (see aa)",
-    )
+    },
+    "--worth": {
+        "type": partial(fraction, "--worth"),
+        "metavar": "2%",
+        "help": "the effect from which on it is worth knowing (default: 2%%): where the interval lies within it, it is the same",
+    },
+}
+"""What several verbs take, each under its name, and argparse's words for it."""
+TARGETED = ("--target", "--context")
+MEASURING = (*TARGETED, "--blocks", "--seed", "--plan", "--json")
+"""What every verb takes that measures a run."""
+
+
+def add_options(verb: argparse.ArgumentParser, *names: str) -> None:
+    """Let a verb take these of OPTIONS."""
+    for name in names:
+        verb.add_argument(name, **OPTIONS[name])
 
 
 def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
     """UsageError: one of the two says how many."""
     if options.resolve and options.blocks:
         raise UsageError("--resolve", "chooses the number of blocks that --blocks names", "leave one of them out")
-
-
-def _resolve(text: str) -> Resolve:
-    from lab.experiments.bench.request import parse_resolve
-
-    return parse_resolve(text)
 
 
 GO_ON = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
@@ -163,32 +129,3 @@ def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
     valued = [f"--{name}={each}" for name, values in told.items() for each in values if each is not True]
     flags = [f"--{name}" for name, values in told.items() if values == [True]]
     return ("lab", options.argv[0], *valued, *flags, *(["--", *named] if named else []))
-
-
-def target_of(options: argparse.Namespace) -> str | None:
-    """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
-    from lab.records.store import RunStore
-
-    if not options.resume:
-        return options.target
-    record = RunStore.open(options.resume).record
-    if options.target not in (None, record.target):
-        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
-    return record.target
-
-
-def known_target(name: str | None, context: str | None) -> Target:
-    """The target of that name at that context, the default one for None."""
-    from lab.model.names import DEFAULT_TARGET
-    from lab.targets import TARGETS, chosen
-
-    if name is not None and name not in TARGETS:
-        raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, TARGETS))
-    return chosen(name or DEFAULT_TARGET, context)
-
-
-def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target], int]) -> int:
-    """Go on where the target of that name measures: in its own namespaces, if it has some. The exit status."""
-    target = known_target(name, options.context)
-    entered = target.enter(options.argv)
-    return here(target) if entered is None else entered

@@ -14,40 +14,34 @@ from lab.base.handing import STDIN, again, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
+    MEASURING,
     VARIANT,
-    add_configmap,
-    add_k6_out,
-    add_measuring,
-    add_resolve,
-    add_sustained,
-    add_worth,
-    inside,
+    add_options,
     of_its_own,
     recorded,
     refuse_blocks_beside_resolve,
-    target_of,
     variant_name,
 )
-from lab.commands.measuring import (
-    answer_plan,
-    done_samples,
-    finish,
-    measure,
-    print_plan,
-    resume_command,
-    say,
-    settle,
-    trials,
-)
+from lab.commands.measuring import finish, inside, plan_and_measure, say, target_of, trials
 from lab.model.names import DEFAULT_TARGET, WORTH
-
-_LONG = 200_000
-"""Characters of settings above which what reads them takes so long that it is said."""
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
-    from lab.experiments.configmap.reading import Given
     from lab.targets.base import Target
+
+_LONG = 200_000
+"""Characters of settings above which what reads them takes so long that it is said."""
+_OF_A_NEW_RUN = {
+    "resolve": ("a run that goes on has its blocks", "every key has a run of its own"),
+    "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
+    "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
+    "points": ("a run that goes on has its points", "every key has a load of its own"),
+    "worth": (
+        "a run that goes on has what is worth knowing",
+        "every key is judged by what is always worth knowing, 2 %",
+    ),
+}
+"""Option → why it does not go with --resume, and with --configmap."""
 
 
 def add(adder: Adder) -> None:
@@ -60,10 +54,11 @@ def add(adder: Adder) -> None:
         help="measure these points of the sweep alone, a disturbed one with its control run (default: all)",
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
-    add_configmap(
-        verb, "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key"
+    verb.add_argument(
+        "--configmap",
+        metavar="FILE",
+        help="your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
     )
-    add_k6_out(verb)
     verb.add_argument(
         "--knee",
         metavar="RUN|RATE",
@@ -76,27 +71,14 @@ def add(adder: Adder) -> None:
         metavar="VARIANT",
         help="compare them with this one instead of their baselines: any system or variant",
     )
-    add_measuring(verb)
-    add_resolve(verb)
-    add_worth(verb)
-    add_sustained(verb)
+    add_options(verb, "--k6-out", *MEASURING, "--resolve", "--worth", "--sustained")
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
     refuse_blocks_beside_resolve(options)
-    for name, resumed, of_keys in (
-        ("resolve", "a run that goes on has its blocks", "every key has a run of its own"),
-        ("knee", "a run that goes on has its rates", "no key's sweep is placed at a knee"),
-        ("against", "a run that goes on has its arms", "every key is compared with the shipped default"),
-        ("points", "a run that goes on has its points", "every key has a load of its own"),
-        (
-            "worth",
-            "a run that goes on has what is worth knowing",
-            "every key is judged by what is always worth knowing, 2 %",
-        ),
-    ):
+    for name, (resumed, of_keys) in _OF_A_NEW_RUN.items():
         if getattr(options, name) is not None and (options.resume or options.configmap):
             raise UsageError(f"--{name}", resumed if options.resume else of_keys, "leave it out")
     if options.resume and of_its_own(options) - {"configmap"}:
@@ -108,79 +90,66 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
     if options.configmap:
         return _configmap(options, talk)
     if not options.variants and not options.resume:
-        raise UsageError(
-            "bench",
-            "no variant named",
-            "`just list` shows them; try `just bench ingress-nginx`",
-        )
+        raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
-    return inside(options, target_of(options), partial(_bench_here, options, talk))
+
+    def here(target: Target) -> int:
+        from lab.experiments import bench
+
+        if options.resume:
+            prepared, run = bench.resume(options.resume, target)
+        else:
+            request = bench.Request(
+                tuple(options.variants),
+                options.sweep,
+                options.blocks,
+                options.seed,
+                k6_out=options.k6_out,
+                resolve=options.resolve,
+                knee=options.knee,
+                against=() if options.against is None else (options.against,),
+                worth=options.worth or WORTH,
+                sustained=options.sustained,
+                only=tuple(options.points.split(",")) if options.points else (),
+            )
+            command = recorded(options, "variants")
+            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
+        own = options.blocks is None and options.resolve is None and run is None
+        store = plan_and_measure(options, talk, target, prepared, run, may_be_less=own)
+        return store if isinstance(store, int) else finish(options, store)
+
+    return inside(options, target_of(options), here)
 
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
-    from lab.experiments.configmap import reading
+    from lab.experiments.ablation.folder import unmeasurable
+    from lab.experiments.configmap import knobs, reading, split
 
     if options.k6_out:
-        raise UsageError(
-            "--k6-out", "--configmap measures many runs, of which none keeps k6's own output", "leave it out"
-        )
+        fault = "--configmap measures many runs, of which none keeps k6's own output"
+        raise UsageError("--k6-out", fault, "leave it out")
     if options.variants or options.sweep or options.resume:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
     into = again("bench")
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
-    build, command = partial(_knobs_of, talk, place, given), recorded(options, "variants")
-    with handing_on(content):
-        return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))
 
-
-def _knobs_of(
-    talk: Console, place: str, given: Given, manifests: Path, target: Target
-) -> tuple[list[Owned], list[str]]:
-    from lab.experiments.ablation.prepared import unmeasurable
-    from lab.experiments.configmap import knobs, split
-
-    if (size := sum(map(len, given.data.values()))) > _LONG:
-        told = f"{size // 1000} kB of settings: nginx tries them for every arm, which for thousands of maps takes it minutes"
-        say(talk, "reading", told)
-    asked = split.split(place, given, elsewhere=target.name != DEFAULT_TARGET)
-    found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
-    if target.name != DEFAULT_TARGET:
-        notes.append(
+    def build(manifests: Path, target: Target) -> tuple[list[Owned], list[str]]:
+        if (size := sum(map(len, given.data.values()))) > _LONG:
+            slow = "nginx tries them for every arm, which for thousands of maps takes it minutes"
+            say(talk, "reading", f"{size // 1000} kB of settings: {slow}")
+        elsewhere = target.name != DEFAULT_TARGET
+        asked = split.split(place, given, elsewhere=elsewhere)
+        found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
+        rendered = (
             "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
             " are invalid as knob-not-applied"
         )
-    return found, notes
+        return found, [*notes, *([rendered] if elsewhere else [])]
 
-
-def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.experiments import bench
-
-    settle()
-    if options.resume:
-        prepared, run = bench.resume(options.resume, target)
-    else:
-        request = bench.Request(
-            tuple(options.variants),
-            options.sweep,
-            options.blocks,
-            options.seed,
-            k6_out=options.k6_out,
-            resolve=options.resolve,
-            knee=options.knee,
-            against=() if options.against is None else (options.against,),
-            worth=options.worth or WORTH,
-            sustained=options.sustained,
-            only=tuple(options.points.split(",")) if options.points else (),
-        )
-        prepared = bench.prepare(request, target, recorded(options, "variants"), trials(options, talk))
-        run = None
-    own = options.blocks is None and options.resolve is None and run is None
-    print_plan(talk, prepared, done := done_samples(run), may_be_less=own)
-    if options.plan:
-        return answer_plan(options, [(prepared, done)])
-    store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))
-    return 1 if store is None else finish(options, store)
+    command = recorded(options, "variants")
+    with handing_on(content):
+        return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))

@@ -11,9 +11,9 @@ from rich.console import Console
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import StoreError, check_writable, runs_folder
 from lab.base.quantities import number
-from lab.commands.answers import print_answer
-from lab.commands.arguments import recorded
-from lab.commands.measuring import say, settle
+from lab.commands import print_answer
+from lab.commands.arguments import add_options, recorded
+from lab.commands.measuring import inside, say
 
 if TYPE_CHECKING:
     from lab.experiments.calibration.scenarios import Ready
@@ -28,7 +28,7 @@ SECONDS_LEAST, SECONDS_MOST = 4, 600
 
 
 def add_to(verb: argparse.ArgumentParser) -> None:
-    """Add the options, `--plan` aside."""
+    """Add the options."""
     verb.add_argument("--generator", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--scenario", action="append", metavar="NAME", help="only this one; repeatable (default: all)")
     verb.add_argument("--repeats", type=number("--repeats", 1, 100), help=f"of everything (default: {REPEATS})")
@@ -38,48 +38,39 @@ def add_to(verb: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"of each (default: {DURATION_S}; wrk2 takes 30 at least)",
     )
-    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="seed for the randomized order")
     verb.add_argument("--show", metavar="CALIBRATION", help="print one again, by name or folder")
-    verb.add_argument("--json", action="store_true", help="print the result, or the plan, as JSON")
-    verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")
+    add_options(verb, "--seed", "--plan", "--json", "--markdown")
 
 
 def calibrate(options: argparse.Namespace, talk: Console) -> int:
     """Measure a calibration, or print one again."""
-    from lab.experiments.calibration.scenarios import prepare
-    from lab.records.calibration import CalibrationFolder
-    from lab.targets import chosen
-
-    names, scenarios = _asked(options)
-    if options.show:
-        if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
-            raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
-        return _print(options, CalibrationFolder.open(options.show))
-    target = chosen("local", None)
-    inside = target.enter(options.argv)
-    if inside is not None:
-        return inside
-    settle()
-    target.check()
-    duration_s, repeats = float(options.duration or DURATION_S), options.repeats or REPEATS
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    typed = ("lab", "selfbench", "calibrate", *recorded(options)[2:])
-    return measure(options, talk, target, prepare(target, names, scenarios, duration_s, repeats, seed, typed))
-
-
-def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Return (generators, scenarios) in their own order; UsageError for an unknown one."""
-    from lab.experiments.calibration.scenarios import SCENARIOS
+    from lab.experiments.calibration.scenarios import SCENARIOS, prepare
     from lab.generators import GENERATORS, generator
+    from lab.records.calibration import CalibrationFolder
 
     names = [generator(name).name for name in options.generator or ()]
     known = [each.name for each in SCENARIOS]
     for name in options.scenario or ():
         refuse_unknown(name, known, "--scenario", f"unknown scenario '{name}'")
-    return (
-        [name for name in GENERATORS if name in names or not names],
-        [name for name in known if not options.scenario or name in options.scenario],
-    )
+    if options.show:
+        if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
+            raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
+        return _print(options, CalibrationFolder.open(options.show))
+
+    def here(target: Target) -> int:
+        target.check()
+        ready = prepare(
+            target,
+            [name for name in GENERATORS if name in names or not names],
+            [name for name in known if name in (options.scenario or known)],
+            float(options.duration or DURATION_S),
+            options.repeats or REPEATS,
+            secrets.randbelow(2**31) if options.seed is None else options.seed,
+            ("lab", "selfbench", "calibrate", *recorded(options)[2:]),
+        )
+        return measure(options, talk, target, ready)
+
+    return inside(options, None, here)
 
 
 def measure(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:

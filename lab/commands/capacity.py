@@ -9,8 +9,8 @@ from rich.console import Console
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import number, share
-from lab.commands import Adder
-from lab.commands.arguments import variant_name
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import add_options, variant_name
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 RESUMPTION = {None: None, "full": False, "resumed": True}
@@ -40,17 +40,14 @@ def add(adder: Adder) -> None:
     verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
     verb.add_argument("--utilisation", metavar="SHARE", default="70%", help="of the proxies' CPUs (default: 70%%)")
     verb.add_argument("--run", action="append", metavar="RUN", help="the run to go by (default: the latest)")
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
-    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
+    add_options(verb, "--json", "--markdown")
 
 
 def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     from lab.analysis.capacity.answer import Wanted, answer
     from lab.model.pages import PAGES
     from lab.report.json.answers import CAPACITY
-    from lab.report.markdown import markdown
     from lab.report.tables.capacity import page
-    from lab.report.terminal import show
 
     refuse_unknown(options.tls, TLS, "--tls", f"unknown mode '{options.tls}'")
     name = options.page if options.page in PAGES else f"{options.page}.bin"
@@ -70,12 +67,7 @@ def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     resumption, run = RESUMPTION[options.handshakes], options.run[0] if options.run else None
     wanted = Wanted(rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant)
     found = answer(run, wanted, options.cores)
-    if options.json:
-        print(CAPACITY.dumps(found))
-    elif options.markdown:
-        print(markdown(page(found)), end="")
-    else:
-        show(Console(), page(found))
+    print_answer(options, lambda: page(found), lambda: CAPACITY.dumps(found))
     return 0
 
 

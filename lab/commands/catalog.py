@@ -244,19 +244,6 @@ def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence
     table.add_column(heads[-1])
     for row in rows:
         table.add_row(*map(escape, row))
-    if width > console.width and console.is_terminal:
-        _print_entries(console, heads, rows)
-    else:
-        table.width = max(console.width, width)
-        console.print(table, crop=False)
+    table.width = max(console.width, width)
+    console.print(table, crop=False)
     console.print()
-
-
-def _print_entries(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Where there is no room for columns: each row's name with what it is, and below it the rest."""
-    console.print(f"{heads[0]}: {heads[-1]}", style="bold")
-    for row in rows:
-        console.print(hung(console, f"{row[0]}: {row[-1]}", 4, row[0]), highlight=False, soft_wrap=True)
-        told = zip(heads[1:-1], (" ".join(cell.split("\n")) for cell in row[1:-1]), strict=True)
-        if rest := "; ".join(f"{head.lower()} {cell}" for head, cell in told if cell):
-            console.print(hung(console, f"  {rest}", 4), style="dim", highlight=False, soft_wrap=True)

@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -81,38 +81,29 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("--format", "parquet is not for a terminal or a pipe", "name a file by --output")
 
     from lab.records.store import RunStore
+    from lab.report.export import openmetrics
+    from lab.report.export import tables as export
 
     run = RunStore.open(options.run)
-    samples = _chosen(run, options.sample)
+    samples = run.samples()
+    if options.sample is not None:
+        known = {sample.id: sample for sample in samples}
+        refuse_unknown(options.sample, known, "--sample", f"no sample '{options.sample}' in {run.record.id}")
+        samples = [known[options.sample]]
     if options.what in VERBATIM:
         _verbatim(run, samples[0], options.what, output)
         return 0
-    _write(output, _writer(run, samples, options.what, form))
-    if output is not None:
-        talk.print(f"{options.what}: {escape(str(output))}", highlight=False, soft_wrap=True)
-    return 0
-
-
-def _chosen(run: RunStore, wanted: str | None) -> Sequence[Sample]:
-    samples = run.samples()
-    if wanted is None:
-        return samples
-    found = [sample for sample in samples if sample.id == wanted]
-    refuse_unknown(wanted, [sample.id for sample in samples], "--sample", f"no sample '{wanted}' in {run.record.id}")
-    return found
-
-
-def _writer(run: RunStore, samples: Sequence[Sample], what: str, form: AnyFormat) -> Callable[[IO[bytes]], None]:
-    from lab.report.export import openmetrics
-    from lab.report.export import tables as export
 
     def write(out: IO[bytes]) -> None:
         if form == "openmetrics":
             out.write(openmetrics.exposition(run.record, samples, run.histogram))
         else:
-            export.write(export.tables(run, what, samples), form, out)
+            export.write(export.tables(run, options.what, samples), form, out)
 
-    return write
+    _write(output, write)
+    if output is not None:
+        talk.print(f"{options.what}: {escape(str(output))}", highlight=False, soft_wrap=True)
+    return 0
 
 
 def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> None:
@@ -125,7 +116,13 @@ def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> 
         return
     content, packed = _k6(run, sample, what)
     keep = packed and output is not None and output.suffix == ".gz"
-    _write(output, lambda out: out.write(_unpacked(content) if packed and not keep else content))
+    if packed and not keep:
+        try:  # as far as it goes: of a k6 that was killed the file has no end
+            content = zlib.decompressobj(wbits=31).decompress(content)
+        except zlib.error as error:
+            remedy = "restore it from a copy; `--what raw` prints what k6 said"
+            raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
+    _write(output, lambda out: out.write(content))
 
 
 def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
@@ -147,36 +144,21 @@ def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
     raise UsageError(place, fault, remedy)
 
 
-def _unpacked(content: bytes) -> bytes:
-    """As far as it goes: of a k6 that was killed the file has no end."""
-    try:
-        return zlib.decompressobj(wbits=31).decompress(content)
-    except zlib.error as error:
-        remedy = "restore it from a copy; `--what raw` prints what k6 said"
-        raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
-
-
 def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
+    """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
     if output is None:
         write(sys.stdout.buffer)
         sys.stdout.flush()
         return
-    with _replacing(output) as out:
-        write(out)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
     partial: Path | None = None
     try:
-        with written_to("--output", path):
-            if path.is_file() or not path.exists():
-                partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            with open(partial or path, "wb") as out:
-                yield out
+        with written_to("--output", output):
+            if output.is_file() or not output.exists():
+                partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+            with open(partial or output, "wb") as out:
+                write(out)
             if partial:
-                partial.replace(path)
+                partial.replace(output)
     finally:
         if partial:
             with suppress(OSError):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -16,13 +14,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean, refuse_unknown
-from lab.base.files import runs_folder, written_to
-from lab.base.quantities import number
-from lab.commands import Adder
-from lab.commands.answers import answer, print_answer
-from lab.commands.arguments import BLOCKS_MOST, add_target, arm_name, fraction, inside, recorded, variant_name
-from lab.commands.compare import run_and_arm
-from lab.commands.measuring import answer_plan, measure, print_plan, say, settle, trials
+from lab.base.files import written_to
+from lab.commands import Adder, answer, print_answer
+from lab.commands.arguments import MEASURING, add_options, arm_name, fraction, recorded, variant_name
+from lab.commands.measuring import answer_plan, inside, measure, print_plan, say, trials
+from lab.commands.table import run_and_arm
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
@@ -53,7 +49,6 @@ def add(adder: Adder) -> None:
         metavar="REF",
         help="measure the variants as this checkout has them in pairs with themselves as this git ref has them, and judge that",
     )
-    add_target(verb)
     verb.add_argument(
         "--again",
         nargs="+",
@@ -62,13 +57,6 @@ def add(adder: Adder) -> None:
         help="the same measured a second time, as many runs as the first: a regression close to the bound is one only where both show it",
     )
     verb.add_argument("--sweep", help="with --against: the loads (default: quick)")
-    verb.add_argument(
-        "--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="with --against: how often each is measured"
-    )
-    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="with --against: of the shuffled order")
-    verb.add_argument(
-        "--plan", action="store_true", help="with --against: print the plan and stop; with --json, as JSON"
-    )
     verb.add_argument(
         BOUND,
         type=partial(fraction, BOUND),
@@ -95,8 +83,7 @@ def add(adder: Adder) -> None:
         "--strict", action="store_true", help="exit 2 where it cannot tell: an interval reaches beyond the bound, …"
     )
     verb.add_argument("--junit", metavar="FILE", help="write JUnit XML there, too")
-    verb.add_argument("--markdown", action="store_true", help="for a pull request's comment or $GITHUB_STEP_SUMMARY")
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    add_options(verb, *MEASURING, "--markdown")
 
 
 def own_unit(text: str) -> tuple[str, float]:
@@ -127,9 +114,27 @@ def _gate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
+    """Print what was found, as asked for; the gate's status."""
+    from lab.report import junit
+    from lab.report.json.runs import describe_gate
+    from lab.report.json.shape import dumps
+    from lab.report.tables.gate import page
+
+    strict = options.strict
     try:
         found = find()
-        _say(options, found)
+        if options.junit:
+            with written_to("--junit", Path(options.junit)):
+                Path(options.junit).write_bytes(junit.xml(found, strict))
+        try:
+            with answer():
+                print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
+                sys.stdout.flush()
+        except OSError as error:
+            # What the buffer still holds would fail once more where the lab ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            fault = f"its answer cannot be written: {error.strerror}"
+            raise UsageError("gate", fault, "free some space, and ask again") from None
     except LabError as error:
         raise UsageError(error.place, error.fault, error.remedy) from None
     except Exception as error:
@@ -137,7 +142,7 @@ def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
             raise
         fault = f"{type(error).__name__}: {error}"
         raise UsageError("gate", fault, "this is a defect of the lab: LAB_DEBUG=1 shows where") from None
-    return found.exit_status(options.strict)
+    return found.exit_status(strict)
 
 
 def _measured(options: argparse.Namespace, talk: Console) -> int:
@@ -151,75 +156,66 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("--again", fault, "leave it out")
     if not options.names:
         raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
-    _bounds(options)
+    bounds = _bounds(options)
     options.names = [variant_name(name) for name in options.names]
     for name in options.names:  # complain before anything starts
         load_variant(name)
     load_sweep(options.sweep or DEFAULT_SWEEP)
     commit_of(options.against)
-    return inside(options, options.target, partial(_measure_here, options, talk))
 
+    def here(target: Target) -> int:
+        from lab.analysis.comparison.comparison import compare_runs
+        from lab.analysis.gate.gate import confirmed, gate
+        from lab.experiments import bench
+        from lab.experiments.ablation.folder import new_manifests
+        from lab.experiments.against_ref import beside
 
-def _measure_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.analysis.comparison.comparison import compare_runs
-    from lab.analysis.gate.gate import confirmed, gate
-    from lab.experiments import bench
-    from lab.experiments.against_ref import beside, changed
-    from lab.records.store import new_id
+        with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
+            pairs, same = beside(manifests, options.against, options.names)
+            if same and pairs:
+                say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
+            if not pairs:
+                return _nothing_changed(options, same)
 
-    settle()
-    folder = runs_folder() / new_id(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}")
-    bounds = _bounds(options)
-    with ExitStack() as undo:
-        undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        before = beside(folder / "manifests", options.against, options.names)
-        pairs, same = changed(folder / "manifests", options.names, before)
-        if same and pairs:
-            say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
-        if not pairs:
-            return _nothing_changed(options, same)
+            def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
+                request = bench.Request(
+                    tuple(names),
+                    options.sweep or DEFAULT_SWEEP,
+                    options.blocks,
+                    seed,
+                    label=f"gate-{'-'.join(names)}",
+                    manifests=manifests,
+                    against=tuple(pairs[name] for name in names),
+                    primary=PRIMARY,
+                    worth=bounds.regression or WORTH,
+                )
+                return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
 
-        def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
-            request = bench.Request(
-                tuple(names),
-                options.sweep or DEFAULT_SWEEP,
-                options.blocks,
-                seed,
-                label=f"gate-{'-'.join(names)}",
-                manifests=folder / "manifests",
-                against=tuple(pairs[name] for name in names),
-                primary=PRIMARY,
-                worth=bounds.regression or WORTH,
-            )
-            return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
+            prepared = prepared_of([*pairs], options.seed)
+            print_plan(talk, prepared, 0)
+            if options.plan:
+                return answer_plan(options, [(prepared, 0)])
+            keep()
 
-        prepared = prepared_of([*pairs], options.seed)
-        print_plan(talk, prepared, 0)
-        if options.plan:
-            return answer_plan(options, [(prepared, 0)])
-        undo.pop_all()
+        def judged(ready: Prepared) -> Gate | None:
+            store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
+            return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
-    def judged(ready: Prepared) -> Gate | None:
-        store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
-        return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
+        found = judged(prepared)
+        if found is not None and (close := found.to_measure_again):
+            why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
+            say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
+            of_close = {one.row.other.arm for one in close}
+            again = prepared_of([name for name in pairs if name in of_close], None)
+            print_plan(talk, again, 0)
+            second = judged(again)
+            found = second and confirmed(found, second)
+        if found is None:
+            return CUT
+        last = found
+        return _judged(options, lambda: last)
 
-    found = judged(prepared)
-    if found is not None and (close := found.to_measure_again):
-        names = ", ".join(one.name for one in close)
-        say(
-            talk,
-            "again",
-            f"{names}: worse, and so close to the bound that it is measured a second time, on fresh bring-ups",
-        )
-        of_close = {one.row.other.arm for one in close}
-        again = prepared_of([name for name in pairs if name in of_close], None)
-        print_plan(talk, again, 0)
-        second = judged(again)
-        found = second and confirmed(found, second)
-    if found is None:
-        return CUT
-    last = found
-    return _judged(options, lambda: last)
+    return inside(options, options.target, here)
 
 
 def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
@@ -272,27 +268,6 @@ def _found(options: argparse.Namespace) -> Gate:
 
     found = of_runs(options.names)
     return confirmed(found, of_runs(options.again)) if options.again else found
-
-
-def _say(options: argparse.Namespace, found: Gate) -> None:
-    from lab.report import junit
-    from lab.report.json.runs import describe_gate
-    from lab.report.json.shape import dumps
-    from lab.report.tables.gate import page
-
-    strict = options.strict
-    if options.junit:
-        with written_to("--junit", Path(options.junit)):
-            Path(options.junit).write_bytes(junit.xml(found, strict))
-    try:
-        with answer():
-            print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
-            sys.stdout.flush()
-    except OSError as error:
-        # What the buffer still holds would fail once more where the lab ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        fault = f"its answer cannot be written: {error.strerror}"
-        raise UsageError("gate", fault, "free some space, and ask again") from None
 
 
 def _bounds(options: argparse.Namespace) -> Bounds:

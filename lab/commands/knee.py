@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import number, seconds, share
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import VARIANT, add_target, inside, of_its_own, recorded, target_of, variant_name
-from lab.commands.measuring import answer_plan, done_samples, go_on, resume_command, say, settle
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import TARGETED, VARIANT, add_options, of_its_own, recorded, variant_name
+from lab.commands.measuring import answer_plan, done_samples, inside, measure, resume_command, say, target_of
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
 from lab.model.pages import PAGES
@@ -54,9 +52,7 @@ def add(adder: Adder) -> None:
     verb.add_argument("--accept-encoding", help="identity (the default), or gzip: answers may be compressed")
     verb.add_argument("--close", action="store_true", help="a new connection for every request")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted search")
-    add_target(verb)
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop; with --json, as JSON")
-    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_options(verb, *TARGETED, "--plan", "--json")
 
 
 def _latency(text: str) -> str:
@@ -84,43 +80,45 @@ def _precision(text: str) -> str:
 
 
 def _knee(options: argparse.Namespace, talk: Console) -> int:
+    from lab.generators import generator
+
     if options.resume and of_its_own(options):
         raise UsageError(
             "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
         )
     if not options.variants and not options.resume:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
-    _check(options)
-    return inside(options, target_of(options), partial(_knee_here, options, talk))
-
-
-def _check(options: argparse.Namespace) -> None:
-    from lab.generators import generator
-
     for option, asked, what, known in (
         ("--page", options.page, "page", list(PAGES)),
         ("--tls", options.tls, "mode", get_args(Tls)),
         ("--accept-encoding", options.accept_encoding, "encoding", get_args(Encoding)),
     ):
-        if asked is not None and asked not in known:
-            raise UsageError(option, f"unknown {what} '{asked}'", did_you_mean(asked, known))
+        if asked is not None:
+            refuse_unknown(asked, known, option, f"unknown {what} '{asked}'")
     if options.generator is not None:
         generator(options.generator)
 
+    def here(target: Target) -> int:
+        from lab.commands.progress import Trials
+        from lab.experiments import knee as seeking
 
-def _knee_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.experiments import knee as seeking
+        if options.resume:
+            prepared, run = seeking.resume(options.resume, target)
+        else:
+            prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
+        _print_plan(talk, prepared, run)
+        if options.plan:
+            return answer_plan(options, [(prepared, done_samples(run))])
 
-    settle()
-    if options.resume:
-        prepared, run = seeking.resume(options.resume, target)
-    else:
-        prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
-    _print_plan(talk, prepared, run)
-    if options.plan:
-        return answer_plan(options, [(prepared, done_samples(run))])
-    store = _measure(talk, prepared, run, target, resume_command(options, "knee", prepared.record.id))
-    return 1 if store is None else print_knee(options, store, keep=True)
+        def searched(store: RunStore) -> None:
+            chosen = next(iter(prepared.chosen.values()))
+            seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
+
+        resume = resume_command(options, "knee", prepared.record.id)
+        store = measure(talk, prepared, run, target, resume, searched)
+        return 1 if store is None else print_knee(options, store, keep=True)
+
+    return inside(options, target_of(options), here)
 
 
 def _request(options: argparse.Namespace) -> seeking.Request:
@@ -166,18 +164,6 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
         say(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
         return
     say(talk, "duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n")
-
-
-def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
-    """None when interrupted."""
-    from lab.commands.progress import Trials
-    from lab.experiments.knee.search import AdaptiveSearch
-
-    def searched(store: RunStore) -> None:
-        chosen = next(iter(prepared.chosen.values()))
-        AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
-
-    return go_on(talk, prepared, run, target, "trial", resume, searched)
 
 
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:

@@ -6,29 +6,33 @@ import argparse
 import os
 import subprocess
 import sys
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.commands import Adder, Verb, pack
+from lab.base.errors import UsageError
+from lab.commands import Adder, subcommands
 from lab.model.facts import ROOT
 
 if TYPE_CHECKING:
-    from lab.experiments.replaced import Version
+    from lab.records.store import RunStore
 
 
 def add(adder: Adder) -> None:
-    verb = adder(_run_task, "upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks")
-    tasks = verb.add_subparsers(required=True, metavar="TASK", title="tasks")
-
-    def add_task(name: str, function: Verb, about: str, **more: Any) -> argparse.ArgumentParser:
-        added = tasks.add_parser(name, help=about, description=about, **more)
-        added.set_defaults(task=function)
-        return added
-
-    pack.add(partial(add_task, "pack"))
-    add_task("history", _write_history, "write the effects of replaced reference runs into data/reference/history.csv")
+    verb = adder(None, "upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks")
+    add_task = subcommands(verb, "TASK")
+    pack = add_task("pack", _pack, "a finished run in few files: smaller, read sooner, the same to every verb")
+    pack.add_argument("run", metavar="RUN")
+    pack.add_argument(
+        "--into",
+        metavar="NAME",
+        help="pack a copy of the run into data/reference/NAME: as a new reference, or as one more boot of the one that is there",
+    )
+    pack.add_argument(
+        "--replace",
+        action="store_true",
+        help="with --into: let the run take the reference's place; the effects of what it replaces are kept in data/reference/history.csv",
+    )
     add_task("readme", _write_readmes, "write the generated parts of every README again")
     add_task("schema", _write_schemas, "write the JSON schemas of everything that the lab reads and records again")
     validate = add_task("validate", _validate_overlays, "hold variants against Kubernetes' schemas, offline")
@@ -41,30 +45,44 @@ def add(adder: Adder) -> None:
     notebook.add_argument("arguments", nargs="*", metavar="ARG", help="for Jupyter, for example --no-browser")
 
 
-def _run_task(options: argparse.Namespace, talk: Console) -> int:
-    return int(options.task(options, talk))
+def _pack(options: argparse.Namespace, talk: Console) -> int:
+    from lab.analysis.history import add_rows, effects_of_run
+    from lab.model.facts import git_commit
+    from lab.records.packing import Size, pack
+    from lab.records.references import add_run, replace_run
+    from lab.records.store import RunStore
+    from lab.systems.stand_ins import omit_defaults
 
+    if options.replace and not options.into:
+        raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
+    run = RunStore.open(options.run)
+    if not options.into:
+        before, after = pack(run)
+        print(f"{run.folder}: {before} → {after}")
+        return 0
+    if options.replace:
+        commit = git_commit() or ""
 
-def _write_history(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.history import known_runs, table_path
-    from lab.experiments.replaced import record_replaced
+        def keep(old: RunStore, name: str) -> None:
+            add_rows(effects_of_run(old, name, commit, commit))
 
-    def told(version: Version, rows: int) -> None:
-        talk.print(f"{version.folder}: {version.run}: {rows} effects", highlight=False, soft_wrap=True)
-
-    added = record_replaced(told)
-    print(f"{table_path()}: {len(known_runs())} replaced runs, {len(added)} of them new")
+        folder, notes = replace_run(run, options.into, keep), list[str]()
+    else:
+        folder, notes = add_run(run, options.into, omit_defaults)
+    for note in notes:
+        talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)
+    print(f"{folder}: {Size.of(folder)}")
     return 0
 
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
-    from lab.commands.readme import parts, texts
-    from lab.studies.site.picture import picture
+    from lab.commands import readme
+    from lab.studies.site.rows import picture
 
-    makers = parts.makers()
-    for path in texts.files():
-        path.write_text(texts.rendered(path, makers))
-    parts.PICTURE.write_text(picture(parts.judged()))
+    makers = readme.makers()
+    for path in readme.files():
+        path.write_text(readme.rendered(path, makers))
+    readme.PICTURE.write_text(picture(readme.judged()))
     return 0
 
 

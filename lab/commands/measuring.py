@@ -1,4 +1,4 @@
-"""What every verb that measures does: print the plan, measure it, print the result."""
+"""What every verb that measures does: go where its target measures, print the plan, measure it, print the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
-from lab.commands.answers import answer
+from lab.commands import answer
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
@@ -32,6 +32,36 @@ if TYPE_CHECKING:
 
 BUSIEST = 3
 """Other processes that are named."""
+EACH = 3
+"""Points that the plan names one by one."""
+LONG_S = 300.0
+"""Who is to wait for longer is told how not to."""
+
+
+def target_of(options: argparse.Namespace) -> str | None:
+    """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
+    from lab.records.store import RunStore
+
+    if not options.resume:
+        return options.target
+    record = RunStore.open(options.resume).record
+    if options.target not in (None, record.target):
+        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
+    return record.target
+
+
+def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target], int]) -> int:
+    """Go on where the target of that name (None: the default one) measures: in its own namespaces, if it has some. The exit status.
+
+    There SIGTERM ends the lab as cleanly as Ctrl-C does.
+    """
+    from lab.targets import entered
+
+    target = entered(name, getattr(options, "context", None), options.argv)
+    if isinstance(target, int):
+        return target
+    settle()
+    return here(target)
 
 
 def settle() -> None:
@@ -62,62 +92,92 @@ def done_samples(run: RunStore | None) -> int:
     return sum(all(each in done for each in cells(slot)) for slot in run.record.plan().slots)
 
 
-def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
-    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
-    from lab.commands.progress import Terminal
-    from lab.measure import roundtrip
-    from lab.measure.loop import Loop
+def plan_and_measure(
+    options: argparse.Namespace,
+    talk: Console,
+    target: Target,
+    prepared: Prepared,
+    run: RunStore | None = None,
+    verb: str = "bench",
+    may_be_less: bool = False,
+) -> RunStore | int:
+    """Print the plan and measure it; the run, or the exit status where only the plan was asked for or it was interrupted.
 
-    say_busy(talk, bool(prepared.record.pairs))
+    Args:
+        options: The verb's.
+        talk: Where the plan is printed.
+        target: Where it is measured.
+        prepared: What is measured.
+        run: The one that it goes on with; None: a new one.
+        verb: The one whose `--resume` goes on with it.
+        may_be_less: Whether nobody asked for so many blocks.
 
-    def measured(store: RunStore) -> None:
-        with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(store)) as watching:
-            Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
-        watching.account()
+    """
+    done = done_samples(run)
+    print_plan(talk, prepared, done, may_be_less)
+    if options.plan:
+        return answer_plan(options, [(prepared, done)])
+    store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
+    return 1 if store is None else store
 
-    return go_on(talk, prepared, run, target, "sample", resume, measured)
 
-
-def go_on(
+def measure(
     talk: Console,
     prepared: Prepared,
     run: RunStore | None,
     target: Target,
-    kept: str,
     resume: str,
-    measured: Callable[[RunStore], None],
+    search: Callable[[RunStore], None] | None = None,
 ) -> RunStore | None:
-    """Have what `run` does not hold yet `measured`; None when interrupted. However it ends, what goes on with it is said.
+    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. However it ends, what goes on with it is said.
 
-    `kept`: what is not lost then, in a word.
+    `resume`: the command that goes on with it; `search`: measures a search for the knee, whose plan grows meanwhile.
     """
+    from lab.commands.progress import Terminal
     from lab.experiments import bench
+    from lab.measure import roundtrip
+    from lab.measure.loop import Loop
+    from lab.model.bottleneck import MAX_OTHERS_CORES
+    from lab.records.store import RunStore
+    from lab.targets.common.sampler import HOST_PROC, busiest
+
+    found = busiest() if search is None and HOST_PROC in os.environ else {}
+    if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
+        each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
+        lost = "samples may be lost: stop it, or wait"
+        bears = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
+        used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
+        say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
+
+    def say_resume(what: str) -> None:
+        kept = "sample" if search is None else "trial"
+        said = f"\n{what}; every complete {kept} is kept. Go on with:\n  {resume}"  # a line of its own can be copied
+        talk.print(said, markup=False, highlight=False, soft_wrap=True)
 
     begun = False
     try:
-        with bench.opened(prepared, run, target) as store:
+        manifests = {name: variant.manifests for name, variant in prepared.variants.items()}
+        store = run or RunStore.create(prepared.record, manifests)
+        with store.locked():
+            if run is not None:
+                bench.go_on(run, target)
             begun = True
-            measured(store)
+            if search is not None:
+                search(store)
+            else:
+                done = 0 if run is None else done_samples(store)
+                with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
+                    Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
     except KeyboardInterrupt:
         if not begun:
             raise
-        say_resume(talk, "interrupted", kept, resume)
+        say_resume("interrupted")
         return None
     except LabError:
         if begun:
-            say_resume(talk, "stopped", kept, resume)
+            say_resume("stopped")
         raise
     return store
-
-
-def say_resume(talk: Console, what: str, kept: str, resume: str) -> None:
-    """Whole commands on a line each, so that they can be copied."""
-    talk.print(
-        f"\n{what}; every complete {kept} is kept. Go on with:\n  {resume}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def say(talk: Console, head: str, text: str) -> None:
@@ -125,33 +185,10 @@ def say(talk: Console, head: str, text: str) -> None:
     talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
-def say_busy(talk: Console, paired: bool) -> None:
-    """What else this machine is doing, where it is enough to spoil a sample; nothing where the lab cannot see it."""
-    from lab.model.bottleneck import MAX_OTHERS_CORES
-    from lab.targets.common.sampler import HOST_PROC, busiest
-
-    found = busiest() if HOST_PROC in os.environ else {}
-    if sum(found.values()) < MAX_OTHERS_CORES:
-        return
-    names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
-    bears = "pairs bear that, samples of arms alone may be lost" if paired else "samples may be lost: stop it, or wait"
-    say(
-        talk,
-        "busy",
-        f"what is not the lab's uses {sum(found.values()):.1f} of {os.cpu_count()} CPUs ({names}): {bears}\n",
-    )
-
-
 def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
     """A line each, with what would help."""
     for item in missing:
         say(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
-
-
-EACH = 3
-"""Points that the plan names one by one."""
-LONG_S = 300.0
-"""Who is to wait for longer is told how not to."""
 
 
 def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
@@ -186,7 +223,8 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for point in record.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
+        disturbed = disturbance_text(point) if point.disturbance is not None else ""
+        done_to_it = "nothing is done (control)" if point.control else disturbed
         words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
         words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.files import runs_folder
 from lab.base.handing import STDIN, handing_on, read_once
-from lab.commands import Adder
-from lab.commands.answers import print_answer
-from lab.commands.arguments import add_configmap, add_measuring, add_sustained, inside, recorded
-from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle, trials
+from lab.commands import Adder, print_answer
+from lab.commands.arguments import MEASURING, add_options, recorded
+from lab.commands.measuring import finish, inside, measure, print_plan, resume_command, say, trials
 
 if TYPE_CHECKING:
     from lab.experiments.migration.plan import Plan
@@ -29,8 +23,10 @@ SWEEP = "migrate"
 
 def add(adder: Adder) -> None:
     verb = adder(_migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
-    add_configmap(
-        verb, "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)"
+    verb.add_argument(
+        "--configmap",
+        metavar="FILE",
+        help="your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
     )
     verb.add_argument(
         "--ingress",
@@ -52,19 +48,10 @@ def add(adder: Adder) -> None:
         "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
     )
     verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
-    verb.add_argument(
-        "--measure",
-        action="store_true",
-        help="measure ingress-nginx with the file against each successor, about a quarter of an hour for two (default without --plan)",
-    )
-    add_sustained(verb)
-    add_measuring(verb)
-    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
+    add_options(verb, "--sustained", *MEASURING, "--markdown")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
-    if options.plan and options.measure:
-        raise UsageError("--measure", "--plan measures nothing", "keep one of the two")
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]
@@ -76,58 +63,52 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.tables.migration import page
 
     load_sweep(options.sweep)  # complain before anything is written
-    first = _place(options.configmap), read_once(options.configmap, INTO)
-    others = [(_place(name), read_once(name, INGRESS_INTO)) for name in options.ingress]
-    found = plan(*first, others, options.to)
+    places = ["standard input" if name == STDIN else name for name in files]
+    content, *others = [read_once(name, INGRESS_INTO if at else INTO) for at, name in enumerate(files)]
+    found = plan(places[0], content, list(zip(places[1:], others, strict=True)), options.to)
+    whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
     if options.plan:
         _write(options, talk, found)
-        said = found.place, found.given, found.unknown, found.notes, found.migrations
-        print_answer(options, lambda: page(*said), lambda: MIGRATION.dumps(found))
+        print_answer(options, lambda: whole, lambda: MIGRATION.dumps(found))
         return 0
     command = recorded(options)
-    with handing_on(first[1]):
-        return inside(options, options.target, partial(_measured, options, talk, found, command))
 
+    def here(target: Target) -> int:
+        """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
+        from lab.experiments import bench
+        from lab.experiments.ablation.folder import new_manifests
+        from lab.experiments.migration.folder import variants
+        from lab.report.result import Result
+        from lab.report.tables.migration import costs, happened, walked
 
-def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: Sequence[str], target: Target) -> int:
-    """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
-    from lab.experiments import bench
-    from lab.experiments.ablation.folder import copy_manifests
-    from lab.experiments.migration.measuring import variants
-    from lab.records.store import new_id
-    from lab.report.result import Result
-    from lab.report.tables.migration import costs, happened, page, walked
+        _write(options, talk, found)
+        with new_manifests("migrate") as (manifests, keep):
+            target.check()
+            ours, names, notes = variants(found, manifests, target)
+            for note in notes:
+                say(talk, "note", note)
+            request = bench.Request(
+                tuple(names),
+                options.sweep,
+                options.blocks,
+                options.seed,
+                label=SWEEP,
+                manifests=manifests,
+                against=(ours,),
+                sustained=options.sustained,
+            )
+            prepared = bench.prepare(request, target, command, trials(options, talk))
+            print_plan(talk, prepared, 0)
+            keep()
+        store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+        if store is None:
+            return 1
+        told = Result(store).told
+        cost = [*costs(told), *happened(told)]
+        return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
 
-    settle()
-    _write(options, talk, found)
-    folder = runs_folder() / new_id("migrate")
-    with ExitStack() as undo:
-        undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        copy_manifests(folder / "manifests")
-        target.check()
-        ours, names, notes = variants(found, folder / "manifests", target)
-        for note in notes:
-            say(talk, "note", note)
-        request = bench.Request(
-            tuple(names),
-            options.sweep,
-            options.blocks,
-            options.seed,
-            label=SWEEP,
-            manifests=folder / "manifests",
-            against=(ours,),
-            sustained=options.sustained,
-        )
-        prepared = bench.prepare(request, target, command, trials(options, talk))
-        print_plan(talk, prepared, 0)
-        undo.pop_all()
-    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
-    if store is None:
-        return 1
-    told = Result(store).told
-    cost = [*costs(told), *happened(told)]
-    whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
-    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
+    with handing_on(content):
+        return inside(options, options.target, here)
 
 
 def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
@@ -138,7 +119,3 @@ def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
         for note in take_away(Path(options.out), found.migrations):
             say(talk, "note", note)
         say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
-
-
-def _place(name: str) -> str:
-    return "standard input" if name == STDIN else name

@@ -21,7 +21,7 @@ from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, cell
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
-from lab.stats.units import format_duration, format_rate, format_seconds
+from lab.stats.units import format_rate, format_seconds
 from lab.targets.readback import Reading
 
 SOME = 3
@@ -76,8 +76,6 @@ class Terminal(Lines):
             refresh_per_second=2,  # it shares the generator's CPU
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
-        self._bring_ups_s: list[float] = []
-        self._prepared_s, self._measured_s = 0.0, 0.0
         self._slots = plan.slots
         self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
         self._lost: Counter[Reason | None] = Counter()
@@ -93,10 +91,6 @@ class Terminal(Lines):
 
     def bringing_up(self, slot: Slot) -> None:
         self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  coming up")
-
-    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
-        self._bring_ups_s.append(took_s)
-        super().brought_up(slot, took_s, readings)
 
     def measuring(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
@@ -135,10 +129,6 @@ class Terminal(Lines):
 
     def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
         self._done += last
-        self._prepared_s += sample.prepared_s or 0.0
-        if sample.requests is not None:
-            warmup_s = 0.0 if sample.warmed_up is False else sample.point.warmup_s
-            self._measured_s += warmup_s + _lasted_s(sample)
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
@@ -159,27 +149,6 @@ class Terminal(Lines):
             planned_s = spent_s
         minutes, seconds = divmod(int(planned_s), 60)
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
-
-    def account(self) -> None:
-        """How the time was spent: measuring (warm-up included), bringing up, with what a disturbance needs before it (a route of
-        its own waits for a reload interval), and the rest: the lab's own, and generators that start.
-
-        k6 takes half a second and more to start with a thousand connections, and starts twice for a sample.
-        """
-        total_s, up_s = time.monotonic() - self._began, sum(self._bring_ups_s)
-        own_s = max(0.0, total_s - up_s - self._prepared_s - self._measured_s)
-        share = f" ({own_s / self._measured_s:.1%} of measuring)" if self._measured_s else ""
-        ups = f"{len(self._bring_ups_s)} bring-ups {format_duration(up_s)}"
-        if self._prepared_s >= 1:
-            ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
-        rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
-        self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")
-
-
-def _lasted_s(sample: Sample) -> float:
-    """A generator may wait longer than planned for its last answers, or end sooner with its last request. Of two by turns one begins a slice later."""
-    later_s = (sample.pair.slice_s if sample.pair else None) or 0.0
-    return (sample.duration_s or sample.point.duration_s) + later_s
 
 
 def _who(slot: Slot) -> str:

@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import add_target, inside, variant_name
+from lab.commands.arguments import TARGETED, VARIANT, add_options, variant_name
+from lab.commands.measuring import inside
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -31,7 +32,7 @@ def add(adder: Adder) -> None:
         metavar="VARIANT",
         help="an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
     )
-    add_target(verb)
+    add_options(verb, *TARGETED)
     verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
     verb.add_argument(
         "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
@@ -78,7 +79,7 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
 def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
     """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
-    from lab.experiments.trial import tried, tried_again
+    from lab.experiments.trial import tried
     from lab.records import trials
     from lab.studies import matrix
 
@@ -88,8 +89,7 @@ def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
         outcomes.add(found.outcome)
         talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False)
 
-    sweeps = matrix.study_sweeps()
-    trial = tried_again(target, names, told, sweeps) if names else tried(target, told, sweeps, matrix.alone)
+    trial = tried(target, told, matrix.study_sweeps(), matrix.alone, names)
     talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
     return 1 if "FAILED" in outcomes else 0
 

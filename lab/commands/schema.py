@@ -101,21 +101,12 @@ def _list_of(model: type[BaseModel], title: str) -> dict[str, Any]:
 
 def write() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for stem, text in _texts().items():
+    for stem, text in texts().items():
         try:
             (FOLDER / f"{stem}.json").write_text(text)
         except OSError as error:
             raise UsageError(str(FOLDER), f"cannot be written: {error.strerror}", "make it writable") from None
 
 
-def stale() -> list[str]:
-    """Schema files that are missing or differ from the models."""
-    return [
-        stem
-        for stem, text in _texts().items()
-        if not (path := FOLDER / f"{stem}.json").is_file() or path.read_text() != text
-    ]
-
-
-def _texts() -> dict[str, str]:
+def texts() -> dict[str, str]:
     return {stem: json.dumps(schema, indent=1) + "\n" for stem, schema in schemas().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -11,42 +12,32 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.base.quantities import number
-from lab.commands import Adder, Verb, calibrate
-from lab.commands.answers import answer, print_answer
+from lab.commands import Adder, answer, calibrate, print_answer, subcommands
+from lab.commands.arguments import OPTIONS, add_options
 from lab.commands.measuring import say, settle
 
-OVERHEAD_SWEEP = "quick"
+SWEEP = "quick"
 
 
 def add(adder: Adder) -> None:
     verb = adder(_alone, "what the lab itself costs, and checks of what it claims (default: overhead)")
-    checks = verb.add_subparsers(metavar="CHECK")
-
-    def check(name: str, function: Verb, about: str) -> argparse.ArgumentParser:
-        added = checks.add_parser(name, help=about, description=about)
-        added.set_defaults(verb=function)
-        added.add_argument("--plan", action="store_true", help="print the plan and stop")
-        return added
-
+    check = subcommands(verb, "CHECK", required=False)
     overhead = check("overhead", _overhead, "the lab's own time in a whole run of the baseline")
-    overhead.add_argument("--sweep", default=OVERHEAD_SWEEP, help=f"the loads of the run (default: {OVERHEAD_SWEEP})")
+    overhead.add_argument("--sweep", default=SWEEP, help=f"the loads of the run (default: {SWEEP})")
     effects = check("effects", _effects, "how often effects of known size are found, as pairs and solo; takes hours")
     blocks = number("--blocks", 10, 1000)
     effects.add_argument("--blocks", type=blocks, default=40, help="number of blocks, read in tens (default: 40)")
     effects.add_argument("--into", metavar="FOLDER", help="folder in which the run goes on (default: one in LAB_RUNS)")
-    neighbour = check("neighbour", _neighbour, "what A/A runs claim while a core is busy half of the time")
-    neighbour.add_argument("--runs", type=number("--runs", 1, 1000), default=20, help="number of runs (default: 20)")
-    for each in (effects, neighbour):
-        seed = number("--seed", 0, 2**31 - 1)
-        each.add_argument("--seed", type=seed, default=1, help="seed for the randomized order (default: 1)")
+    effects.add_argument("--seed", **{**OPTIONS["--seed"], "default": 1, "help": "seed for the randomized order (default: 1)"})
     order = check("order", _order, "whether the order of points changed a result of any committed run")
     for each in (overhead, order):
-        each.add_argument("--json", action="store_true", help="print the result as JSON")
+        add_options(each, "--plan", "--json")
+    add_options(effects, "--plan")
     calibrate.add_to(check("calibrate", calibrate.calibrate, calibrate.ABOUT))
 
 
 def _alone(_: argparse.Namespace, talk: Console) -> int:
-    return _overhead(argparse.Namespace(sweep=OVERHEAD_SWEEP, plan=False, json=False), talk)
+    return _overhead(argparse.Namespace(sweep=SWEEP, plan=False, json=False), talk)
 
 
 def _overhead(options: argparse.Namespace, talk: Console) -> int:
@@ -86,26 +77,6 @@ def _effects(options: argparse.Namespace, talk: Console) -> int:
     return 0 if held else 1
 
 
-def _neighbour(options: argparse.Namespace, talk: Console) -> int:
-    from lab.experiments.selfbench import neighbour
-    from lab.stats.units import format_duration
-
-    folder, takes = runs_folder() / "selfbench-neighbour", format_duration(options.runs * neighbour.RUN_S)
-    said = f"{options.runs} A/A runs of {neighbour.BLOCKS} blocks; one core busy during random halves of each: {takes}"
-    say(talk, "plan", f"{said}, up to three times as long where samples are measured again")
-    say(talk, "runs", f"{folder / 'runs'}\n")
-    if options.plan:
-        return 0
-    settle()
-    found: list[neighbour.Neighboured] = []
-    for one in neighbour.measure_runs(folder, options.runs, options.seed):
-        found.append(one)
-        _answer([neighbour.line(one)])
-    held, text = neighbour.verdict(found)
-    _answer([f"\n{text}"])
-    return 0 if held else 1
-
-
 def _order(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.order_report import report_of_reference
     from lab.report.tables.order import page
@@ -114,7 +85,7 @@ def _order(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     report = report_of_reference()
-    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1))
+    print_answer(options, lambda: page(report), partial(report.model_dump_json, indent=1))
     return 0 if not report.dependent else 1
 
 

@@ -12,18 +12,14 @@ from functools import partial
 from lab.commands import (
     Adder,
     Parser,
-    Verb,
     aa,
     ablate,
     bench,
-    beside,
     capacity,
     clusters,
-    compare,
     export,
     gate,
     knee,
-    ledger,
     look,
     maintain,
     migrate,
@@ -31,6 +27,7 @@ from lab.commands import (
     sabotage,
     selfbench,
     study,
+    subcommands,
     table,
 )
 
@@ -39,13 +36,13 @@ VERBS: Mapping[str, Callable[[Adder], None]] = {
     "ablate": ablate.add,
     "bench": bench.add,
     "capacity": capacity.add,
-    "compare": compare.add,
+    "compare": table.add_compare,
     "doctor": look.add_doctor,
     "down": clusters.add_down,
     "export": export.add,
     "gate": gate.add,
     "knee": knee.add,
-    "ledger": ledger.add,
+    "ledger": report.add_ledger,
     "list": look.add_list,
     "maintain": maintain.add,
     "migrate": migrate.add,
@@ -56,14 +53,13 @@ VERBS: Mapping[str, Callable[[Adder], None]] = {
     "study": study.add,
     "table": table.add,
     "up": clusters.add_up,
-    "with": beside.add,
+    "with": clusters.add_with,
 }
 """Name of each verb → the function that adds its arguments."""
 
 OLD_SPELLINGS: Mapping[str, str] = {
     "calibrate": "selfbench calibrate",
     "fmt": "lint --fix",
-    "history": "maintain history",
     "notebook": "maintain notebook",
     "pack": "maintain pack",
     "readme": "maintain readme",
@@ -73,14 +69,6 @@ OLD_SPELLINGS: Mapping[str, str] = {
 }
 """Recipes of `just` that this release still knows → the words that replace them, in front of the same arguments."""
 
-OLD_CHECKS: Mapping[str, str] = {
-    "--effects": "selfbench effects [--blocks N]",
-    "--neighbour": "selfbench neighbour [--runs N]",
-    "pairs": "aa [VARIANT]",
-    "quick": "bench keepalive",
-}
-"""First arguments of `selfbench` that this release still knows → the command that does the same, or comes nearest to it."""
-
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
@@ -88,22 +76,13 @@ def parser() -> argparse.ArgumentParser:
         prog="lab",
         description="A benchmark lab for ingress proxies: did the tuning step matter?",
     )
-    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=Parser)
-
-    def add_verb(name: str, function: Verb, about: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=about, description=about)
-        added.set_defaults(verb=function)
-        return added
-
+    add_verb = subcommands(top, "VERB")
     for name, add in VERBS.items():
         add(partial(add_verb, name))
     return top
 
 
 def new_spelling(arguments: Sequence[str]) -> tuple[str, str] | None:
-    """Return an old spelling and the command that replaces it; None where the verb and its first argument are none."""
+    """Return an old spelling and the command that replaces it; None where the verb is none."""
     word, *rest = arguments or [""]
-    if word in OLD_SPELLINGS:
-        return word, " ".join([OLD_SPELLINGS[word], *rest]).strip()
-    check = rest[0].partition("=")[0] if word == "selfbench" and rest else ""
-    return (f"selfbench {check}", OLD_CHECKS[check]) if check in OLD_CHECKS else None
+    return (word, " ".join([OLD_SPELLINGS[word], *rest]).strip()) if word in OLD_SPELLINGS else None

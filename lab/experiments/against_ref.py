@@ -14,7 +14,6 @@ from pathlib import Path
 
 from lab.base.errors import UsageError
 from lab.base.files import writing
-from lab.experiments.ablation.folder import copy_manifests
 from lab.model.facts import ROOT
 from lab.model.variants.naming import AT, is_variant, name_in
 from lab.model.variants.variants import load_variant
@@ -34,12 +33,16 @@ def commit_of(ref: str) -> str:
     return found.stdout.decode().strip()[:SHORT]
 
 
-def beside(folder: Path, ref: str, variants: Sequence[str]) -> list[str]:
-    """Write both manifests to `folder`, which is new; the variants' names as they were at the ref."""
+def beside(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Write a ref's manifests into a copy of the checkout's; each variant is compared with itself as it was there.
+
+    Returns:
+        The variants with their names at the ref; and those that are left out as no rendered manifest of theirs differs.
+
+    """
     commit = commit_of(ref)
-    copy_manifests(folder)
-    there = folder / f"at-{commit}"
-    with writing(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+    there = manifests / f"at-{commit}"
+    with writing(manifests), tempfile.TemporaryDirectory(dir=manifests) as scratch:
         archive = Path(scratch, "manifests.tar")
         packed = _git("archive", "--format=tar", f"--output={archive}", commit, "manifests")
         if packed.returncode != 0:
@@ -51,19 +54,13 @@ def beside(folder: Path, ref: str, variants: Sequence[str]) -> list[str]:
         if not is_variant(name_in(name, there), there):
             fault = f"'{ref}' has no variant '{name}': it is new"
             raise UsageError("--against", fault, f"measure it against its baseline: just bench {name}")
-    return [f"{name}{AT}{commit}" for name in variants]
-
-
-def changed(folder: Path, names: Sequence[str], before: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """(variant → its name at the ref, the variants left out as no rendered manifest of theirs changed); `folder` as `beside` wrote it."""
-    pairs: dict[str, str] = {}
-    same: list[str] = []
-    for name, then in zip(names, before, strict=True):
-        if load_variant(name, folder).manifests_sha256 == load_variant(then, folder).manifests_sha256:
-            same.append(name)
-        else:
-            pairs[name] = then
-    return pairs, same
+    before = {name: f"{name}{AT}{commit}" for name in variants}
+    same = [
+        name
+        for name, then in before.items()
+        if load_variant(name, manifests).manifests_sha256 == load_variant(then, manifests).manifests_sha256
+    ]
+    return {name: then for name, then in before.items() if name not in same}, same
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[bytes]:

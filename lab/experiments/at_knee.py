@@ -29,18 +29,16 @@ class Place:
     """Baseline → the digest of its manifests, as run.json has it; one that is not here is not compared."""
 
 
-def placed(points: Sequence[Point], knee: str | None, place: Place) -> tuple[list[Point], AtKnee | None]:
-    """The points with their rates, and the knee they were placed at (None: none of them asks for one).
+def placed(points: Sequence[Point], knee: str | None, place: Place) -> tuple[tuple[Point, ...], AtKnee]:
+    """The points with their rates, and the knee they were placed at.
 
-    `knee`: a run's name or a rate; None = the latest search that fits. UsageError when there is none.
+    `knee`: a run's name or a rate; None = the latest search that fits. UsageError when there is none, or no point asks for one.
     """
     wanted = [point for point in points if point.of_knee is not None]
     if not wanted:
-        if knee is not None:
-            raise UsageError("--knee", "no load of this sweep is placed at a knee", "leave it out, or --sweep at-knee")
-        return list(points), None
+        raise UsageError("--knee", "no load of this sweep is placed at a knee", "leave it out, or --sweep at-knee")
     found = _named(knee, place, wanted) if knee is not None else _latest(place, wanted)
-    return [point.at_rate(found.rate_rps) for point in points], found
+    return tuple(point.at_rate(found.rate_rps) for point in points), found
 
 
 def _named(knee: str, place: Place, wanted: Sequence[Point]) -> AtKnee:

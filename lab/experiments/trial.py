@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lab.base.errors import LabError, NotMeasurableError, UsageError
 from lab.experiments import sabotage
-from lab.experiments.bench.measurable import checked, facts_of
 from lab.model import facts
 from lab.model.run import now
 from lab.model.variants.variants import load_variant, variant_names
@@ -17,6 +16,23 @@ from lab.records import trials
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
+from lab.targets.survey import checked, facts_of
+
+TELLING = (
+    "cpus",
+    "kernel",
+    "os",
+    "cgroup",
+    "privilege",
+    "nginx",
+    "haproxy",
+    "controllers",
+    "kubernetes",
+    "provider",
+    "nodes",
+    "cluster",
+)
+"""Facts that say why something is not possible there."""
 
 
 def tried(
@@ -24,66 +40,53 @@ def tried(
     told: Callable[[str, Tried], None],
     sweeps: Mapping[str, Sequence[str]],
     more: Callable[[Mapping[str, Tried]], Sequence[str]],
+    names: Sequence[str] = (),
 ) -> Trial:
-    """Of a target that was checked; each as it comes is `told`. `sweeps`: each of the studies', with the variants that are measured with it;
-    `more`: what came of every variant → the further ones to try.
+    """Try every variant and sweep on a target that was checked; or these variants and the sweeps anew, for the committed trial.
+
+    Args:
+        target: Where.
+        told: Called with each as it comes.
+        sweeps: Each of the studies', with the variants that are measured with it.
+        more: What came of every variant → the further ones to try.
+        names: The variants that are tried anew; none: every one is.
+
+    Raises:
+        UsageError: There is no committed trial to try some of, or it was made on another machine.
+
     """
-    variants: dict[str, Tried] = {}
-    for names in (variant_names, lambda: more(variants)):
-        for name in names():
-            variants[name] = _intact(target, name, told)
-    return Trial(
-        target=target.name,
-        tried_at=now(),
-        git_commit=facts.git_commit(),
-        facts=telling_facts(facts_of(target)),
-        variants=variants,
-        sweeps=_sweeps(target, told, sweeps),
-    )
-
-
-def tried_again(
-    target: Target,
-    names: Sequence[str],
-    told: Callable[[str, Tried], None],
-    sweeps: Mapping[str, Sequence[str]],
-) -> Trial:
-    """The committed trial with these variants, and every sweep, tried anew. UsageError where there is none, or it was made on another machine."""
-    committed = trials.committed().get(target.name)
-    if committed is None:
-        fault = f"{trials.TOP} has no trial of {target.name} yet"
-        raise UsageError("--record", fault, "leave the variants out: it tries every one")
-    here = telling_facts(facts_of(target))
-    for name, was in committed.facts.items():
-        if name != "cluster" and was != here.get(name):
-            fault = f"{committed.place} was made with {name} {was}, here it is {here.get(name)}"
-            raise UsageError("--record", fault, "leave the variants out: it tries every one")
-    found = {name: _intact(target, name, told) for name in dict.fromkeys(names)}
-    again = dict.fromkeys(found, facts.git_commit())
-    return committed.model_copy(
-        update={
-            "variants": {**committed.variants, **found},
-            "sweeps": _sweeps(target, told, sweeps),
-            "again": {**committed.again, **again},
-        }
-    )
-
-
-def _intact(target: Target, name: str, told: Callable[[str, Tried], None]) -> Tried:
-    finding = sabotage.intact(target, name)
-    found = Tried(outcome=finding.outcome, detail=finding.detail)
-    told(name, found)
-    return found
-
-
-def _sweeps(
-    target: Target, told: Callable[[str, Tried], None], sweeps: Mapping[str, Sequence[str]]
-) -> dict[str, Tried]:
+    known = facts_of(target)
+    here = {name: known[name] for name in TELLING if name in known}
+    committed = trials.committed().get(target.name) if names else None
+    if names:
+        remedy = "leave the variants out: it tries every one"
+        if committed is None:
+            raise UsageError("--record", f"{trials.TOP} has no trial of {target.name} yet", remedy)
+        for name, was in committed.facts.items():
+            if name != "cluster" and was != here.get(name):
+                fault = f"{committed.place} was made with {name} {was}, here it is {here.get(name)}"
+                raise UsageError("--record", fault, remedy)
     found: dict[str, Tried] = {}
+
+    def bring_up(wanted: Sequence[str]) -> None:
+        for name in dict.fromkeys(wanted):
+            finding = sabotage.intact(target, name)
+            found[name] = Tried(outcome=finding.outcome, detail=finding.detail)
+            told(name, found[name])
+
+    bring_up(names or variant_names())
+    if not names:
+        bring_up(more(found))
+    accepted: dict[str, Tried] = {}
     for name, on in sweeps.items():
-        found[name] = _accepted(target, name, on)
-        told(name, found[name])
-    return found
+        accepted[name] = _accepted(target, name, on)
+        told(name, accepted[name])
+    if committed is not None:
+        again = {**committed.again, **dict.fromkeys(found, facts.git_commit())}
+        changes = {"variants": {**committed.variants, **found}, "sweeps": accepted, "again": again}
+        return committed.model_copy(update=changes)
+    commit = facts.git_commit()
+    return Trial(target=target.name, tried_at=now(), git_commit=commit, facts=here, variants=found, sweeps=accepted)
 
 
 def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
@@ -100,22 +103,3 @@ def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
         else:
             return Tried(outcome="accepted", detail=f"on {name}")
     return found
-
-
-def telling_facts(known: Mapping[str, str]) -> dict[str, str]:
-    """Those that say why something is not possible there."""
-    wanted = (
-        "cpus",
-        "kernel",
-        "os",
-        "cgroup",
-        "privilege",
-        "nginx",
-        "haproxy",
-        "controllers",
-        "kubernetes",
-        "provider",
-        "nodes",
-        "cluster",
-    )
-    return {name: known[name] for name in wanted if name in known}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.design import Design, PlannedFor, Promise, design_of, solo_places
+from lab.model.design import Design, PlannedFor, Promise, design_of, shape_of, solo_places
 from lab.model.names import WORTH
-from lab.model.pairs import Layout
-from lab.model.plan import Arm, Place, Plan, Slot
+from lab.model.pairs import Layout, Side
+from lab.model.plan import Arm, Place, Plan, Slot, plan
 from lab.model.sweeps import Point
-from lab.model.variants.variants import AS_SHIPPED, AT, Family
+from lab.model.variants.variants import AS_SHIPPED, AT, Family, Variant, config_snippet
 
 SCHEMA = 1
 K6_OUT = "out"
@@ -45,6 +47,27 @@ class VariantRecord(Record):
     family: Family = Field(default=AS_SHIPPED, description="systems of different families are never compared")
     only_to_measure_by: str = Field(default="", description="why nobody should apply it; empty = they may")
     base: str = Field(default="", description="the folder in manifests/bases that it stands on; empty = not recorded")
+
+    @classmethod
+    def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:
+        """Return what a run keeps of a variant that was rendered from this folder; `changed`: what else it keeps than the variant says."""
+        own: dict[str, Any] = {
+            "name": variant.name,
+            "title": variant.title,
+            "baseline": variant.compared_with,
+            "knobs": tuple(knob.name for knob in variant.knobs),
+            "own_knobs": variant.own_knobs,
+            "primary_metric": variant.primary_metric,
+            "hypothesis_sweep": variant.sweep,
+            "manifests_sha256": variant.manifests_sha256,
+            "snippet": "" if AT in variant.name else config_snippet(variant, manifests),
+            "shared_cost": variant.shared_cost,
+            "needs": variant.needs,
+            "family": variant.family,
+            "only_to_measure_by": variant.only_to_measure_by,
+            "base": variant.base,
+        }
+        return cls(**(own | changed))
 
 
 class NotMeasured(Record):
@@ -269,6 +292,14 @@ class RunRecord(Record):
                 slot = replace(slot, against=arms[pair.against], layout=layout, reload=pair.reload, repeat=pair.repeat)
             slots.append(slot)
         return Plan(self.arms, self.points, self.blocks, self.seed, tuple(slots))
+
+    def planned(
+        self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[Place, str], once: int | None
+    ) -> RunRecord:
+        """Return the run with the slots of so many blocks, in pairs where these can be (`shape_of`)."""
+        unpaired = [name for name, one in self.variants.items() if one.unpaired]
+        shape = shape_of(self.arms, self.points, blocks, sides, solo, unpaired, once)
+        return self.with_plan(plan(self.arms, self.points, blocks, seed, shape))
 
     def with_plan(self, planned: Plan) -> RunRecord:
         """Return the run with these slots, which `plan` gives again."""

@@ -29,12 +29,14 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
 from lab.generators import Generator, generator
 from lab.generators.base import load_of
+from lab.model import facts
 from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.load import Load, OutputError, Result
+from lab.model.plan import Arm
 from lab.model.requests import shifted
-from lab.model.run import RoundTrip, RunRecord, now
+from lab.model.run import RoundTrip, RunRecord, VariantRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
@@ -67,6 +69,35 @@ def new_id(label: str) -> str:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", label)[:120]
     return f"{stamp}-{label}-{random.SystemRandom().randrange(16**4):04x}"
+
+
+def new_record(
+    label: str,
+    sweep: str,
+    target: str,
+    command: Sequence[str],
+    arms: tuple[Arm, ...],
+    points: tuple[Point, ...],
+    variants: Mapping[str, VariantRecord],
+    found_facts: Mapping[str, str],
+) -> RunRecord:
+    """What every run's record has, with an id of its own; neither generators nor slots yet."""
+    return RunRecord(
+        id=new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
+        created_at=now(),
+        command=tuple(command),
+        target=target,
+        sweep=sweep,
+        seed=0,
+        blocks=0,
+        arms=arms,
+        points=points,
+        slots=(),
+        variants=dict(variants),
+        generators={},
+        facts=dict(found_facts),
+        git_commit=facts.git_commit(),
+    )
 
 
 def run_names(folder: Path | None = None) -> list[str]:

@@ -8,20 +8,25 @@ boot has one effect, with its standard error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import stdev
+
+from rich.text import Text
 
 from lab.analysis import rerun
 from lab.analysis.judge.effects import Effect
-from lab.analysis.evidence import Damaged, Evidence
+from lab.analysis.evidence import Damaged, Evidence, further_boots
+from lab.analysis.explain.run import difference_text
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
 from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.model.sweeps import control_of
 from lab.records.references import boots_of
+from lab.report.grid import Notes, Part, plain, texts
 from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
-from lab.studies.claims.judging import Finding as ClaimFinding
+from lab.stats.units import format_percent, format_size
 from lab.studies.claims.judging import Verdict
 from lab.studies.claims.measuring import Measured
 
@@ -162,6 +167,7 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
     asked = f"{' '.join([known[arm].variant, *(known[name].variant for name in more)])}{against} --points {','.join(points)}"
     # the sweep is named though it be the default: an arm's own could be another by now
     bench = f"just bench {asked} --sweep {record.sweep} --blocks {blocks or record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
+    lasts_min = round(part_of(record, {arm, *more}, points).plan().lasts_s(BRING_UP_S[record.target]) / 60, 1)
     boots = [boot for each in (run, *further) if isinstance(each, Evidence) for boot in boots_of(each.run.record)]
     return BootWanted(
         kind,
@@ -174,15 +180,9 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
         tuple(points),
         tuple(dict.fromkeys(boots)),
         bench,
-        round(minutes(record, {arm, *more}, points) * (blocks or record.blocks) / record.blocks, 1),
+        round(lasts_min * (blocks or record.blocks) / record.blocks, 1),
         f"just maintain pack RUN --into {run.name}",
     )
-
-
-def minutes(record: RunRecord, arms: set[str], points: Sequence[str]) -> float:
-    """Return about how many minutes a run takes that has of this one only these arms, their baselines, A/A twins and these points."""
-    bring_up_s = BRING_UP_S[record.target]
-    return round(part_of(record, arms, points).plan().lasts_s(bring_up_s) / 60, 1)
 
 
 def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
@@ -211,22 +211,6 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     )
 
 
-def claims_near_bounds(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, ClaimFinding, Measured]]:
-    """Yield what decides a claim and could fall the other way on another boot: its bound is a size, and near what was measured.
-
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) is no size. Each claim and run once, by its nearest test.
-    """
-    for verdict in verdicts:
-        if verdict.answer not in ("reproduced", "contradicted"):
-            continue
-        for finding in verdict.findings:
-            near = [
-                (far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR
-            ]
-            if near:
-                yield verdict, finding, min(near, key=lambda each: each[0])[1]
-
-
 def distance_to_bound(part: Measured) -> float | None:
     """Return how far the nearest bound of a test is from what was measured, as a share of that; None where no bound is a size."""
     test = part.test
@@ -239,24 +223,27 @@ def distance_to_bound(part: Measured) -> float | None:
     return min(abs(bound - part.value) / abs(part.value) for bound in bounds)
 
 
-def bound_text(part: Measured) -> str:
-    """Return the bound of a test in words: `below 0.9`, `within 0.5 to 0.8`."""
-    test = part.test
-    if test.within is not None:
-        return f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
-    return f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
-
-
 def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootWanted]:  # fmt: skip
-    """Return what to measure for every claim whose bound is a size near what was measured and that rests on fewer than three boots."""
+    """Return what to measure for every claim whose bound is a size near what was measured and that rests on fewer than three boots.
+
+    A bound that only asks for a direction (a ratio of 1, a difference of 0) is no size. Each claim and run once, by its nearest test.
+    """
     by_name = {run.name: run for run in runs}
+    decided = [verdict for verdict in verdicts if verdict.answer in ("reproduced", "contradicted")]
     found: list[BootWanted] = []
-    for verdict, finding, part in claims_near_bounds(verdicts):
-        run = by_name[finding.name]
-        point_too = part.test.ratio_to or part.test.minus
+    for verdict, finding in ((verdict, finding) for verdict in decided for finding in verdict.findings):
+        near = [(far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR]
+        if not near:
+            continue
+        run, part = by_name[finding.name], min(near, key=lambda each: each[0])[1]
+        test, point_too = part.test, part.test.ratio_to or part.test.minus
         points = [part.point, *([part.other] if point_too is not None and point_too.variant is None else [])]
         others = run.arms(part.other) if point_too is not None and point_too.variant is not None else []
-        why = f"{verdict.claim.id}: {part.text}, bound: {bound_text(part)}"
+        if test.within is not None:
+            bound = f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
+        else:
+            bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
+        why = f"{verdict.claim.id}: {part.text}, bound: {bound}"
         try:
             wanted = boot_wanted(run, further.get(run.name, []), "claim", why, part.arm, points, others)
         except LabError as error:
@@ -264,3 +251,69 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
         if len(wanted.boots) < WANTED:
             found.append(replace(wanted, points=tuple(dict.fromkeys(points))))
     return found
+
+
+# -- as tables ---------------------------------------------------------------------------------------------
+
+COLUMNS = ("for", "rests on", "minutes", "measure, then add the run")
+
+LENGTHS, SHORT, LONG = "known-cost-lengths", "ceiling-2s", "ceiling-4s"
+"""The sweep, which is also the reference's name, and its points."""
+LENGTHS_ARM = "ingress-nginx+extra-work-80"
+
+
+def lengths(runs: Sequence[Evidence]) -> list[Part]:
+    """Return the known cost in samples of 2 s and 4 s, a row for each boot, with how far lengths and boots differ; or how to measure it."""
+    run = next((each for each in runs if each.name == LENGTHS), None)
+    if run is None:
+        command = f"just bench {LENGTHS_ARM} --sweep {LENGTHS} && just maintain pack RUN --into {LENGTHS}"
+        return [plain(f"Not measured yet. On each boot: `{command}`.")]
+    boots = [run, *(each for each in further_boots(run) if isinstance(each, Evidence))]
+    rows: list[tuple[str, ...]] = []
+    changes: list[float] = []
+    shorts: list[float] = []
+    for number, each in enumerate(boots, start=1):
+        short, long = (deciding_effect(each, LENGTHS_ARM, point) for point in (SHORT, LONG))
+        if not (short and short.estimate and long and long.estimate):
+            rows.append((f"{number}", "no valid block", "", ""))
+            continue
+        change = long.estimate.effect - short.estimate.effect
+        changes.append(change)
+        shorts.append(short.estimate.effect)
+        facts = each.run.record.facts
+        rows.append(
+            (
+                f"{number}: {facts['cpu']}, {each.run.record.created_at[:10]}",
+                difference_text(short),
+                difference_text(long),
+                format_percent(change),
+            )
+        )
+    heads = ("boot", "2 s", "4 s", "4 s against 2 s")
+    said = (
+        f"Of {format_boots(len(changes))}. The length of the sample makes {format_percent(sum(changes) / len(changes))} on average"
+        if changes
+        else "No boot has both"
+    )
+    if len(shorts) > 1:
+        said += f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio)"
+    return [texts(heads, rows), plain(f"{said}.")]
+
+
+def page(wanted: Sequence[BootWanted]) -> list[Part]:
+    """Return the table of what to measure once the machine has booted anew, with its length in all."""
+    rows = [
+        (
+            f"{one.kind}: {one.why}",
+            f"{format_boots(len(one.boots))} of {one.reference}",
+            f"{one.minutes:.0f}",
+            f"{one.bench} && {one.pack}",
+        )
+        for one in wanted
+    ]
+    said = {kind: sum(one.minutes for one in wanted if one.kind == kind) for kind in ("finding", "claim")}
+    lasts = ", ".join(f"{kind}s about {length:.0f} minutes" for kind, length in said.items() if length)
+    return [
+        texts(COLUMNS, rows),
+        Notes((Text(f"On each further boot: {lasts or 'nothing'}. RUN is the run's name that bench prints."),)),
+    ]

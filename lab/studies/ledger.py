@@ -102,10 +102,18 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
 
 def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
     """Markdown, one paragraph for the head of a notebook: what these claims came to here, each with the number that decides; and all in numbers."""
+
+    def that(verdict: Verdict) -> str:
+        text = verdict.claim.text
+        deciding = [part for found in verdict.findings for part in found.measured if part.test.bounded]
+        deciding = [part for part in deciding if part.holds is False] or deciding
+        lowered = text[0].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
+        return f"{lowered} ({deciding[0].text if deciding else verdict.why})"
+
     known = {verdict.claim.id: verdict for verdict in verdicts}
     named = [known[name] for name in ids]
     said = [
-        f"{opening} {'; '.join(_that(verdict) for verdict in named if verdict.answer == word)}."
+        f"{opening} {'; '.join(that(verdict) for verdict in named if verdict.answer == word)}."
         for word, opening in OPENINGS.items()
         if word in [verdict.answer for verdict in named]
     ]
@@ -119,16 +127,6 @@ OPENINGS: dict[Answer, str] = {
     "not measurable here": "**This machine cannot show** whether",
 }
 """Answer of a claim → how a sentence of its text begins."""
-
-
-def _that(verdict: Verdict) -> str:
-    """Its text within a sentence, and the number that decides, or why there is none."""
-    text = verdict.claim.text
-    deciding = [part for found in verdict.findings for part in found.measured if part.test.bounded]
-    deciding = [part for part in deciding if part.holds is False] or deciding
-    number = deciding[0].text if deciding else verdict.why
-    lowered = text[0].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
-    return f"{lowered} ({number})"
 
 
 def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:

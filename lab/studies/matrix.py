@@ -1,19 +1,16 @@
 """Each parameter and each sweep of the studies × each target: measured there, seen to work there, not possible there, or not shown.
 
-All from data: data/published, components' annotations, the studies' files, the committed runs, the committed trials
-(`lab.records.trials`) and the command lines in the tests. Refuses to leave a cell empty and to call anything possible that
+All from data: data/published, components' annotations, the studies' files, the committed runs and the committed trials
+(`lab.records.trials`). Refuses to leave a cell empty and to call anything possible that
 nothing has shown.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from rich.text import Text
@@ -23,7 +20,6 @@ from lab.base.files import reference_folder
 from lab.model import sweeps
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants.knobs import knob_names, load_knob
-from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
@@ -34,11 +30,6 @@ from lab.report.grid import Grid, Notes, Part, texts, title
 from lab.studies.study_files import LOAD, StudyFile, load_study, study_keys
 
 Kind = Literal["measured", "works", "accepted", "not possible", "not shown"]
-TESTS = Path(__file__).parents[1] / "tests" / "commands"
-RUN_BY_A_TEST = re.compile(
-    r"^\s*(?:\w+=\S+ )*(?:until )?lab (?P<words>(?:bench|sabotage) .*?)(?:$| &&| \|)", re.MULTILINE
-)
-"""A command line of a bats test that has to end well: what is refused there is called otherwise."""
 HOLDS = "holds"
 NO_PART = "no part of what is measured"
 
@@ -193,18 +184,37 @@ def _published(study: str, name: str, file: StudyFile) -> Line:
 
 def of_variants(target: str, variants: Collection[str]) -> Cell:
     """What any of these has shown there."""
-    there = [run for run in runs() if run.target == target]
-    return _measured(there, variants) or _worked(target, variants) or _refused(target, variants)
+    if (shown := _measured([run for run in runs() if run.target == target], variants)) is not None:
+        return shown
+    trial = trials.committed().get(target)
+    told = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
+    if trial is None or not told:
+        return Cell("not shown")
+    if held := [name for name, tried in told.items() if tried.outcome == HOLDS]:
+        return Cell("works", f"{held[0]} came up and was read back", trial.place)
+    return _why(trial, told[min(told, key=lambda name: len(_knobs(name)))])
 
 
 def of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> Cell:
-    there = [run for run in runs() if run.target == target and run.sweep in names]
-    return _measured(there, variants) or _accepted(target, names)
+    shown = _measured([run for run in runs() if run.target == target and run.sweep in names], variants)
+    if shown is not None:
+        return shown
+    trial = trials.committed().get(target)
+    told = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
+    if trial is None or not told:
+        return Cell("not shown")
+    for name, tried in told.items():
+        if tried.outcome == "accepted":
+            return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
+    return _why(trial, next(iter(told.values())))
 
 
 def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Cell | None:
     """By the run with the most samples of these variants (None: any) that count."""
-    counted = {run.name: _counted(run, variants) for run in among}
+    counted = {
+        run.name: sum(count for name, count in run.variants.items() if variants is None or name in variants)
+        for run in among
+    }
     found = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
     if not found:
         return None
@@ -212,42 +222,8 @@ def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Ce
     return Cell("measured", f"{found[0]}{more}", f"data/reference/{found[0]}")
 
 
-def _counted(run: Measured, variants: Collection[str] | None) -> int:
-    return sum(count for name, count in run.variants.items() if variants is None or name in variants)
-
-
-def _worked(target: str, variants: Collection[str]) -> Cell | None:
-    trial = trials.committed().get(target)
-    held = [name for name in variants if trial and (tried := trial.variants.get(name)) and tried.outcome == HOLDS]
-    if held and trial:
-        return Cell("works", f"{held[0]} came up and was read back", trial.place)
-    for name, test in tested(target):
-        if name in variants:
-            return Cell("works", f"{name} in {test.name}", str(test.relative_to(Path(__file__).parents[2])))
-    return None
-
-
-def _refused(target: str, variants: Collection[str]) -> Cell:
-    trial = trials.committed().get(target)
-    told = [name for name in variants if trial and name in trial.variants]
-    if trial and told:
-        return _why(trial, trial.variants[min(told, key=lambda name: len(_knobs(name)))])
-    return Cell("not shown")
-
-
 def _why(trial: Trial, tried: Tried) -> Cell:
     return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, trial.place)
-
-
-def _accepted(target: str, names: Sequence[str]) -> Cell:
-    trial = trials.committed().get(target)
-    told = [(name, trial.sweeps[name]) for name in names if trial and name in trial.sweeps]
-    for name, tried in told:
-        if trial and tried.outcome == "accepted":
-            return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
-    if trial and told:
-        return _why(trial, told[0][1])
-    return Cell("not shown")
 
 
 @cache
@@ -255,8 +231,7 @@ def shown_variants() -> tuple[str, ...]:
     """Every name under which something was shown: overlays, and what runs and trials put together with `+`."""
     told = [name for run in runs() for name in run.variants]
     told += [name for trial in trials.committed().values() for name in trial.variants]
-    by_tests = [name for target in places() for name, _ in tested(target)]
-    return tuple(dict.fromkeys([*variant_names(), *told, *by_tests]))
+    return tuple(dict.fromkeys([*variant_names(), *told]))
 
 
 @cache
@@ -286,22 +261,6 @@ def runs() -> tuple[Measured, ...]:
     return tuple(found)
 
 
-@cache
-def tested(target: str) -> tuple[tuple[str, Path], ...]:
-    """(variant, the bats file that brings it up there) of the tests' command lines that name both."""
-    found: list[tuple[str, Path]] = []
-    for path in sorted(TESTS.glob("*.bats")):
-        for line in RUN_BY_A_TEST.finditer(path.read_text("utf-8")):
-            try:
-                words = shlex.split(line["words"])
-            except ValueError:  # goes on in the next line
-                continue
-            named = words[words.index("--target") + 1] if "--target" in words[:-1] else DEFAULT_TARGET
-            if named == target:
-                found += [(present_name(word), path) for word in words[1:] if is_variant(word)]
-    return tuple(found)
-
-
 # -- as a table ---------------------------------------------------------------------------------------------
 
 
@@ -322,13 +281,13 @@ def page() -> list[Part]:
 
 def _grid(name: str, by: str, lines: Sequence[Line]) -> Grid:
     """Return one of the three, a row for each line and a column for each target."""
-    heads = ("study", name, by, *places())
-    return texts(heads, [(line.study, line.name, line.by, *map(_cell, line.cells.values())) for line in lines])
-
-
-def _cell(cell: Cell) -> Shown:
-    said = f"[{cell.said}]({cell.where})" if cell.where and cell.kind in ("measured", "works") else cell.said
-    return Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured")
+    rows: list[list[str | Shown]] = []
+    for line in lines:
+        rows.append([line.study, line.name, line.by])
+        for cell in line.cells.values():
+            said = f"[{cell.said}]({cell.where})" if cell.where and cell.kind in ("measured", "works") else cell.said
+            rows[-1].append(Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured"))
+    return texts(("study", name, by, *places()), rows)
 
 
 def _summed_up(target: str, lines: Sequence[Line]) -> str:

@@ -124,8 +124,11 @@ def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
     """The better ones first, then what is the same or cannot be told, then the worse ones, each by size, what is no ratio last. Without the same variant under another name, and without runs that cannot be summarised."""
     told = dict[Key, list[Published]]()
     for verdict in judged:
-        for key, published in _published(verdict):
-            told.setdefault(key, []).append(published)
+        for finding, part in ((finding, part) for finding in verdict.findings for part in finding.measured):
+            ratio = published_ratio(verdict, part)
+            if ratio and part.test.ratio_to and part.test.ratio_to.variant:
+                key = (finding.run, part.arm, part.other, part.point, part.test.metric)
+                told.setdefault(key, []).append(Published(verdict.claim.id, verdict.claim.value, ratio))
     found = [step for run in runs for step in _of(run, told)]
     return sorted(
         found,
@@ -178,15 +181,6 @@ def of_variant(name: str) -> tuple[str, str]:
         return load_overlay(name).study or "", chain(name)[0].resources[-1].name
     except (UsageError, IndexError):
         return "", ""
-
-
-def _published(verdict: Judged) -> Iterator[tuple[Key, Published]]:
-    for finding in verdict.findings:
-        for part in finding.measured:
-            ratio = published_ratio(verdict, part)
-            if ratio and part.test.ratio_to and part.test.ratio_to.variant:
-                key = (finding.run, part.arm, part.other, part.point, part.test.metric)
-                yield key, Published(verdict.claim.id, verdict.claim.value, ratio)
 
 
 def published_ratio(verdict: Judged, part: Measured) -> float | None:

@@ -15,7 +15,7 @@ keys, variants, sweeps and columns, and two measurements that would fall into on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -210,7 +210,16 @@ def load_study(key: str) -> Study:
         _known_variants(f"{place}: changes.{number}: variants", asked)
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
-        _known_columns(f"{place}: tables.{number}", table)
+        if table.published is None or table.value is None:
+            continue
+        at, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.names()]
+        refuse_unknown(table.published, files, at, f"there is no data/published/{table.published}")
+        head = list(publications.texts(Path(table.published).stem)[0])
+        named = [*table.keys, *table.filters, *table.reference, table.value]
+        _known(f"{at}: {table.published}", "columns", named, head)
+        if not _rows(table):
+            fault = f"filters: no row of {table.published} has these values"
+            raise UsageError(at, fault, "compare them with the file")
     return study
 
 
@@ -238,18 +247,8 @@ def published(table: Shape) -> dict[tuple[str, ...], float]:
 
 def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
     """Every cell that these points give, in the file's order. UsageError for a key left open and for two in one cell."""
+    place = f"table '{table.title}'"
     found: dict[tuple[str, ...], Cell] = {}
-    for cell in _cells(table, points):
-        other = found.setdefault(cell.key, cell)
-        if other != cell:
-            fault = (
-                f"{cell.variant} at {cell.point} and {other.variant} at {other.point} are both {' / '.join(cell.key)}"
-            )
-            raise UsageError(f"table '{table.title}'", fault, "let each stand for keys of its own")
-    return tuple(found.values())
-
-
-def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
     for (variant, named), point, (metric, meant) in product(table.variants.items(), points, table.metrics.items()):
         stands_for = table.of_point(point)
         if stands_for is None:
@@ -257,8 +256,13 @@ def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
         keys = named | stands_for | meant
         if missing := [name for name in table.keys if name not in keys]:
             fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
-            raise UsageError(f"table '{table.title}'", fault, "let its variant, point or metric say it")
-        yield Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+            raise UsageError(place, fault, "let its variant, point or metric say it")
+        cell = Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+        other = found.setdefault(cell.key, cell)
+        if other != cell:
+            both = f"{variant} at {point.name} and {other.variant} at {other.point}"
+            raise UsageError(place, f"{both} are both {' / '.join(cell.key)}", "let each stand for keys of its own")
+    return tuple(found.values())
 
 
 def _rows(table: Shape) -> list[Mapping[str, str]]:
@@ -278,17 +282,6 @@ def _known_variants(place: str, names: Sequence[str]) -> None:
     for name in names:
         if not is_variant(name) or present_name(name) != name:
             raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
-
-
-def _known_columns(place: str, table: Shape) -> None:
-    if table.published is None or table.value is None:
-        return
-    files = [f"{name}.csv" for name in publications.names()]
-    refuse_unknown(table.published, files, place, f"there is no data/published/{table.published}")
-    head = list(publications.texts(Path(table.published).stem)[0])
-    _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
-    if not _rows(table):
-        raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
 
 
 def headings(

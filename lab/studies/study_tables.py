@@ -198,16 +198,31 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
     """Each table, never folded, with its notes."""
     parts: list[Part] = []
     for table in tables:
-        name, unit = table.shape.title, table.shape.unit
+        name, unit, shape = table.shape.title, table.shape.unit, table.shape
         head = Text.assemble((name, "bold cyan"), (f"  {unit}", "dim"))
         rows = [
             grid.row(*names, *(cell for column in table.columns for cell in _parts(table, names + column)))
             for names in table.rows
         ]
+        first, *rest = _sides(shape)
+        columns = (
+            *(Column(key.replace("_", " "), stands="left") for key in shape.rows),
+            *(
+                column
+                for key in table.columns  # over those of a published column stands what it is of
+                for column in (Column(first, over=" ".join(key)), *(Column(side) for side in rest))
+            ),
+        )
+        notes = [MEASURED, *([HONEST] if shape.published else [])]
+        if shape.reference:
+            both = ", here and as published" if shape.published else ""
+            to = (f"{key.replace('_', ' ')} {value}" for key, value in shape.reference.items())
+            notes.append(f"relative: to {', '.join(to)}{both}")
+        notes += [shape.note] if shape.note else []
         parts += [
             Words((head,), (f"**{name}** ({unit})",), blank=True),
-            Grid(_columns(table), tuple(rows)),
-            Notes(tuple(Text(note, "dim") for note in _about(table))),
+            Grid(columns, tuple(rows)),
+            Notes(tuple(Text(note, "dim") for note in notes)),
         ]
     return parts
 
@@ -218,49 +233,24 @@ def _sides(shape: Shape) -> list[str]:
     return ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
 
 
-def _columns(table: Shaped) -> tuple[Column, ...]:
-    """Over those of a published column stands what it is of."""
-    first, *rest = _sides(table.shape)
-    return (
-        *(Column(name.replace("_", " "), stands="left") for name in table.shape.rows),
-        *(
-            column
-            for key in table.columns
-            for column in (Column(first, over=" ".join(key)), *(Column(side) for side in rest))
-        ),
-    )
-
-
 def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:
+    """A value with its interval, of fewer than six blocks the smallest and the largest, and two clusters as two; and what stands beside it."""
     shown = table.cells.get(key)
     if shown is None:
         return [""] * len(_sides(table.shape))
-    level = shown.level
-    found = _level_text(level) if level is not None else "–"
+    level, found = shown.level, "–"
+    if level is not None and level.clusters:
+        found = "|".join(significant(value, 2) for _, value in level.clusters)
+    elif level is not None and level.n >= stats.MIN_BLOCKS:
+        found = with_interval(level.value, level.low, level.high)
+    elif level is not None:
+        found = format_range(level.smallest, level.largest)
     parts: list[str | grid.Cell] = [grid.Cell(found, notes=shown.notes)]
     parts += [digits(shown.published)] if table.shape.published else []
     if table.shape.reference:
         parts.append(_ratio(*(shown.relative or [None])))
         parts += [_ratio(shown.published_relative)] if table.shape.published else []
     return parts
-
-
-def _level_text(level: StudyLevel) -> str:
-    """Return a value with its interval, of fewer than six blocks the smallest and the largest, and two clusters as two."""
-    if level.clusters:
-        return "|".join(significant(value, 2) for _, value in level.clusters)
-    if level.n >= stats.MIN_BLOCKS:
-        return with_interval(level.value, level.low, level.high)
-    return format_range(level.smallest, level.largest)
-
-
-def _about(table: Shaped) -> list[str]:
-    found = [MEASURED, *([HONEST] if table.shape.published else [])]
-    if table.shape.reference:
-        both = ", here and as published" if table.shape.published else ""
-        to = (f"{name.replace('_', ' ')} {value}" for name, value in table.shape.reference.items())
-        found.append(f"relative: to {', '.join(to)}{both}")
-    return [*found, *([table.shape.note] if table.shape.note else [])]
 
 
 def _ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
+
+from lab.base.errors import refuse_unknown
+from lab.model.names import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from lab.targets.base import Target
@@ -56,6 +59,15 @@ def chosen(name: str, context: str | None) -> Target:
     target = target_named(name).at(context)
     _in_use.append(target)
     return target
+
+
+def entered(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
+    """The target of that name (None: the default one), where the lab runs inside its namespaces, if it has some; else the exit status of that command there."""
+    name = DEFAULT_TARGET if name is None else name
+    refuse_unknown(name, TARGETS, "--target", f"unknown target '{name}'")
+    target = chosen(name, context)
+    status = target.enter(argv)
+    return target if status is None else status
 
 
 def close() -> None:

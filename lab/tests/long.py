@@ -57,11 +57,6 @@ SOAKS = {
         "an hour and a half",
         ("-m", "lab.tests.support.gates"),
     ),
-    "neighbour": Soak(
-        "ten A/A runs beside a busy core",
-        "half an hour, up to three times as long",
-        ("-m", "lab", "selfbench", "neighbour", "--runs", "10"),
-    ),
 }
 
 

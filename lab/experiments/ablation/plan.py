@@ -16,7 +16,7 @@ One run per sweep. Pure but for reading overlays and knobs: what a variant needs
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import UsageError
@@ -60,14 +60,11 @@ FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
 """Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
 
 
-def knobs_in(names: Iterable[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:
-    """Their knobs, and no notes. In a study, knobs that belong to none are only there for its own to be compared with."""
-    found = knobs_of(names, manifests)
-    return [replace(owned, beside=study and owned.knob.study is None) for owned in found], []
+def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[Owned]:
+    """Every knob in the chains of these variants once per root, in the chains' order. UsageError if there is none.
 
-
-def knobs_of(names: Iterable[str], manifests: Path) -> list[Owned]:
-    """Every knob in the chains of these variants once per root, in the chains' order. UsageError if there is none."""
+    `study`: knobs that belong to none are only there for its own to be compared with.
+    """
     found: dict[tuple[str, str], Owned] = {}
     asked = list(names)
     for name in asked:
@@ -77,7 +74,8 @@ def knobs_of(names: Iterable[str], manifests: Path) -> list[Owned]:
                 key = (overlays[0].name, knob)
                 known = found.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
                 owners = {owner.name: owner for owner in (*known.owners, overlay)}
-                found[key] = Owned(known.knob, known.root, tuple(owners.values()))
+                beside = study and known.knob.study is None
+                found[key] = Owned(known.knob, known.root, tuple(owners.values()), beside=beside)
     if not found:
         raise UsageError("ablate", f"no knobs: {', '.join(asked)}", "name a variant that has some: `just list`")
     return list(found.values())
@@ -88,10 +86,14 @@ def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
     for overlay in owned.owners:
         if overlay.own_knobs == (owned.knob.name,):
             return overlay
+    known = {each.name: each for each in overlays}
     ranked: list[tuple[int, Overlay]] = []
     for overlay in overlays if owned.elsewhere else ():
-        root, between = _way_down(overlay, overlays)
-        if overlay.own_knobs == (owned.knob.name,) and root == owned.root and between <= 1:
+        between, name = 0, overlay.baseline or overlay.name  # knobs on the way down to its root
+        while (parent := known.get(name)) is not None and parent.baseline is not None:
+            between += len(parent.own_knobs)
+            name = parent.baseline
+        if overlay.own_knobs == (owned.knob.name,) and name == owned.root and between <= 1:
             ranked.append((between, overlay))
     return min(ranked, key=lambda item: item[0], default=(0, None))[1]
 
@@ -145,7 +147,13 @@ def _together(
         if (step.root, step.knob) in apart or any("one at a time only" in text for text in step.why)
     }
     while True:
-        wanted = _cumulative([step for step in steps if (step.root, step.knob) not in out])
+        grown: dict[str, tuple[str, ...]] = {}
+        wanted: dict[tuple[str, str], Cumulative] = {}
+        for step in (step for step in steps if (step.root, step.knob) not in out):
+            knobs = grown[step.root] = (*grown.get(step.root, ()), step.knob)
+            alone = step.alone if step.alone and step.against == step.root else f"{step.root}+{step.knob}"
+            name = f"{step.root}-upto-{step.knob}" if len(knobs) > 1 else alone
+            wanted[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
         refused = first_refused(list(wanted.values()))
         if refused is None:
             break
@@ -158,17 +166,6 @@ def _together(
         else step.model_copy(update={"why": out[step.root, step.knob]})
         for step in steps
     )
-
-
-def _cumulative(steps: Sequence[Step]) -> dict[tuple[str, str], Cumulative]:
-    grown: dict[str, tuple[str, ...]] = {}
-    found: dict[tuple[str, str], Cumulative] = {}
-    for step in steps:
-        knobs = grown[step.root] = (*grown.get(step.root, ()), step.knob)
-        alone = step.alone if step.alone and step.against == step.root else f"{step.root}+{step.knob}"
-        name = f"{step.root}-upto-{step.knob}" if len(knobs) > 1 else alone
-        found[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
-    return found
 
 
 def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
@@ -185,16 +182,6 @@ def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 
 def overlays_of(manifests: Path) -> list[Overlay]:
     return [load_overlay(name, manifests) for name in variant_names(manifests)]
-
-
-def _way_down(overlay: Overlay, overlays: Sequence[Overlay]) -> tuple[str, int]:
-    """(root, number of knobs between it and what this overlay adds); an overlay outside the list ends the way."""
-    known = {each.name: each for each in overlays}
-    between, name = 0, overlay.baseline or overlay.name
-    while (parent := known.get(name)) is not None and parent.baseline is not None:
-        between += len(parent.own_knobs)
-        name = parent.baseline
-    return name, between
 
 
 def _contradictions(found: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:

@@ -7,17 +7,15 @@ Each step is handed what those before it found, and asks the outside by the targ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import UsageError
 from lab.base.files import check_writable
 from lab.experiments.bench.design import SAMPLE_BYTES, design_run, with_design
-from lab.experiments.bench.loads import choose_again, generator_record, refuse_loads
-from lab.experiments.bench.measurable import checked, facts_of, measurable
-from lab.experiments.bench.probing import Trials, probed, to_probe
-from lab.experiments.bench.request import Request, fixtures_of, load, load_variants
+from lab.experiments.bench.measurable import choose_again, generator_record, measurable, refuse_loads
+from lab.experiments.bench.probing import Trials, probed
+from lab.experiments.bench.request import Request, fixtures_of, load
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
@@ -26,9 +24,10 @@ from lab.model.plan import Plan
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import Variant
+from lab.model.variants.variants import Variant, load_variant
 from lab.records.store import RunStore
 from lab.targets.base import Target
+from lab.targets.survey import checked, facts_of
 
 CLUSTER = "cluster"
 """The fact by which a cluster is known again."""
@@ -58,13 +57,12 @@ def prepare(request: Request, target: Target, command: Sequence[str], trials: Tr
     """
     loaded = load(request)
     shown = measurable(loaded, target, command)
-    base = next(iter(loaded.baselines.values()))
-    asked = tuple(to_probe(shown, target, base))
-    if asked and trials is not None:
-        shown = probed(shown, asked, target, base, request.k6_out, trials)
+    to_probe = shown.to_probe
+    if to_probe and trials is not None:
+        base = next(iter(loaded.baselines.values()))
+        shown, to_probe = probed(shown, target, base, request.k6_out, trials), ()
     record, chosen = design_run(loaded, shown, target)
-    due = asked if trials is None else ()
-    return Prepared(record, record.plan(), shown.variants, chosen, due)
+    return Prepared(record, record.plan(), shown.variants, chosen, to_probe)
 
 
 def resume(
@@ -81,7 +79,9 @@ def resume(
         what, verb = ("a run", "bench") if of_trial else ("a search for a knee", "knee")
         raise UsageError(record.id, f"is {what}", f"go on with `just {verb} --resume {record.id}`")
     manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
-    variants = load_variants((arm.variant for arm in record.arms), manifests, fixtures_of(record.points))
+    fixtures = fixtures_of(record.points)
+    names = dict.fromkeys(arm.variant for arm in record.arms)
+    variants = {each: load_variant(each, manifests, fixtures) for each in names}
     target.check()
     began, now_on = record.facts.get(CLUSTER), target.facts().get(CLUSTER)
     if began != now_on:
@@ -100,26 +100,17 @@ def resume(
         if now_used != used:
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
-    for variant in variants.values():
-        endpoints = checked(variant, target, record.points)
-        if of_trial is None:
-            refuse_loads(variant.name, record.points, chosen, endpoints)
+    endpoints = {name: checked(variant, target, record.points) for name, variant in variants.items()}
+    if of_trial is None:
+        refuse_loads(record.points, chosen, endpoints)
     check_writable(run.folder, SAMPLE_BYTES)
     return Prepared(with_design(record, target.bring_up_s), record.plan(), variants, chosen), run
 
 
-@contextmanager
-def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator[RunStore]:
-    """The run's folder, for this lab alone: a new one, or `run` with what was interrupted for too long marked to begin anew."""
-    if run is None:
-        run = RunStore.create(prepared.record, {name: variant.manifests for name, variant in prepared.variants.items()})
-        with run.locked():
-            yield run
-        return
-    with run.locked():
-        found, commit = facts_of(target), facts.git_commit()
-        run.clear_partial()
-        run.mark_interrupted(stale_blocks(run, found))
-        lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
-        run.note_resumed(found | lab)
-        yield run
+def go_on(run: RunStore, target: Target) -> None:
+    """Note in a run's folder, locked, where it goes on; what was interrupted for too long is marked to begin anew."""
+    found, commit = facts_of(target), facts.git_commit()
+    run.clear_partial()
+    run.mark_interrupted(stale_blocks(run, found))
+    lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
+    run.note_resumed(found | lab)

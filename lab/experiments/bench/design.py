@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from lab.analysis import levels, rerun
 from lab.analysis.judge.decision import SURE_P
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.past import POOLED, Past, Schemes, best_past, elsewhere, judged_at, past_runs, together
-from lab.analysis.starts import known_anew
+from lab.analysis.past import POOLED, Past, Schemes, elsewhere, forecast, judged_at, past_runs, together
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
-from lab.experiments.bench.loads import choose_generators, generator_record
-from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.measurable import MeasurableRun, choose, generator_record, refuse_loads
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import GUARD, PlannedFor, Promise, scheme_of, shape_of, solo_places
+from lab.model.design import GUARD, PlannedFor, Promise, scheme_of
 from lab.model.metrics import RATIOS, about
+from lab.model.names import DEFAULT_TARGET
 from lab.model.pairs import SIDES
-from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan
+from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.records.levels import Known
@@ -56,35 +55,54 @@ def design_run(
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
     """Decide all of a run, without starting anything. UsageError on the first fault.
 
+    Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
+
     Returns:
         run.json as it begins, with its `Design`; and point → its generator.
 
     """
     request, record = loaded.request, shown.record
-    itself = request.nulls is not None  # as whose record its cost is not shared
-    asked = {
-        name: (one.shared_cost or (itself and loaded.variants[name].shared_cost), one.primary_metric)
-        for name, one in record.variants.items()
-    }
-    solo = solo_places(record.arms, record.points, asked, record.different_systems)
+    solo = record.solo
+    if request.nulls is not None:  # as a null, of whose record its cost is not shared
+        alone = [name for name, variant in loaded.asked.items() if variant.shared_cost and name in record.variants]
+        shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in alone}
+        solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
-    shown = replace(shown, record=record.model_copy(update={"points": points}))
-    chosen = choose_generators(loaded, shown, target)
+    chosen = {point.name: choose(point, target, request.k6_out) for point in points}
+    _refuse_k6_out(loaded, chosen, target)
+    for name in shown.asked:
+        endpoints = shown.endpoints[name]
+        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
+            fault = f"'{name}' is asked without TLS here: there is no session to resume, or not to"
+            remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
+            raise UsageError(f"point {points[0].name}: resumption", fault, remedy)
+    refuse_loads(points, chosen, {name: shown.endpoints[name] for name in shown.variants})
     generators = {point: generator_record(used) for point, used in chosen.items()}
-    record = shown.record.model_copy(update={"generators": generators})
+    record = record.model_copy(update={"points": points, "generators": generators})
     choice, once = None, request.blocks or loaded.sweep.blocks
     if request.resolve is not None:
         choice = _choose_blocks(request.resolve, loaded, record, list(shown.asked), target)
         blocks, once = choice.blocks, choice.once
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    unpaired = [name for name, one in record.variants.items() if one.unpaired]
-    shape = shape_of(record.arms, points, blocks, target.sides, solo, unpaired, once)
-    if shape is None and (asking := [point for point in points if point.generations > 1]):
+    record = record.planned(blocks, seed, target.sides, solo, once)
+    if not record.pairs and (asking := [point for point in points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
-    record = record.with_plan(plan(record.arms, points, blocks, seed, shape))
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
+
+
+def _refuse_k6_out(loaded: LoadedRequest, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
+    """UsageError where k6 is to keep its own output, and cannot, or makes no load."""
+    out = loaded.request.k6_out
+    if out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        raise UsageError("--k6-out", fault, remedy)
 
 
 def with_design(
@@ -101,17 +119,15 @@ def with_design(
     """
     if record.design is not None:
         return record
-    design, planned = record.designed, record.plan()
+    design = record.designed
     if choice is not None:
         design = design.model_copy(update={"planned_for": choice.planned_for})
-    past = choice.past if choice else best_past(record)
-    if past and past.bring_up_s is not None:
-        bring_up_s = past.bring_up_s
-    fresh = known_anew(planned, record.target)
+    there = forecast(record, bring_up_s, choice.past if choice else None)
+    past = there.past
     promised: tuple[Promise, ...] = ()
-    if planned.blocks < MIN_BLOCKS:
+    if record.blocks < MIN_BLOCKS:
         source = f"fewer than {MIN_BLOCKS} blocks give no interval"
-    elif all(point.disturbance is not None for point in planned.points):
+    elif all(point.disturbance is not None for point in record.points):
         source = UNKNOWN
     else:
         source = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
@@ -124,8 +140,8 @@ def with_design(
         promised = promises(record.model_copy(update={"design": design}), known)
     changes = {
         "fixed_workers": fixed_workers,
-        "fresh": fresh,
-        "duration_s": planned.lasts_s(bring_up_s) + fresh.count * bring_up_s,
+        "fresh": there.fresh,
+        "duration_s": there.duration_s,
         "promised": promised,
         "promised_by": source,
         "taught_by": past.runs if past else (),
@@ -315,13 +331,15 @@ def _choose_generations(
     """
     request, record, own = loaded.request, shown.record, loaded.sweep.blocks
     blocks, wanted = request.blocks or own, request.resolve
-    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
     another = request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in record.points)
     bearing = [point for point in record.points if not point.why_alone]
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     two = len(target.sides) == len(SIDES)
-    if known is None or another or not (steady and slices and two) or blocks < MIN_BLOCKS:
+    if another or not (steady and slices and two) or blocks < MIN_BLOCKS:
+        return record.points, blocks, ()
+    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
+    if known is None:
         return record.points, blocks, ()
     others = [point for point in bearing if point not in slices]
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)

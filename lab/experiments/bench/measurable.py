@@ -1,26 +1,36 @@
-"""What can be shown on a target: its facts, the loads with their rates, the variants that are left, as arms; and the record of such a run."""
+"""What can be shown on a target: its facts, the loads with their rates and generators, the variants that are left, as arms; and the record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
+from lab import generators
 from lab.analysis.noise import PRIMARY, aa_arms
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.experiments.at_knee import Place, placed
-from lab.experiments.bench.request import LoadedRequest, named_against
-from lab.model import facts
+from lab.experiments.bench.request import LoadedRequest, fixtures_of
+from lab.generators.k6 import K6, Out
+from lab.generators.loads import load_of
+from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS
-from lab.model.plan import Arm, arms_for
-from lab.model.run import NotMeasured, RunRecord, VariantRecord, now
+from lab.model.pairs import SIDES
+from lab.model.plan import arms_for
+from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord
 from lab.model.sweeps import Point
-from lab.model.variants.variants import AT, Variant, config_snippet
-from lab.records import store
+from lab.model.variants.variants import Variant
+from lab.records.store import new_record
 from lab.targets.base import Target
+from lab.targets.survey import survey
+
+K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
+CARRIED_RPS_PER_CPU = 1000.0
+"""Requests per second and CPU, of both sides together, that machines which the lab itself divides carry without a probe: on two CPUs all
+committed concurrent pairs at 1,000 req/s a side are valid (data/reference, local and apiserver). Clusters are always asked.
+"""
 
 
 class NothingMeasurableError(UsageError):
@@ -48,6 +58,8 @@ class MeasurableRun:
     """Of the arms."""
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     """Variant → point → where its load goes."""
+    to_probe: tuple[Point, ...] = ()
+    """Points at a given rate that pairs are planned for, and of which nobody can say beforehand that the target carries them for two sides at once."""
 
 
 def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
@@ -55,20 +67,15 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
 
     A variant is left out with its baseline, too.
     """
-    target.check()
-    request, found_facts, against = loaded.request, facts_of(target), loaded.against
+    request, against = loaded.request, loaded.against
+    there = survey(target, loaded.variants.values(), loaded.points)
     digests = {name: loaded.variants[name].manifests_sha256 for name in loaded.baselines.values()}
-    as_searched = {} if loaded.fixtures else digests  # a search has none of them
-    place = Place(tuple(digests), target.name, found_facts, as_searched)
-    settled = [point.on_cpus(target.generator_cpus()) for point in loaded.points]
-    points, at_knee = placed(settled, request.knee, place)
-    missing: dict[str, NotMeasured] = {}
-    endpoints: dict[str, Mapping[str, Endpoint]] = {}
-    for name, variant in loaded.variants.items():
-        try:
-            endpoints[name] = checked(variant, target, points)
-        except NotMeasurableError as error:
-            missing[name] = NotMeasured(variant=name, what=error.what, why=error.why, remedy=error.remedy)
+    as_searched = {} if fixtures_of(loaded.points) else digests  # a search has none of them
+    points, at_knee = there.points, None
+    if request.knee is not None or any(point.of_knee is not None for point in points):
+        place = Place(tuple(digests), target.name, there.facts, as_searched)
+        points, at_knee = placed(points, request.knee, place)
+    missing = dict(there.missing)
     for name in loaded.variants:
         base = missing.get(against.get(name) or "")
         if base and name not in missing:
@@ -83,11 +90,16 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
     else:
         arms = arms_for([(name, against[name]) for name in asked], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
-    found_facts |= target.brought(variants.values())
-    unpaired = {name: target.unpaired(variant) for name, variant in variants.items()}
-    records = {name: _compared_record(loaded, name, unpaired) for name in variants}
-    label = request.label or "-".join(request.variants)
-    record = new_record(label, loaded.sweep_name, target, command, arms, tuple(points), records, found_facts)
+    record = new_record(
+        request.label or "-".join(request.variants),
+        loaded.sweep_name,
+        target.name,
+        command,
+        arms,
+        points,
+        {name: _compared_record(loaded, name, there.unpaired) for name in variants},
+        {**there.facts, **there.brought},
+    )
     more = {
         "not_measurable": tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing),
         "study": request.study,
@@ -95,7 +107,17 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
         "at_knee": at_knee,
         "worth": request.worth,
     }
-    return MeasurableRun(record.model_copy(update=more), asked, variants, endpoints)
+    of_two, to_probe = record.variants.get(next(iter(loaded.baselines.values()))), tuple[Point, ...]()
+    if len(target.sides) == len(SIDES) and of_two is not None and not of_two.unpaired:
+        pinned = len(frozenset[int]().union(*target.cpus().values()))
+        carried_rps = CARRIED_RPS_PER_CPU * pinned / len(SIDES)
+        to_probe = tuple(
+            point
+            for point in points
+            if point.rate_rps is not None
+            and not (point.why_alone or point.disturbance or (pinned and point.rate_rps <= carried_rps))
+        )
+    return MeasurableRun(record.model_copy(update=more), asked, variants, there.endpoints, to_probe)
 
 
 def _compared_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str]) -> VariantRecord:
@@ -113,81 +135,62 @@ def _compared_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, st
         changed |= {"snippet": "", "needs": "", "shared_cost": False}
     elif unpaired[name] or unpaired.get(loaded.against.get(name) or ""):
         changed["shared_cost"] = True
-    if (other := named_against(request).get(name)) is not None:
+    if request.against and (other := loaded.against.get(name)) is not None:
         base = loaded.variants[other]
         changed |= {"baseline": other, "primary_metric": request.primary or variant.primary_metric or PRIMARY}
         changed |= {} if other == variant.compared_with else {"snippet": "", "own_knobs": ()}
         mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
         apart = any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
         changed.setdefault("shared_cost", variant.root_cost != base.root_cost or apart)
-    return variant_record(variant, loaded.manifests).model_copy(update=changed)
+    return VariantRecord.of(variant, loaded.manifests, **changed)
 
 
-def facts_of(target: Target) -> dict[str, str]:
-    """Of this machine and of the target on it."""
-    return facts.machine() | dict(target.facts())
+# -- which generator makes each point's load, and whether it can, on every variant -----------------------------
 
 
-def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-    """Where each point's load goes. UsageError, or NotMeasurableError, for what the target or a disturbance cannot do to this variant."""
-    endpoints = target.check_variant(variant, points)
-    for point in points:
-        if point.disturbance is not None:
-            try:
-                point.disturbance.vet(variant.manifests)
-            except NotMeasurableError as error:
-                raise NotMeasurableError(
-                    error.what, f"{variant.name}: {error.place}", error.why, error.remedy
-                ) from None
-            except UsageError as error:
-                raise UsageError(f"{variant.name}: {error.place}", error.fault, error.remedy) from None
-    return endpoints
+def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
+    """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own.
+
+    Of the system only what the point says is known before it is up: `all` routes are more than one.
+    """
+    routes = max(2, point.connections) if point.routes == "all" else point.routes
+    hosts = tuple(f"r{number}.lab.test" for number in range(routes))
+    secure = "http" if point.tls in ("none", "routed") else "https"
+    placeholder = Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, "none" if point.tls == "routed" else point.tls)
+    used, why = generators.choose(point.generator, load_of(point, placeholder), target.installed)
+    installed = target.installed(used)
+    assert installed is not None  # choose() has found it
+    notes = () if why is None else (why,)
+    keep: tuple[str, ...] = ()
+    if isinstance(used, K6) and k6_out:
+        used = replace(used, out=k6_out)
+        keep = used.left
+        notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
+    return ChosenGenerator(used, installed.path, installed.version, point.generator if why else None, notes, keep)
 
 
-def new_record(
-    label: str,
-    sweep: str,
-    target: Target,
-    command: Sequence[str],
-    arms: tuple[Arm, ...],
-    points: tuple[Point, ...],
-    variants: Mapping[str, VariantRecord],
-    found_facts: Mapping[str, str],
-) -> RunRecord:
-    """What every run's record has, with an id of its own; neither generators nor slots yet."""
-    return RunRecord(
-        id=store.new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
-        created_at=now(),
-        command=tuple(command),
-        target=target.name,
-        sweep=sweep,
-        seed=0,
-        blocks=0,
-        arms=arms,
-        points=points,
-        slots=(),
-        variants=dict(variants),
-        generators={},
-        facts=dict(found_facts),
-        git_commit=facts.git_commit(),
-    )
+def choose_again(point: Point, target: Target, record: RunRecord) -> ChosenGenerator:
+    """With what k6 keeps as the run began: all its samples are measured alike."""
+    found = record.k6_out(point.name)
+    return choose(point, target, next((known for known in get_args(Out) if known == found), None))
 
 
-def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
-    """`manifests`: the folder that it was rendered from."""
-    return VariantRecord(
-        name=variant.name,
-        title=variant.title,
-        baseline=variant.compared_with,
-        knobs=tuple(knob.name for knob in variant.knobs),
-        own_knobs=variant.own_knobs,
-        primary_metric=variant.primary_metric,
-        hypothesis_sweep=variant.sweep,
-        manifests_sha256=variant.manifests_sha256,
-        snippet="" if AT in variant.name else config_snippet(variant, manifests),
-        shared_cost=variant.shared_cost,
-        needs=variant.needs,
-        family=variant.family,
-        only_to_measure_by=variant.only_to_measure_by,
-        base=variant.base,
-    )
+def refuse_loads(
+    points: Sequence[Point], chosen: Mapping[str, ChosenGenerator], endpoints: Mapping[str, Mapping[str, Endpoint]]
+) -> None:
+    """UsageError for a load that its generator cannot make on one of these variants' hosts, or where its TLS ends."""
+    for variant, ends in endpoints.items():
+        for point in points:
+            used = chosen[point.name].generator
+            if refusal := used.refusal(load_of(point, ends[point.name])):
+                fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
+                raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
+
+
+def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
+    """As run.json has a point's."""
+    return {
+        "name": used.generator.name,
+        "version": used.version,
+        "stand_in_for": used.stand_in_for,
+    } | ({K6_OUT: used.generator.out} if isinstance(used.generator, K6) and used.generator.out else {})

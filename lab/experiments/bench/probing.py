@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
-from lab.experiments.bench.loads import choose
-from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.measurable import MeasurableRun, choose
 from lab.generators.k6 import Out
 from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun
@@ -38,10 +37,6 @@ LEAST_RPS = 100.0
 """Below this a proxy that is nearly idle would be measured: a load is not lowered farther."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
 """Seconds of a trial. Generators that cannot make a rate show it within the first of these."""
-CARRIED_RPS_PER_CPU = 1000.0
-"""Requests per second and CPU, of both sides together, that machines which the lab itself divides carry without a probe: on two CPUs all
-committed concurrent pairs at 1,000 req/s a side are valid (data/reference, local and apiserver). Clusters are always asked.
-"""
 RECENT = 20
 """Runs, the newest, that are looked through for a probe of the same load under the same facts."""
 
@@ -50,39 +45,20 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 """Brings two of a variant up on a target, and tries loads on both."""
 
 
-def to_probe(shown: MeasurableRun, target: Target, baseline: str) -> list[Point]:
-    """Return the points at a given rate that pairs are planned for and that nobody can say beforehand that the target carries."""
-    if len(target.sides) < len(SIDES) or baseline not in shown.variants or shown.record.variants[baseline].unpaired:
-        return []
-    pinned = len(frozenset[int]().union(*target.cpus().values()))
-    return [
-        point
-        for point in shown.record.points
-        if point.rate_rps is not None
-        and not point.why_alone
-        and point.disturbance is None
-        and not (pinned and len(SIDES) * point.rate_rps <= CARRIED_RPS_PER_CPU * pinned)
-    ]
-
-
-def probed(
-    shown: MeasurableRun, asked: Sequence[Point], target: Target, baseline: str, out: Out | None, trials: Trials
-) -> MeasurableRun:
+def probed(shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
     Args:
-        shown: the run as it was asked for.
-        asked: its points of which nobody can say beforehand that the target carries them (`to_probe`).
+        shown: the run as it was asked for, with the points to find out about.
         target: where it is measured, after its `check`.
         baseline: the variant of which two are brought up.
         out: what k6 keeps of its own, as the run's loads will have it.
         trials: how a load is tried.
 
     """
-    variant = shown.variants[baseline]
-    known = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
-    found = dict(known)
-    unknown = [point for point in asked if point.name not in known]
+    variant, asked = shown.variants[baseline], shown.to_probe
+    found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
+    unknown = [point for point in asked if point.name not in found]
     if unknown:
         try:
             with trials(target, variant, out) as trial_of:

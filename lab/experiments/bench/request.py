@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from lab.model.metrics import RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep, control_of
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.naming import present_name
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
 
@@ -83,26 +82,19 @@ class LoadedRequest:
     """A request with its files read."""
 
     request: Request
+    """With the present names of all variants."""
     manifests: Path
     sweep_name: str
     sweep: Sweep
     points: tuple[Point, ...]
-    fixtures: tuple[str, ...]
-    """Laid over every variant for the disturbances' sake."""
     asked: Mapping[str, Variant]
     """By name, in the order asked for."""
+    against: Mapping[str, str | None]
+    """Variant that was asked for → what it is compared with; None = with nothing."""
     variants: Mapping[str, Variant]
-    """These, what they are compared with, and the direct reference."""
+    """Those asked for, what they are compared with, and the direct reference."""
     reference: str | None
     """None: all loads are disturbed, and there is nothing in it to disturb."""
-
-    @property
-    def against(self) -> dict[str, str | None]:
-        """Variant that was asked for → what it is compared with; None = with nothing."""
-        if self.sweep.itself:
-            return dict.fromkeys(self.asked)
-        own = {name: variant.compared_with for name, variant in self.asked.items()}
-        return own | named_against(self.request)
 
     @property
     def baselines(self) -> dict[str, str]:
@@ -117,10 +109,6 @@ def load(request: Request) -> LoadedRequest:
     Systems as they are shipped and some that were made to do the same work never stand in one table.
     """
     manifests = request.manifests or MANIFESTS
-    named = {
-        key: tuple(present_name(name, manifests) for name in getattr(request, key)) for key in ("variants", "against")
-    }
-    request = replace(request, **named)
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = chosen_points(tuple(sweep.expanded()), request.only)
     if request.sustained:
@@ -128,28 +116,39 @@ def load(request: Request) -> LoadedRequest:
         if not any(point.sustained for point in points):
             fault = f"no load of '{name}' lasts by time without a disturbance, so that none can be made longer"
             raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
-    fixtures = fixtures_of(points)
     if sweep.itself and request.against:
         raise UsageError(
             "--sweep", f"'{name}' has each variant beside its twin alone", "name another, or leave --against out"
         )
-    asked = load_variants(request.variants, manifests, fixtures)
+    fixtures = fixtures_of(points)
+    read = {variant: load_variant(variant, manifests, fixtures) for variant in (*request.variants, *request.against)}
+    present = {key: tuple(read[each].name for each in getattr(request, key)) for key in ("variants", "against")}
+    request = replace(request, **present)
+    known = {variant.name: variant for variant in read.values()}
+    asked = {variant: known[variant] for variant in request.variants}
+    compared = _compared(request, asked, sweep)
     steady = any(point.disturbance is None for point in points)
     encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
     reference = reference_name(manifests) if steady and not encrypted else None
-    chosen = named_against(request)
-    against = (
-        []
-        if request.nulls is not None or sweep.itself
-        else [chosen.get(name, each.compared_with) for name, each in asked.items()]
-    )
-    others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
-    families = {each.family: each.name for each in (asked | others).values() if each.name != reference}
+    itself = request.nulls is not None
+    needed = dict.fromkeys([*asked, *([] if itself else filter(None, compared.values())), *filter(None, [reference])])
+    variants = {each: known.get(each) or load_variant(each, manifests, fixtures) for each in needed}
+    families = {each.family: each.name for each in variants.values() if each.name != reference}
     if len(families) > 1:
         said = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
         remedy = "measure each family by itself (--against names a baseline of the same one)"
         raise UsageError("bench", f"{said}: they never stand in one table", remedy)
-    return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+    return LoadedRequest(request, manifests, name, sweep, points, asked, compared, variants, reference)
+
+
+def _compared(request: Request, asked: Mapping[str, Variant], sweep: Sweep) -> dict[str, str | None]:
+    """Variant → what it is compared with: what was named for it, else its baseline. UsageError for itself."""
+    named = request.against if len(request.against) != 1 else request.against * len(request.variants)
+    if twice := next((name for name, base in zip(request.variants, named, strict=False) if name == base), None):
+        remedy = "name another; `just aa` has a variant against itself"
+        raise UsageError("--against", f"'{twice}' is what it would be compared with", remedy)
+    own = {name: None if sweep.itself else variant.compared_with for name, variant in asked.items()}
+    return own | dict(zip(request.variants, named, strict=False))
 
 
 def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point, ...]:
@@ -161,23 +160,6 @@ def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point
         refuse_unknown(name, [point.name for point in points], "--points", f"the sweep has no point '{name}'")
     controls = {control.name for point in points if point.name in only and (control := control_of(points, point))}
     return tuple(point for point in points if not only or point.name in only or point.name in controls)
-
-
-def named_against(request: Request) -> dict[str, str]:
-    """Variant → what was named for it to be compared with; UsageError for itself."""
-    each = request.against if len(request.against) != 1 else request.against * len(request.variants)
-    if twice := next((name for name, base in zip(request.variants, each, strict=False) if name == base), None):
-        raise UsageError(
-            "--against",
-            f"'{twice}' is what it would be compared with",
-            "name another; `just aa` has a variant against itself",
-        )
-    return dict(zip(request.variants, each, strict=False))
-
-
-def load_variants(names: Iterable[str], manifests: Path, fixtures: Sequence[str]) -> dict[str, Variant]:
-    """Each once, by name."""
-    return {name: load_variant(name, manifests, fixtures) for name in dict.fromkeys(names)}
 
 
 def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:

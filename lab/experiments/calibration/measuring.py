@@ -1,7 +1,8 @@
 """One measurement: the known server up in the backend's place, one generator against it, both sides' stories as one record.
 
 Generator and server have the CPUs that generator and backend have in every sample; on two CPUs that is one for both. Refuses
-to leave anything out for noise: what disturbed a measurement is written into it.
+to leave anything out for noise: what disturbed a measurement is written into it; and a record of the server's that is not whole: a line of JSON,
+then an int64 row for every answered request, the columns of `lab.experiments.calibration.known_server.COLUMNS`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lab.base.errors import MeasuringError
-from lab.experiments.calibration import truth
-from lab.experiments.calibration.known_server import Behaviour
+from lab.experiments.calibration.known_server import COLUMNS, SECOND, Behaviour
 from lab.experiments.calibration.scenarios import PAGE, Cell, true_share_over
 from lab.generators import Generator, Installed, command
 from lab.measure import validity
@@ -57,17 +59,37 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
     MeasuringError when the server does not start or leaves no record; a generator's failure is a result.
     """
     started_at, known = now(), None
+
+    def loaded(url: str, host: str) -> tuple[Load, Ended, Observation]:
+        load = replace(cell.load, url=f"{url}/{PAGE}", host=host)
+        with system.watch() as watch:
+            ended = run_generator(system, generator, installed.path, load, folder)
+        return load, ended, watch.observation()
+
     with scratch() as folder:
         if cell.behaviour is None:
             entry = system.entry()
-            load = replace(cell.load, url=f"{entry.base_url}/{PAGE}", host=entry.host)
-            ended, seen = _loaded(system, generator, installed, load, folder)
+            load, ended, seen = loaded(entry.base_url, entry.host)
         else:
             with _served(system, cell.behaviour, folder / "record") as address:
-                load = replace(cell.load, url=f"http://{address}/{PAGE}")
-                ended, seen = _loaded(system, generator, installed, load, folder)
-            known = truth.read((folder / "record").read_bytes())
-    result, failure = _parsed(generator, load, ended)
+                load, ended, seen = loaded(f"http://{address}", cell.load.host)
+            known = read((folder / "record").read_bytes())
+    result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""
+    if not ended.hung:
+        try:
+            result = generator.parse(ended.stdout, ended.stderr, ended.exit_status, load)
+        except OutputError as error:
+            failure = str(error)
+    reported = result and Reported(
+        requests=result.requests,
+        achieved_rps=result.achieved_rps,
+        duration_s=result.duration_s,
+        recorded_s=result.recorded_s,
+        errors={str(kind): count for kind, count in result.errors.items() if count},
+        dropped=result.dropped,
+        latency=latencies(result.latency),
+        notes=result.notes,
+    )
     histograms = {} if result is None else {"latency": result.latency, "service": result.service}
     backend = seen.usage.get("backend")
     server_cpu_s = backend.cpu_s if backend else None
@@ -83,7 +105,7 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         duration_s=load.duration_s,
         argv=tuple(command(generator, installed.path, load)),
         started_at=started_at,
-        reported=_reported(result) if result else None,
+        reported=reported,
         truth=_truth(known, cell, cell.behaviour, result) if known and cell.behaviour else None,
         failure=failure,
         noise=tuple(f"{reason}: {said}" for reason, said in validity.machine_faults(seen)),
@@ -103,7 +125,13 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
     address = system.pod_address("backend")
     server = system.spawn("backend", [*SERVER, str(record), json.dumps(asdict(behaviour))])
     try:
-        _await(server, ready)
+        deadline = time.monotonic() + STARTS_WITHIN_S
+        while not ready.exists():
+            if server.poll() is not None:
+                raise MeasuringError("known server", f"ended with status {server.returncode} before it listened")
+            if time.monotonic() > deadline:
+                raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
+            time.sleep(POLL_S)
         yield f"{address}:{ready.read_text()}"
         server.terminate()
         server.wait(ENDS_WITHIN_S)
@@ -116,47 +144,7 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
         server.wait()
 
 
-def _await(server: subprocess.Popen[bytes], ready: Path) -> None:
-    deadline = time.monotonic() + STARTS_WITHIN_S
-    while not ready.exists():
-        if server.poll() is not None:
-            raise MeasuringError("known server", f"ended with status {server.returncode} before it listened")
-        if time.monotonic() > deadline:
-            raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
-        time.sleep(POLL_S)
-
-
-def _loaded(
-    system: System, generator: Generator, installed: Installed, load: Load, folder: Path
-) -> tuple[Ended, Observation]:
-    with system.watch() as watch:
-        ended = run_generator(system, generator, installed.path, load, folder)
-    return ended, watch.observation()
-
-
-def _parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, str]:
-    if ended.hung:
-        return None, f"still running {GRACE_S:g} s after its time, killed"
-    try:
-        return generator.parse(ended.stdout, ended.stderr, ended.exit_status, load), ""
-    except OutputError as error:
-        return None, str(error)
-
-
-def _reported(result: Result) -> Reported:
-    return Reported(
-        requests=result.requests,
-        achieved_rps=result.achieved_rps,
-        duration_s=result.duration_s,
-        recorded_s=result.recorded_s,
-        errors={str(kind): count for kind, count in result.errors.items() if count},
-        dropped=result.dropped,
-        latency=latencies(result.latency),
-        notes=result.notes,
-    )
-
-
-def _truth(known: truth.ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
+def _truth(known: ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
     """Return the server's side: latencies of what the generator's cover, counts of the whole run."""
     share = None
     if behaviour.pause_s and result:
@@ -190,3 +178,58 @@ def latencies(histogram: Histogram) -> Latencies:
 
 def _quantiles(histogram: Histogram) -> dict[str, float | None]:
     return {name: histogram.quantile_s(QUANTILES[name]) for name in TOLD}
+
+
+# -- the known server's own record, read back: how long each answer really took --------------------------------
+
+ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "planned_ns", "written_ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """`rows`: int64, shape (n, 4), nanoseconds, in the order in which answers were written. Counts are of the whole run.
+
+    `broken`: answers that could not be written, since the client had gone; `unstamped`: arrivals that the kernel had not stamped, so that
+    the moment of reading stands for them.
+    """
+
+    rows: npt.NDArray[np.int64]
+    connections: int
+    broken: int
+    unstamped: int
+    cpu_s: float
+
+    @property
+    def answered(self) -> int:
+        return len(self.rows)
+
+    def after(self, seconds: float) -> ServerRecord:
+        """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
+        if not len(self.rows):
+            return self
+        begin = self.rows[:, ARRIVED].min() + round(seconds * SECOND)
+        return replace(self, rows=self.rows[self.rows[:, ARRIVED] >= begin])
+
+    def service(self) -> Histogram:
+        """Return the times from when a request's bytes were there to when its answer was handed to the kernel."""
+        return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, ARRIVED]) / SECOND)
+
+    def late(self) -> Histogram:
+        """Return by how much answers were later than they were to be: the server's own error, which is in `service`, too."""
+        return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
+
+
+def read(content: bytes) -> ServerRecord:
+    """Parse the record; MeasuringError where it is none, or not whole."""
+    line, _, binary = content.partition(b"\n")
+    try:
+        told: dict[str, Any] = json.loads(line)
+        columns = told.pop("columns")
+    except (ValueError, KeyError):
+        raise MeasuringError("known server", f"expected a line of JSON, got {line[:80]!r}") from None
+    if tuple(columns) != COLUMNS:
+        raise MeasuringError("known server", f"expected the columns {', '.join(COLUMNS)}, got {columns}")
+    due = told.pop("requests")
+    if len(binary) != due * len(COLUMNS) * 8:
+        raise MeasuringError("known server", f"expected {due} rows, got {len(binary)} bytes")
+    return ServerRecord(np.frombuffer(binary, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)

@@ -90,21 +90,14 @@ def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
         duration_s=min(duration_s, CEILING_S) if ceiling else duration_s,
         rate_rps=(OVERLOAD_RPS if ceiling else RATE_RPS) if is_open else None,
     )
-    load = _long_enough(generator, load)
+    # as long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)
+    first_s, last_s = (math.ceil(load.duration_s + times * generator.calibration_s(load)) for times in (1, 4))
+    longer = (replace(load, duration_s=float(seconds)) for seconds in range(first_s, last_s + 1))
+    load = next((each for each in longer if generator.refusal(each) is None), load)
     calibration_s, how = generator.calibration_s(load), of.behaviour
     if how is not None and how.pause_s:
         how = replace(how, pause_at_s=calibration_s + (load.duration_s - calibration_s - how.pause_s) / 2)
     return Cell(generator.name, of.name, load, calibration_s, how, generator.refusal(load) or "")
-
-
-def _long_enough(generator: Generator, load: Load) -> Load:
-    """Make it as long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)."""
-    longest_s = math.ceil(load.duration_s + 4 * generator.calibration_s(load))
-    for seconds in range(math.ceil(load.duration_s + generator.calibration_s(load)), longest_s + 1):
-        longer = replace(load, duration_s=float(seconds))
-        if generator.refusal(longer) is None:
-            return longer
-    return load
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
@@ -156,6 +149,18 @@ def prepare(
     found = {name: installed for name in names if (installed := target.installed(known[name]))}
     cells = [cell(known[name], scenario(each), duration_s) for name in found for each in scenarios]
     slots = planned(cells, repeats, seed)
+    generators = (
+        Known(
+            name=name,
+            version=found[name].version if name in found else None,
+            installed=name in found,
+            remedy=known[name].remedy,
+            models=tuple(sorted(known[name].models)),
+            latency_from=known[name].latency_from,
+            refusals={each.scenario: each.refusal for each in cells if each.generator == name and each.refusal},
+        )
+        for name in names
+    )
     record = CalibrationRecord(
         id=new_id("calibration"),
         created_at=now(),
@@ -165,21 +170,9 @@ def prepare(
         repeats=repeats,
         duration_s=duration_s,
         scenarios={name: scenario(name).says for name in scenarios},
-        generators=tuple(_known(known[name], found.get(name), cells) for name in names),
+        generators=tuple(generators),
         planned=len(slots),
         facts=facts.machine() | dict(target.facts()),
         git_commit=facts.git_commit(),
     )
     return Ready(record, slots, found)
-
-
-def _known(generator: Generator, installed: Installed | None, cells: Sequence[Cell]) -> Known:
-    return Known(
-        name=generator.name,
-        version=installed.version if installed else None,
-        installed=installed is not None,
-        remedy=generator.remedy,
-        models=tuple(sorted(generator.models)),
-        latency_from=generator.latency_from,
-        refusals={each.scenario: each.refusal for each in cells if each.generator == generator.name and each.refusal},
-    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
-from lab.experiments.ablation.plan import Owned
+from lab.experiments.ablation.plan import Owned, Unmeasurable
 from lab.experiments.configmap.split import TLS, WHOLE, Setting, Split
 from lab.model.metrics import about
 from lab.model.variants import kustomize
@@ -22,9 +22,6 @@ from lab.systems.ingress_nginx.configmap import KEYS
 CONFIGMAP = "ingress-nginx-controller"
 PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what a load balancer has to be told with it: its ConfigMap, and the files that the component of that name has."""
-
-Unmeasurable = Callable[[str, str], "str | None"]
-"""(variant, sweep) → why it cannot be measured here, None if it can."""
 
 
 def written(found: Split, manifests: Path, unmeasurable: Unmeasurable) -> tuple[list[Owned], list[str]]:
@@ -66,7 +63,10 @@ def _written(item: Setting, manifests: Path) -> Owned:
 
 
 def _component(item: Setting, manifests: Path) -> str:
-    """A component that sets just this, or a new one."""
+    """A component that sets just this, or a new one.
+
+    Its cost is shared where a shipped component's is that sets one of its keys; else a directive's cost is in the process.
+    """
     shipped = {name: _literals(manifests / "components" / name) for name in knob_names(manifests)}
     same = next((name for name, literals in shipped.items() if literals == dict(item.values)), None)
     if same and not item.whole:
@@ -74,14 +74,51 @@ def _component(item: Setting, manifests: Path) -> str:
     name = item.name
     while name in shipped:
         name = f"my-{name}"
-    _write_component(item, name, _expected(item, shipped, manifests), _cost(item, shipped, manifests), manifests)
+    alike = [other for other, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
+    cost: Cost = "shared" if any(load_knob(other, manifests).cost == "shared" for other in alike) else "process"
+    hypothesis, sweep, metric = _expected(item, shipped, manifests)
+    shown = {
+        key: " ".join((value if len(value) <= 40 else f"{value[:40]}…").split()) for key, value in item.values.items()
+    }
+    title = ", ".join(f"{key} {value}" for key, value in shown.items())
+    if item.whole:
+        title = f"the whole file: {len(shown)} keys"
+    elif len(shown) == 1:
+        title += f" (shipped {KEYS[next(iter(shown))].default or 'empty'})"
+    named = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
+    texts = {**named, **{f"{key}.txt": value for key, value in item.values.items()}}
+    # From files, so that no quote and no line of a snippet is lost.
+    merged = {CONFIGMAP: [f"{key}={key}.txt" for key in item.values]}
+    if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
+        balancer, files = BALANCER
+        merged[balancer] = files
+        texts[files[0]] = (manifests / "components" / PROXY_PROTOCOL / files[0]).read_text()
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "metadata": {
+            "annotations": {
+                "lab/title": title,
+                "lab/hypothesis": hypothesis,
+                "lab/sweep": sweep,
+                "lab/primary-metric": metric,
+                "lab/cost": cost,
+                "lab/readback": _yaml([check.model_dump(exclude_none=True) for check in item.checks]),
+            }
+        },
+        "configMapGenerator": [
+            {"name": name, "behavior": "merge", "files": list(files)} for name, files in merged.items()
+        ],
+        "resources": list(named),
+    }
+    folder = manifests / "components" / name
+    with writing(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for file, text in texts.items():
+            (folder / file).write_text(text, newline="")
+        (folder / "kustomization.yaml").write_text(_yaml(content))
     return name
-
-
-def _cost(item: Setting, shipped: Mapping[str, dict[str, str] | None], manifests: Path) -> Cost:
-    """Shared where a shipped component's is that sets one of its keys; else a directive's cost is in the process."""
-    same = [name for name, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
-    return "shared" if any(load_knob(name, manifests).cost == "shared" for name in same) else "process"
 
 
 def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manifests: Path) -> tuple[str, str, str]:
@@ -113,56 +150,6 @@ def _literals(folder: Path) -> dict[str, str] | None:
     return dict(str(entry).split("=", 1) for entry in generators[0].get("literals", []))
 
 
-def _write_component(item: Setting, name: str, expected: tuple[str, str, str], cost: Cost, manifests: Path) -> None:
-    hypothesis, sweep, metric = expected
-    annotations = {
-        "lab/title": _title(item),
-        "lab/hypothesis": hypothesis,
-        "lab/sweep": sweep,
-        "lab/primary-metric": metric,
-        "lab/cost": cost,
-        "lab/readback": _yaml([check.model_dump(exclude_none=True) for check in item.checks]),
-    }
-    named = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
-    texts = {**named, **{f"{key}.txt": value for key, value in item.values.items()}}
-    # From files, so that no quote and no line of a snippet is lost.
-    files = [f"{key}={key}.txt" for key in item.values]
-    generators = [_merging(CONFIGMAP, files)]
-    if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
-        generators.append(_merging(*BALANCER))
-        texts[BALANCER[1][0]] = (manifests / "components" / PROXY_PROTOCOL / BALANCER[1][0]).read_text()
-    content = {
-        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
-        "kind": "Component",
-        "metadata": {"annotations": annotations},
-        "configMapGenerator": generators,
-        "resources": list(named),
-    }
-    folder = manifests / "components" / name
-    with writing(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        for file, text in texts.items():
-            (folder / file).write_text(text, newline="")
-        (folder / "kustomization.yaml").write_text(_yaml(content))
-
-
 def _yaml(content: object) -> str:
     """By libyaml: a snippet may have a million characters."""
     return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-
-
-def _merging(name: str, files: Sequence[str]) -> Mapping[str, object]:
-    return {"name": name, "behavior": "merge", "files": list(files)}
-
-
-def _title(item: Setting) -> str:
-    if item.whole:
-        return f"the whole file: {len(item.values)} keys"
-    shown = {
-        key: " ".join((value if len(value) <= 40 else f"{value[:40]}…").split()) for key, value in item.values.items()
-    }
-    if len(shown) > 1:
-        return ", ".join(f"{key} {value}" for key, value in shown.items())
-    key, value = next(iter(shown.items()))
-    return f"{key} {value} (shipped {KEYS[key].default or 'empty'})"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,18 @@ from typing import Any
 import yaml
 
 from lab.analysis.migration.mapping import Line, Migration
-from lab.base.errors import UsageError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.base.files import writing, written_to
+from lab.experiments.ablation.folder import refusal_in
+from lab.experiments.configmap import knobs
+from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.split import BASELINE, split
+from lab.experiments.migration.plan import Plan
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.targets.base import Target
+from lab.targets.survey import checked
 
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
@@ -62,7 +70,11 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
         folder.mkdir(parents=True)
         own |= _configmap(folder, content, [line for line in lines if line.how == "key"])
         patches = [*_arguments(rendered, [line for line in lines if line.how == "arg"])]
-        for kind, of_kind in _by_kind(line for line in lines if line.how == "field").items():
+        fields: dict[str, list[tuple[str, Any]]] = {}
+        for line in (line for line in lines if line.how == "field"):
+            kind, _, path = line.setting.partition(" ")
+            fields.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
+        for kind, of_kind in fields.items():
             patch, made = _object(folder, base, kind, of_kind, rendered)
             patches += patch
             own["resources"] += made
@@ -71,7 +83,9 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
     overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
     annotations = overlay["metadata"]["annotations"]
     annotations["lab/title"] = title
-    if checks := {each.subject: each for each in _checks(annotations, lines)}:
+    own_checks = yaml.safe_load(annotations.get("lab/readback", "[]"))
+    told = [*own_checks, *(yaml.safe_load(line.readback) for line in lines if line.readback)]
+    if checks := {each.subject: each for each in map(Check.model_validate, told)}:
         annotations["lab/readback"] = _dumped([each.model_dump(exclude_none=True) for each in checks.values()])
     overlay["resources"] = [
         f"../../base/{name}" if Path(each).name == system else each for each in overlay["resources"]
@@ -79,12 +93,6 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
     (manifests / "overlays" / name).mkdir(exist_ok=True)
     (manifests / "overlays" / name / _FILE).write_text(_dumped(overlay))
     return name
-
-
-def _checks(annotations: Mapping[str, str], lines: Iterable[Line]) -> Iterator[Check]:
-    """Of the system itself, then of each setting that its table knows one for."""
-    own = yaml.safe_load(annotations.get("lab/readback", "[]"))
-    yield from map(Check.model_validate, [*own, *(yaml.safe_load(line.readback) for line in lines if line.readback)])
 
 
 def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
@@ -159,15 +167,6 @@ def _arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[d
     yield {"target": {"kind": "Deployment", "name": _PROXY}, "patch": _dumped([operation])}
 
 
-def _by_kind(lines: Iterable[Line]) -> dict[str, list[tuple[str, Any]]]:
-    """Kind → (path, value) of its fields."""
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for line in lines:
-        kind, _, path = line.setting.partition(" ")
-        found.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
-    return found
-
-
 def _object(
     folder: Path, base: Path, kind: str, fields: Sequence[tuple[str, Any]], rendered: kustomize.Objects
 ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -238,3 +237,44 @@ def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tupl
         refused = max(named, key=lambda line: len(line.setting))
         notes.append(f"{found.system}: without {refused.setting}, which cannot be measured here: {told}")
         lines = [line for line in lines if line.setting != refused.setting]
+
+
+# -- what is measured of a plan ------------------------------------------------------------------------------
+
+
+def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
+    """(ingress-nginx with the file, the successors, notes), in a copy of the manifests, to which their overlays are added.
+
+    ingress-nginx is the baseline itself where the file changes nothing that can be measured. UsageError when none of the successors
+    can be measured.
+    """
+    try:
+        parts = split(found.place, Given(found.given, found.notes))
+        ours, notes = knobs.whole(parts, manifests), list(parts.notes)
+    except UsageError as error:
+        ours, notes = BASELINE, [f"{found.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
+    refusal = partial(refusal_in, manifests, target)
+    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
+    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    names: list[str] = []
+    for each in found.migrations:
+        if not has_manifests(each.system, manifests):
+            notes.append(f"{each.system}: the lab has no manifests of it yet: not measured")
+            continue
+        if told := refusal(each.system):
+            notes.append(f"{each.system}: not measured here: {told}")
+            continue
+        try:
+            checked(load_variant(each.system, manifests), target, [])
+        except NotMeasurableError as error:
+            if other := stand_ins.get(each.system):
+                names.append(other)
+                why = f"{error.fault} ({error.remedy})"
+                notes.append(f"{each.system}: {why}; {other} stands in for it, which takes none of its settings")
+                continue
+        yours, told = as_far_as_taken(manifests, each, refusal)
+        names += [each.system, *([yours] if yours else [])]
+        notes += told
+    if not names:
+        raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
+    return ours, names, notes

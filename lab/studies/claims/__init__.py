@@ -287,7 +287,7 @@ def _valid(model: type[Model], table: object, place: str) -> Model:
 
 
 def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
-    """With nothing unknown in it, and with the bounds that `like` stands for."""
+    """With nothing unknown in it, and with the bounds that `like` stands for: about the ratio of what two claims published."""
     for names, every in ((rule.sweeps, sweeps.sweep_names()), ([rule.target], BRING_UP_S)):
         for name in names:
             if name not in every:
@@ -296,30 +296,25 @@ def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
         now = present_name(name)
         if name not in aliases().gone and (name != now or not is_variant(now)):
             raise UsageError(place, f"there is no '{name}'", did_you_mean(now, variants.variant_names()))
+
+    def bounded(test: Test) -> Test:
+        if test.like is None:
+            return test
+        numbers: list[float] = []
+        for name in test.like:
+            refuse_unknown(name, known, f"{place}: like", f"there is no claim '{name}'")
+            told = known[name].published
+            try:
+                numbers.append(float(told))
+            except ValueError:
+                numbers.append(0.0)
+            if numbers[-1] <= 0:
+                raise UsageError(f"{place}: like", f"{name} published no number: {told!r}", "name two cells of a table")
+        ratio = numbers[0] / numbers[1]
+        return test.model_copy(update={"within": (ratio / NEAR, ratio * NEAR)})
+
     parts = {"given": rule.given, "tests": rule.tests}
-    return rule.model_copy(
-        update={name: [_bounded(place, test, known) for test in part] for name, part in parts.items()}
-    )
-
-
-def _bounded(place: str, test: Test, known: Mapping[str, Claim]) -> Test:
-    """With the bounds that `like` stands for."""
-    if test.like is None:
-        return test
-    one, other = (_number(f"{place}: like", name, known) for name in test.like)
-    return test.model_copy(update={"within": (one / other / NEAR, one / other * NEAR)})
-
-
-def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
-    """What a claim published, above 0."""
-    refuse_unknown(name, known, place, f"there is no claim '{name}'")
-    try:
-        number = float(known[name].published)
-    except ValueError:
-        number = 0.0
-    if number <= 0:
-        raise UsageError(place, f"{name} published no number: {known[name].published!r}", "name two cells of a table")
-    return number
+    return rule.model_copy(update={name: [bounded(test) for test in part] for name, part in parts.items()})
 
 
 def holds(

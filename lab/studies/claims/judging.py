@@ -87,27 +87,19 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         _, rule, able, lost = max(there, key=lambda each: each[0])
         found = _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
         return replace(found, why="; ".join(filter(None, [found.why, *unread])))
-    if (unable := _unable(rules, runs)) is not None:
-        rule, run, why = unable
-        asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
-        return replace(asked, answer="not measurable here", why=why)
+    for rule, run in ((rule, run) for rule in rules for run in matching(runs, rule.sweeps, target=rule.target)):
+        if missing := [item for item in run.run.record.not_measurable if item.variant in rule.named()]:
+            why = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
+            asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
+            return replace(asked, answer="not measurable here", why=why)
     why = "; ".join([f"no run of it in data/reference yet: {rules[0].command}", *unread])
     return replace(blank, answer="not resolved", why=why, rule=rules[0].rule)
 
 
-def _unable(rules: Sequence[Rule], runs: Sequence[Evidence]) -> tuple[Rule, Evidence, str] | None:
-    """The first rule and run that was asked for one of the rule's variants and could not show it, and why in its words."""
-    for rule in rules:
-        for run in matching(runs, rule.sweeps, target=rule.target):
-            missing = [item for item in run.run.record.not_measurable if item.variant in rule.named()]
-            if missing:
-                return rule, run, "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
-    return None
-
-
 def _together(blank: Verdict, each_run: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
     """What several runs say: the same, or nothing; the longest speaks first. `lost`: runs of the rule's that could not be read at all."""
-    findings = tuple(sorted(each_run, key=_blocks, reverse=True))
+    longest = sorted(each_run, key=lambda found: max((part.blocks for part in found.measured), default=0), reverse=True)
+    findings = tuple(longest)
     decided = [found for found in findings if found.answer != "not resolved"]
     shown = tuple(decided) or findings[:1]
     blank = replace(blank, findings=findings, runs=tuple(found.run for found in shown))
@@ -123,10 +115,6 @@ def _together(blank: Verdict, each_run: Sequence[Finding], lost: Sequence[Damage
     first, others = shown[0], [found.name for found in shown[1:]]
     why = "; ".join(filter(None, [first.why, f"the same in {', '.join(others)}" if others else ""]))
     return replace(blank, answer=first.answer, effect=first.effect, why=why)
-
-
-def _blocks(found: Finding) -> int:
-    return max((part.blocks for part in found.measured), default=0)
 
 
 def _finding(rule: Rule, run: Evidence) -> Finding:
@@ -150,9 +138,11 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
             return replace(blank, why=f"whether the load was what the claim is about is open: {why}")
     against = [found for found in tested if found.holds is False]
     if against or all(found.holds for found in tested):
+        least = min(found.blocks for found in against or tested)
+        rests = f"rests on {format_blocks(least)}" if least < RESTS_ON else ""
         arms = {arm for found in tested for arm in (found.arm, found.other)}
         kept = describe_kept_defaults(run.run, arms)
-        why = "; ".join(filter(None, [_why(tested), _rests(against or tested), kept]))
+        why = "; ".join(filter(None, [_why(tested), rests, kept]))
         return replace(blank, answer="contradicted" if against else "reproduced", why=why)
     known = any(found.holds is None and found.value is not None for found in tested)
     why = _why(tested) or ("the interval leaves both open" if known else "")
@@ -168,12 +158,6 @@ def _takes(tested: Sequence[Measured]) -> str:
     if most > MAX_BLOCKS:
         return f"not even {MAX_BLOCKS} blocks would tell"
     return f"about {format_blocks(most)} would tell" if most else ""
-
-
-def _rests(deciding: Sequence[Measured]) -> str:
-    """On how many blocks, where that is fewer than a verdict should have."""
-    least = min(found.blocks for found in deciding)
-    return f"rests on {format_blocks(least)}" if least < RESTS_ON else ""
 
 
 def _why(tested: Sequence[Measured]) -> str:

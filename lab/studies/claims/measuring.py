@@ -139,9 +139,11 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
 
 
 def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
-    against = _other(other, arm, point, run)
-    if against is None:
+    arms = run.arms(other.variant) if other.variant else [arm]
+    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
+    if not arms or len(points) != 1:
         return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+    against = arms[0], points[0]
     blank = replace(blank, other=other.variant or against[1])
     pair = (
         run.as_pair(arm, against[0], point.name, blank.test.metric) if other.variant and blank.test.ratio_to else None
@@ -175,17 +177,13 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         limited[middles[0] < middles[1]] = False
     found = _held(found, guard, _hidden(blank.test.metric, *limited))
     if ratio and point.sustained and found.holds is not None:
-        found = _in_thirds(found, (arm, point.name), against, run)
+        thirds = thirds_of(run.blocks(arm, point.name), run.blocks(*against), seconds_in(run.run))
+        if thirds is not None and found.value:
+            told = blank.test.metric, log(found.value)
+            if thirds.holds(*told) not in (None, "holds"):
+                found = replace(found, holds=None, why=thirds.sentence(*told))
     # two variants under one load have the generator and the backend in common
     return found if other.variant else _beside_direct(found, point, against[1], run)
-
-
-def _in_thirds(found: Measured, own: tuple[str, str], against: tuple[str, str], run: Evidence) -> Measured:
-    """Open unless the ratio lies on its side of 1 in each third of the sustained samples; as it is where the metric is not known by the second."""
-    thirds = thirds_of(run.blocks(*own), run.blocks(*against), seconds_in(run.run))
-    if thirds is None or not found.value or thirds.holds(found.test.metric, log(found.value)) in (None, "holds"):
-        return found
-    return replace(found, holds=None, why=thirds.sentence(found.test.metric, log(found.value)))
 
 
 def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evidence) -> Measured:
@@ -211,12 +209,6 @@ def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evid
     over = over_boots(effects, errors)
     value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
     return replace(found, value=value, low=low, high=high, boots=over.boots)
-
-
-def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
-    arms = run.arms(other.variant) if other.variant else [arm]
-    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
-    return (arms[0], points[0]) if arms and len(points) == 1 else None
 
 
 def _pairs(mine: Blocks, theirs: Blocks) -> tuple[list[float], list[float]]:
@@ -251,31 +243,28 @@ def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
 
 def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     """With whether the interval lies where the test wants it: `above` and `below` are moved by the guard, away from what is claimed,
-    a ratio's by it as a factor.
+    a ratio's by it as a factor; where that stays open, with what it would take to decide it.
 
     Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
     """
-    if found.low is None or found.high is None:
+    if found.value is None or found.low is None or found.high is None:
         return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
     test = found.test
     if not test.bounded:
         return found
-    found = replace(found, holds=_lies(found, guard, hidden, found.low, found.high), why=_bound(test.metric, hidden))
-    return found if found.holds is not None else _open(found, guard, hidden)
 
+    def lies(low: float, high: float) -> bool | None:
+        ends = -inf if hidden[0] else low, inf if hidden[1] else high
+        return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
 
-def _lies(found: Measured, guard: float, hidden: tuple[bool, bool], low: float, high: float) -> bool | None:
-    """Whether all from `low` to `high` lies where the test wants it; without an end where the truth may lie beyond it."""
-    test = found.test
-    ends = -inf if hidden[0] else low, inf if hidden[1] else high
-    return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
-
-
-def _open(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
-    """With what it would take to decide it."""
-    test = found.test
-    assert found.value is not None and found.low is not None and found.high is not None
-    if _lies(found, guard, hidden, found.value, found.value) is None:  # however narrow the interval
+    why = ""
+    if any(hidden):  # a generator made the number smaller or larger
+        which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
+        why = f"generator-limited: {about(test.metric).title} {which}"
+    found = replace(found, holds=lies(found.low, found.high), why=why)
+    if found.holds is not None:
+        return found
+    if lies(found.value, found.value) is None:  # however narrow the interval
         return replace(found, remedy=GENERATOR) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
     edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
@@ -295,16 +284,12 @@ def _moved(test: Test, guard: float, bound: float) -> tuple[float, float]:
     return (bound / (1 + guard), bound * (1 + guard)) if test.ratio_to is not None else (bound - guard, bound + guard)
 
 
-def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
-    """What has to be said of a number that a generator made smaller or larger."""
-    if not any(hidden):
-        return ""
-    which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
-    return f"generator-limited: {about(metric).title} {which}"
-
-
 def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
-    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with."""
+    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with.
+
+    It goes as far where it lies above the bound that the finding is above or, of two points compared, below the one that it is below:
+    that nothing changes, or stays low, needs no proxy to explain it.
+    """
     test, given = found.test, point.rate_rps is not None and point.disturbance is None
     if found.holds is None or test.metric not in BARE or not given:
         return found
@@ -314,21 +299,13 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
         bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
     if bare is None:
         return replace(found, holds=None, why="nothing tells what the same load takes without a proxy", remedy=DIRECT)
-    if not _as_far(found, bare):
+    compared = test.ratio_to is not None or test.minus is not None
+    if test.within is not None:
+        above = found.low is not None and found.low > test.within[1]
+        as_far = not found.holds and above == (bare > test.within[1]) and (above or compared)
+    else:
+        as_far = found.holds if test.above is not None else compared or not found.holds
+    if test.met(bare) != found.holds or not as_far:
         return found
     alone = replace(found, value=bare, low=None, high=None)
     return replace(found, holds=None, why=f"the same without a proxy: {alone.text}", remedy=BESIDE)
-
-
-def _as_far(found: Measured, bare: float) -> bool:
-    """Whether `bare` lies where the finding does: above the bound that it is above or, of two points compared, below the one it is below.
-
-    That nothing changes, or stays low, needs no proxy to explain it.
-    """
-    test, compared = found.test, found.test.ratio_to is not None or found.test.minus is not None
-    if test.met(bare) != found.holds:
-        return False
-    if test.within is not None:
-        above = found.low is not None and found.low > test.within[1]
-        return not found.holds and above == (bare > test.within[1]) and (above or compared)
-    return bool(found.holds) if test.above is not None else compared or not found.holds

@@ -79,7 +79,10 @@ def taken(rows: Sequence[Row], column: str, take: Take, percentile: float | None
         return _at(_curve(rows, column), percentile / 100)
     values = [_number(row[column]) for row in rows]
     if take == "exponent":
-        return _exact(_slope([log(_number(row[over])) for row in rows], [log(value) for value in values]))
+        sizes = [log(_number(row[over])) for row in rows]
+        if len(set(sizes)) < 2:
+            raise ValueError("expected two sizes or more")
+        return _exact(statistics.linear_regression(sizes, [log(value) for value in values]).slope)
     of = _OF[take]
     errors = [_error(row, column) for row in rows]
     low, high = ([value + sign * error for value, error in zip(values, errors, strict=True)] for sign in (-1, 1))
@@ -143,12 +146,6 @@ def _at(curve: Sequence[Corner], share: float) -> Number:
     begin, end, at = (-log10(1 - each) for each in (left.share, right.share, share))
     value = left.value + (right.value - left.value) * (at - begin) / (end - begin)
     return Number(value, left.low, right.high)
-
-
-def _slope(x: Sequence[float], y: Sequence[float]) -> float:
-    if len(set(x)) < 2:
-        raise ValueError("expected two sizes or more")
-    return statistics.linear_regression(x, y).slope
 
 
 def short(value: float) -> str:

@@ -73,8 +73,13 @@ def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tup
     """
     every = _histograms(run, variant)
     base = every.get(relative_to, {}) if relative_to is not None else None
-    found = (Curve(size, tuple(_corners(own, base)), _about(own)) for size, own in sorted(every.items()))
-    return tuple(curve for curve in found if curve.corners)
+    found: list[Curve] = []
+    for size, own in sorted(every.items()):
+        if corners := tuple(_corners(own, base)):
+            whole = _merged(own)
+            rounded = "" if whole.kind == "exact" else ", between printed percentiles rounded up"
+            found.append(Curve(size, corners, f"{format_blocks(len(own))}, {whole.total:,} requests{rounded}"))
+    return tuple(found)
 
 
 def _histograms(run: Evidence, variant: str) -> dict[int, Blocks]:
@@ -115,9 +120,3 @@ def _at(own: Histogram, base: Histogram | None, share: float) -> float | None:
 
 def _merged(blocks: Blocks) -> Histogram:
     return reduce(Histogram.merge, blocks.values())
-
-
-def _about(blocks: Blocks) -> str:
-    whole = _merged(blocks)
-    rounded = "" if whole.kind == "exact" else ", between printed percentiles rounded up"
-    return f"{format_blocks(len(blocks))}, {whole.total:,} requests{rounded}"

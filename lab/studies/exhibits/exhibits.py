@@ -9,9 +9,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import product
-from math import expm1
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec
 
@@ -21,17 +20,14 @@ from lab.analysis import rerun, timelines
 from lab.analysis.aggregate.absolute import clusters_of, clusters_text
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing
-from lab.analysis.aggregate.generations import levels
 from lab.analysis.explain.run import effect_text
 from lab.base.errors import LabError
-from lab.model.metrics import QUANTILES, about
+from lab.model.metrics import about
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures, grid
-from lab.report.figures.beside import Pair
-from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
 from lab.report.figures.ladder import Rung
 from lab.report.figures.percentiles import Curve, Panel
@@ -39,7 +35,6 @@ from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
 from lab.report.grid import texts
 from lab.report.markdown import markdown
-from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_range, with_interval
 from lab.studies import ledger, study_tables
@@ -48,7 +43,7 @@ from lab.studies.claims.judging import Verdict
 from lab.studies.exhibits import curves, reproduction
 from lab.studies.exhibits import ladder as rungs
 from lab.studies.exhibits import pidstat as pidstat_tables
-from lab.studies.exhibits.remainder import Elsewhere, Remainder, remainder
+from lab.studies.exhibits.ladder import Elsewhere, Remainder, remainder
 
 P = ParamSpec("P")
 Run = Evidence | Missing
@@ -209,29 +204,6 @@ def scaling(
     return _noted(run, figure, (), point)
 
 
-@_exhibit
-def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """What twins differ by, each dot a generation of workers; of the first fitting point whose pairs were measured on several."""
-    told = [one for one in levels(run.run.record, run.samples) if fits(one.point.name, point) and one.generations]
-    first = next((one.point for one in told), None)
-    shown = [one for one in told if one.point == first and (not variants or one.arm.variant in variants)]
-    dots = [
-        Dot(
-            one.arm.variant,
-            each.block,
-            each.reload + 1,
-            100 * expm1(each.ratio),
-            [100 * expm1(value) for value in each.ratios],
-        )
-        for one in shown
-        for each in one.generations
-    ]
-    text = "<br>".join(f"{one.arm.variant}: {sentence(one)}" for one in shown)
-    return noted(
-        figures.generations(dots, title), _folded(text) if dots else "no pair was measured on several generations"
-    )
-
-
 def choose_steps(run: Run, *choices: rungs.Steps) -> rungs.Steps:
     """Return the first of several ladders whose variants a run has all measured; the first of all where it has none of them whole."""
     if isinstance(run, Missing):
@@ -264,20 +236,6 @@ def ladder(
     if rows and (missing or notes):
         noted(figure, _folded("; ".join([*missing, *notes])), missing)
     return _of([*(run for run, _ in panels.values()), *([elsewhere.run] if elsewhere else [])], figure)
-
-
-@_exhibit
-def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
-    lines: dict[str, list[tuple[float, Told]]] = {}
-    for at, arm, (metric, share) in product(
-        reproduction.points_of(run, point), _arms(run, variants), QUANTILES.items()
-    ):
-        told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
-        if told is not None:
-            lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
-    figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
-    return _noted(run, figure, variants, point)
 
 
 @_exhibit
@@ -331,8 +289,15 @@ def percentiles(
 
     `relative_to`: as multiples of the line of so many connections, each of its own machine.
     """
-    panels = [_panel("published", lambda: curves.digitised(suite, relative_to))]
-    panels += [_measured(run, variant, relative_to) for variant, run in runs.items()]
+    panels = [_panel("published", partial(curves.digitised, suite, relative_to))]
+    for variant, run in runs.items():
+        if isinstance(run, Missing):
+            panels.append(Panel(variant, (), _folded(run.why, PANEL_WIDTH)))
+            continue
+        record = run.run.record
+        shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
+        head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
+        panels.append(_panel(head, partial(curves.measured, run, variant, relative_to)))
     name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
     below = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {stats.MIN_BLOCKS} blocks on, the blocks' range"
     figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, below)
@@ -342,15 +307,6 @@ def percentiles(
     noted(figure, _folded("; ".join([*missing, *short])))
     empty = (panel.why.replace("<br>", " ") for panel in panels if not panel.curves)
     return _of(runs.values(), figure, gaps=[*empty, *missing])
-
-
-def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
-    if isinstance(run, Missing):
-        return Panel(variant, (), _folded(run.why, PANEL_WIDTH))
-    record = run.run.record
-    shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
-    head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
-    return _panel(head, lambda: curves.measured(run, variant, relative_to))
 
 
 def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
@@ -442,19 +398,16 @@ def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
     def made(found: Evidence | None, head: str) -> go.Figure:
         rows = reproduction.ratios(study, table, found)
         figure = figures.beside(rows, head, "relative to the reference", "×")
-        return figure if found is None else noted(figure, *_unmeasured(rows))
+        if found is None:
+            return figure
+        empty = [row for row in rows if row.measured is None]
+        whys: dict[str, list[str]] = {}  # of what there is nothing, or no interval
+        for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
+            whys.setdefault(row.why, []).append(row.label)
+        text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
+        return noted(figure, text, [row.why for row in empty])
 
     return _beside(run, title, made)
-
-
-def _unmeasured(rows: Sequence[Pair]) -> tuple[str, list[str]]:
-    """(what there is nothing or no interval of, with why; why, of each that there is nothing of)"""
-    empty = [row for row in rows if row.measured is None]
-    whys: dict[str, list[str]] = {}
-    for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
-        whys.setdefault(row.why, []).append(row.label)
-    text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
-    return text, [row.why for row in empty]
 
 
 def printed(
@@ -551,21 +504,17 @@ def transcribed(table: str, columns: Sequence[str]) -> str:
 
 def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:
     """What was published with the run beside it; where there is none, or a damaged one, as one gap, what was published alone."""
-    if isinstance(run, Missing):
-        return _of([run], *_alone(title, made, run.said))
-    try:
-        return _of([run], made(run, f"{title} ({run.run.record.target})"))
-    except LabError as error:
-        return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
-
-
-def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, list[str]]:
-    """(figure, the gaps in it: one that is nothing but a gap needs none)"""
+    why = run.said if isinstance(run, Missing) else ""
+    if not isinstance(run, Missing):
+        try:
+            return _of([run], made(run, f"{title} ({run.run.record.target})"))
+        except LabError as error:
+            why = f"{error.place}: {error.fault}"
     try:
         figure = noted(made(None, title), _folded(why))
     except LabError as error:
         figure = gap(title, _folded(f"{error.place}: {error.fault}"))
-    return figure, [why] if figure.data else []
+    return _of([run], figure, [why] if figure.data else [])  # one that is nothing but a gap needs none
 
 
 def _claim(name: str) -> tuple[str, float]:

@@ -2,22 +2,35 @@
 
 The first level is of what was measured alone: from there on the pairs' ratios carry, so that the steps add up. What is written of a step is
 what the run's table says of it: its ratio, of what its baseline cost alone. Refuses to take a level or a ratio from another run.
+
+What is left of the last step against the same on another target is a difference of two levels, and no pair's:
+
+    pod-address+access-log-memory++one-worker on kind 61 µs   →   processes beside the serving ones −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
+
+A level is the median of what was measured alone, carried on by the pairs' ratios. The two are of two runs: nothing is pooled, and the
+difference's interval has both of theirs in it. Refuses to say why anything is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import log
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot, log
+from statistics import median
+
+import polars as pl
 
 from lab.analysis.costs import Cost
-from lab.analysis.evidence import Evidence
+from lab.analysis.evidence import Evidence, Missing
 from lab.model.metrics import about
+from lab.model.samples import Sample
+from lab.model.usage import UNCLAIMED
 from lab.report.figures.ladder import Rung
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_micros, format_range
+from lab.stats.units import digits, format_blocks, format_micros, format_range, significant
 from lab.studies.exhibits import reproduction
 
-METRIC = "cpu_per_request"
+METRIC, PROXY = "cpu_per_request", "proxy"
 Steps = Mapping[str, tuple[str, str]]
 """What a step is, in words → the variant after it, and the one before."""
 
@@ -73,3 +86,137 @@ def _step(
     cost = Cost(alone or level, (log(ratio), log(low), log(high)))
     text = f"{cost.text}, {about(METRIC).change(log(ratio))}"
     return Rung(words, level * ratio, level, level * low, level * high, text, note)
+
+
+# -- what is left against another target --------------------------------------------------------------------
+
+BESIDE, LEFT = "processes beside those that serve", "not explained"
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is left against: a run on another target, `name` in words, and the variant that does the same there."""
+
+    name: str
+    run: Evidence | Missing
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """CPU seconds a request, and half the width of its interval (None: nothing tells). `few`: the blocks behind it, where they are too few
+    for 95 % and all that they range over stands in its place.
+    """
+
+    value: float
+    half: float | None
+    few: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """Rows from the last step down to the other target's whole, what is to be said of them, and what there is nothing of."""
+
+    rungs: Sequence[Rung] = ()
+    notes: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> Remainder:
+    """Of a variant at a point."""
+    there = elsewhere.run
+    if isinstance(there, Missing):
+        return Remainder(missing=[f"{LEFT}: {there.said}"])
+    levels = {
+        f"{each} on {of.run.record.target}": level(of, each, point)
+        for of, each in ((run, variant), (there, elsewhere.variant))
+    }
+    if absent := [name for name, found in levels.items() if found is None]:
+        return Remainder(missing=[f"{LEFT}: nothing of {' and '.join(absent)} at {point}"])
+    mine, theirs = (found for found in levels.values() if found is not None)
+    seen = [there.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(there, elsewhere.variant, point)]
+    serving_titles = {str(title) for each in seen for title in each["title"]}  # what counts as the proxy there
+    beside = _beside(run, variant, serving_titles, point)
+    rows: list[Rung] = []
+    if beside is not None:
+        serving = Level(mine.value - beside.value, _both(mine.half, beside.half))
+        rows.append(
+            _row(BESIDE, mine, serving, beside.half, f"in what {run.run.record.target} counts as the proxy alone")
+        )
+        levels[BESIDE] = beside
+        mine = serving
+    rows.append(_row(LEFT, mine, theirs, _both(mine.half, theirs.half), f"of {run.name} and {there.name}"))
+    title = there.run.record.variants[elsewhere.variant].title
+    whole = 1e6 * theirs.value
+    text = f"{significant(whole, 2) if theirs.few else digits(whole)} µs"
+    rows.append(Rung(f"{elsewhere.variant}, {elsewhere.name}", theirs.value, text=text, note=title, whole=True))
+    few = [f"{name}: {format_blocks(found.few)}" for name, found in levels.items() if found and found.few]
+    notes = [f"in place of intervals all that few blocks range over ({', '.join(few)})"] if few else []
+    return Remainder(rows, [*_others(run, variant, point), *notes])
+
+
+def _both(*halves: float | None) -> float | None:
+    """Of a difference: both were measured by themselves, so that their squares add up."""
+    return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
+
+
+def _row(label: str, start: Level, end: Level, half: float | None, note: str) -> Rung:
+    low, high = (None, None) if half is None else (end.value - half, end.value + half)
+    ends = (end.value, low, high) if low is not None and high is not None else (end.value,)
+    value, *interval = (format_micros(each - start.value) for each in ends)
+    text = f"{value} µs [{', '.join(interval)}]" if interval else f"{value} µs, too few blocks for an interval"
+    return Rung(label, end.value, start.value, low, high, text, note, apart=True)
+
+
+def level(run: Evidence, variant: str, point: str) -> Level | None:
+    """By the pairs that lead to it from what was measured alone; by itself, where none does. None where no block tells."""
+    record = run.run.record.variants.get(variant)
+    base = level(run, record.baseline, point) if record and record.baseline else None
+    steps = [(variant, record.baseline)] if record and record.baseline else []
+    told = next(iter(reproduction.told_gains(run, METRIC, point, steps)), None)
+    if base is None or told is None or told.value is None:
+        return _middle(run.told(variant, point, METRIC))
+    ratio = 1 + told.value / 100
+    if told.low is None or told.high is None or base.half is None:
+        return Level(base.value * ratio, None, base.few)
+    return Level(base.value * ratio, hypot(base.half * ratio, base.value * (told.high - told.low) / 200), base.few)
+
+
+def _middle(known: Sequence[float]) -> Level | None:
+    if not known:
+        return None
+    found = stats.middle(known)
+    if found.low is not None and found.high is not None:
+        return Level(found.value, (found.high - found.low) / 2)
+    return Level(found.value, max(known) - min(known) if len(known) > 1 else None, len(known))
+
+
+def _alone(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
+    for arm in run.arms(variant):
+        yield from run.blocks(arm, point).values()
+
+
+def _beside(run: Evidence, variant: str, titles: Collection[str], point: str) -> Level | None:
+    """CPU seconds a request of all that the proxy's count has beside such processes: a container's is its whole cgroup's, the controller's own
+    process and whoever looks into it included. None where no sample has such processes.
+    """
+    found: list[float] = []
+    for sample in _alone(run, variant, point):
+        rows = run.run.usage(sample)
+        mine = rows.filter(pl.col("role") == PROXY, pl.col("tid").is_null(), pl.col("title").is_in(list(titles)))
+        used = mine.group_by("pid").agg(pl.col("cpu_s").max() - pl.col("cpu_s").min())  # between first and last sight
+        cost, serving_s = sample.cpu_per_request_s, float(used["cpu_s"].sum())
+        if cost and serving_s:
+            found.append(cost * max(0.0, 1 - serving_s / sample.usage[PROXY].cpu_s))
+    return _middle(found)
+
+
+def _others(run: Evidence, variant: str, point: str) -> Iterator[str]:
+    """What cannot be a step: a node without what else it runs is none, and the lab looks into it by that."""
+    cores = [
+        sample.counters[UNCLAIMED] / 1000 / sample.duration_s
+        for sample in _alone(run, variant, point)
+        if UNCLAIMED in sample.counters and sample.duration_s
+    ]
+    if cores:
+        yield f"meanwhile the node's other processes had {digits(median(cores))} of a CPU, which no step takes away"

@@ -49,7 +49,11 @@ def gains(
     points = points_of(run, point)
     found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
     rows = [row for each in found.values() for row in each]
-    lacking = {pair: _why_not(run, *pair) for pair in pairs if not found[pair]}
+    lacking = {
+        pair: next((f"{name} is {why}" for name in pair if (why := absent(run, name))), "")
+        for pair in pairs
+        if not found[pair]
+    }
     missing = [f"{variant} against {against}: {why or ALONE}" for (variant, against), why in lacking.items()]
     if not rows:
         return gap(title, "<br>".join(missing))
@@ -83,11 +87,6 @@ def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
     return dressed(figure, title, 170 + 34 * len(told), "as claimed")
 
 
-def _why_not(run: Evidence, variant: str, against: str) -> str:
-    """Which of the two the run has no arm of; empty where it has both."""
-    return next((f"{name} is {why}" for name in (variant, against) if (why := absent(run, name))), "")
-
-
 def absent(run: Evidence, variant: str) -> str:
     """What a variant is of which a run has no arm, with what it asks for or how it is measured; empty where it has one."""
     record = run.run.record
@@ -114,7 +113,13 @@ def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, na
     if mine is None or other is None:
         return None
     pair = run.as_pair(mine, other, point, metric)
-    found, blocks = (pair.estimate, list[float]()) if pair else _alone(run, mine, other, point, metric)
+    found, blocks = pair.estimate if pair else None, list[float]()
+    if not pair:  # each by itself, in percent of each block that has both
+        values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
+        sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
+        if both := [each for each in sides if min(each) > 0]:
+            found = stats.paired([first for first, _ in both], [second for _, second in both])
+            blocks = [_percent(first / second) for first, second in both]
     if found is None:
         return None
     limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, point).values()}
@@ -122,17 +127,6 @@ def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, na
     label = f"{variant} against {against}{f' · {point}' if named else ''}{' (generator-limited)' if note else ''}"
     low, high = (None, None) if found.ratio_interval is None else (_percent(end) for end in found.ratio_interval)
     return Told(label, variant, _percent(found.ratio), low, high, blocks, note)
-
-
-def _alone(run: Evidence, mine: str, other: str, point: str, metric: str) -> tuple[stats.Estimate | None, list[float]]:
-    """(effect, in percent of each block) of what each arm did by itself; None where no block has both."""
-    values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
-    sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
-    both = [pair for pair in sides if min(pair) > 0]
-    if not both:
-        return None, []
-    found = stats.paired([pair[0] for pair in both], [pair[1] for pair in both])
-    return found, [_percent(first / second) for first, second in both]
 
 
 def _percent(ratio: float) -> float:
@@ -228,17 +222,17 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     if not shown:
         titles = [table.title for table in load_study(study).file.tables if table.reference]
         raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
-    cells = shown[0].cells.items()
-    return [_pair(study, run, key, cell) for key, cell in cells if cell.relative or cell.published_relative]
-
-
-def _pair(study: str, run: Evidence | None, key: Sequence[str], cell: study_tables.StudyCell) -> Pair:
-    lacks = absent(run, cell.variant) if run and cell.variant else ""
-    label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
-    if run and not cell.variant:
-        why += f": just study {study}"
-    told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
-    return Pair(label, cell.published_relative, told, why or "its reference was not measured")
+    pairs: list[Pair] = []
+    for key, cell in shown[0].cells.items():
+        if not (cell.relative or cell.published_relative):
+            continue
+        lacks = absent(run, cell.variant) if run and cell.variant else ""
+        label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
+        if run and not cell.variant:
+            why += f": just study {study}"
+        told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
+        pairs.append(Pair(label, cell.published_relative, told, why or "its reference was not measured"))
+    return pairs
 
 
 def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:

@@ -2,7 +2,7 @@
 
     notebooks/okd.ipynb  →  Executed("okd", (Cell("okd-00", "markdown", "# What …?", ()), …))
 
-No kernel is started, which would cost more than most cells. No run of yours is seen unless it is named. Refuses to go on after a cell
+No kernel is started, which would cost more than most cells. No run of yours is seen. Refuses to go on after a cell
 that raises: it is named.
 """
 
@@ -29,7 +29,6 @@ from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.records.store import RunStore, run_names
 from lab.studies.exhibits.exhibits import CLAIMS, Claims
-from lab.studies.exhibits.exploring import EXPLORE
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "notebooks"
@@ -65,15 +64,16 @@ def notebooks() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
-def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
-    """(file, the one run of yours that it may look at, by its folder, or empty), as many at once as there are CPUs, in their order.
+def execute_all(wanted: Sequence[Path], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
+    """These files, as many at once as there are CPUs, in their order.
 
     `meanwhile`: what the caller has to do itself. UsageError for a damaged file, NotebookError for a cell.
     """
-    with TemporaryDirectory(prefix="lab-report-") as none, _pool() as pool:
+    workers = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
+    with TemporaryDirectory(prefix="lab-report-") as none, workers as pool:
         folder = reference_folder()
         list(pool.map(_read, (f"{folder}/{name}" for name in run_names(folder))))  # so that no two read the same
-        begun = [pool.submit(_apart, path, {"LAB_RUNS": none, EXPLORE: run}) for path, run in wanted]
+        begun = [pool.submit(_apart, path, none) for path in wanted]
         try:
             meanwhile()
             for each in begun:
@@ -87,19 +87,15 @@ def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None
             pool.shutdown(cancel_futures=True)
 
 
-def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
-
-
 def _read(run: str) -> None:
     """A committed run's histograms, for all that come after; what is damaged is told by who needs it."""
     with suppress(LabError):
         RunStore.open(run).ready()
 
 
-def _apart(path: Path, seen: Mapping[str, str]) -> Executed | tuple[type[LabError], str, str, str]:
-    """An error in parts: as it is it cannot be sent. `seen`: where runs of the user's own are, and which of them."""
-    os.environ |= seen
+def _apart(path: Path, runs: str) -> Executed | tuple[type[LabError], str, str, str]:
+    """An error in parts: as it is it cannot be sent. `runs`: the folder in the place of that of the user's own."""
+    os.environ["LAB_RUNS"] = runs
     try:
         return executed(path)
     except LabError as error:
@@ -118,33 +114,29 @@ def executed(path: Path) -> Executed:
 
 
 def _cell(place: str, cell: Any, number: int, known: dict[str, Any]) -> Cell:
+    """What it printed, and what its last line is, where that is an expression."""
     name = cell.get("id") or f"cell-{number}"
     if cell.cell_type != "code":
         return Cell(name, "markdown", cell.source, ())
+    value = None
     try:
         with redirect_stdout(io.StringIO()) as told:
-            last = _run(cell.source, known)
+            tree = ast.parse(cell.source)
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, "cell", "exec"), known)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), "cell", "eval"), known)
     except Exception as error:  # noqa: BLE001  whatever a cell raises is told as its fault
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
         remedy = (
             f"`just maintain notebook` opens it; `just test lab/tests/studies/test_notebooks.py -k {Path(place).stem}`"
         )
         raise NotebookError(f"{place}: cell {name}", fault, remedy) from None
-    shown = ([{TEXT: told.getvalue()}] if told.getvalue() else []) + ([] if last is None else [_shown(last)])
-    return Cell(name, "code", cell.source, tuple(shown))
-
-
-def _run(source: str, known: dict[str, Any]) -> Any:
-    """What the cell's last line is, where it is an expression."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), known)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), known) if isinstance(last, ast.Expr) else None
-
-
-def _shown(value: Any) -> dict[str, Any]:
+    shown: list[dict[str, Any]] = [{TEXT: told.getvalue()}] if told.getvalue() else []
     if isinstance(value, go.Figure):
-        return {FIGURE: json.loads(value.to_json() or "")}
-    if isinstance(value, Claims):
-        return {CLAIMS: list(value.ids)}
-    return {PROSE: value.data} if isinstance(value, Markdown) else {TEXT: str(value)}
+        shown.append({FIGURE: json.loads(value.to_json() or "")})
+    elif isinstance(value, Claims):
+        shown.append({CLAIMS: list(value.ids)})
+    elif value is not None:
+        shown.append({PROSE: value.data} if isinstance(value, Markdown) else {TEXT: str(value)})
+    return Cell(name, "code", cell.source, tuple(shown))

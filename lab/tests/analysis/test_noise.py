@@ -36,7 +36,7 @@ from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_rate
-from lab.studies.site.methods import methods
+from lab.studies.site.site import methods
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import alter, costing, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget

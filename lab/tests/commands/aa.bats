@@ -37,7 +37,7 @@ PYTHON
   assert_equal "$output" "$printed"
   lab table "$run_id" # it is a run like any other
   assert_output --partial ingress-nginx-null-1
-  python -m lab aa --run "$run_id" --json >"$BATS_TEST_TMPDIR/noise.json" || (($? == 1))
+  python -m lab aa "$run_id" --json >"$BATS_TEST_TMPDIR/noise.json" || (($? == 1))
   run told nulls
   assert_output 1
 

@@ -23,13 +23,6 @@ setup() {
   nothing_recorded
 }
 
-@test "selfbench calibrate says which generator is missing when none of those asked for is there" {
-  # a PATH with everything but wrk2
-  type -P wrk2 >/dev/null && skip "wrk2 is installed here"
-  refused "no generator is installed" selfbench calibrate --generator wrk2
-  [[ $stderr == *"put a wrk2 on PATH"* ]] || fail "$stderr"
-}
-
 # bats test_tags=measures
 @test "selfbench calibrate measures what wrk and k6 make of a pause, keeps it, and prints it again" {
   lab selfbench calibrate --generator wrk --generator k6 --scenario pause --scenario fixed --duration 4 --repeats 1 --seed 1

@@ -24,10 +24,3 @@ capacity() {
   assert_line --partial 'LINEAR IN CORES'
 }
 
-@test "without a run of yours a committed one answers" {
-  capacity --rate 250k
-  assert_success
-  assert_line --partial ' serve 250,000 req/s '
-  assert_line '      worker-processes: "4"'
-  refute_output --partial 'oc -n openshift'
-}

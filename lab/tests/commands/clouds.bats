@@ -92,15 +92,6 @@ nothing_changed() {
   assert [ ! -e "$KUBECONFIG" ]
 }
 
-@test "up eks-a1 --yes creates from eksctl's own file, leaves the user's kubeconfig alone and says how to measure" {
-  cloud eks-a1 up --yes
-  assert_success
-  called "eksctl create cluster -f $checkout/lab/targets/provision/eks-a1.yaml --write-kubeconfig=false"
-  called "--cluster ingress-lab-eks-a1 --region us-east-1 --kubeconfig $checkout/.cache/clusters/eks-a1.kubeconfig"
-  says "just bench keepalive --target remote --context me@ingress-lab-eks-a1"
-  assert [ ! -e "$KUBECONFIG" ]
-}
-
 @test "up again creates nothing more and needs no yes; down asks, removes the cluster and its kubeconfig, and is fine again" {
   for cluster in doks eks-a1; do
     cloud "$cluster" up --yes
@@ -119,25 +110,6 @@ nothing_changed() {
     assert_success
     says "is not there"
   done
-}
-
-@test "down doks says what stays and is paid for" {
-  cloud doks up --yes
-  cloud doks down
-  says "These stay, and are paid for on:"
-  says "Load Balancers: shop"
-}
-
-@test "a cluster of that name without the lab's tag is left alone" {
-  touch "$CLOUD/doks" "$CLOUD/eks-a1"
-  for cluster in doks eks-a1; do
-    for verb in up down; do
-      TAG=shop cloud "$cluster" "$verb" --yes
-      assert_failure 2
-      says "so it is not the lab's: it is not touched"
-    done
-  done
-  nothing_changed
 }
 
 @test "a cloud that cannot be asked is no cloud without the cluster: nothing is done, and its words and a remedy are shown" {
@@ -177,15 +149,6 @@ nothing_changed() {
   says "just down doks"
 }
 
-@test "the file that eksctl gets is a ClusterConfig with a place for each role and the lab's tag" {
-  run python - <<'PYTHON'
-import yaml
-config = yaml.safe_load(open("lab/targets/provision/eks-a1.yaml"))
-print(config["apiVersion"], config["kind"], config["metadata"]["tags"], *(group["labels"]["lab/role"] for group in config["nodeGroups"]))
-PYTHON
-  assert_output "eksctl.io/v1alpha5 ClusterConfig {'ingress-lab': 'eks-a1'} proxy backend generator"
-}
-
 # bats test_tags=slow
 @test "up and down remote without a context use none, and name those there are" {
   somebody_elses_kubeconfig production
@@ -200,11 +163,3 @@ PYTHON
   done
 }
 
-# bats test_tags=slow
-@test "a remote cluster that does not answer is said, with where it was looked for" {
-  somebody_elses_kubeconfig
-  run timeout 60 python -m lab up remote --context mine
-  assert_failure 1
-  assert_output --partial "context mine"
-  assert_output --partial "does not answer"
-}

@@ -38,13 +38,6 @@ PY
   assert_equal "$stderr" ''
 }
 
-@test "the same as Markdown" {
-  compare "$reference" --markdown
-  assert_success
-  assert_line '| arm | metric | base | other | effect | p | n |'
-  assert_line --regexp '^\| keepalive against ingress-nginx \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
-}
-
 @test "two runs: unpaired, both baselines, and everything that differs" {
   copied first
   copied second 'run["facts"] |= {"kernel": "6.1", "cpu": "EPYC", "boot_id": "x"}; run["variants"]["keepalive"]["manifests_sha256"] = "x"'
@@ -60,9 +53,3 @@ PY
   refute_output --partial boot_id
 }
 
-@test "a damaged run is told with its place" {
-  copied first
-  sample=$(find "$LAB_RUNS/first/samples" -name sample.json | sort | head -n 1)
-  echo '{' >"$sample"
-  refused "$sample: damaged" first
-}

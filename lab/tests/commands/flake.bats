@@ -54,12 +54,3 @@ outputs() { # EXPRESSION over `out`
   assert_output '["nixfmt-tree","lint"]'
 }
 
-@test "the generators' image evaluates on Linux, under the Dockerfile's name, with every generator" {
-  run --separate-stderr outputs 'builtins.mapAttrs (name: packages: { inherit (packages.loadgen) name tag; }) out.packages'
-  assert_success
-  assert_output '{"aarch64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"},"x86_64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"}}'
-  run --separate-stderr outputs 'builtins.filter (name: builtins.elem name [ "hey" "k6" "microsocks" "nghttp2" "oha" "wrk" "wrk2" ])
-    out.packages.x86_64-linux.loadgen.contents'
-  assert_success
-  assert_output '["hey","k6","microsocks","nghttp2","oha","wrk","wrk2"]'
-}

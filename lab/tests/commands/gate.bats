@@ -73,22 +73,3 @@ PY
   assert_equal "$stderr" ""
 }
 
-# bats test_tags=slow
-@test "a reader that has gone changes no verdict, and is no fault" {
-  for form in "" --json --markdown; do
-    unread gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% ${form:+"$form"}
-    assert_failure 1
-  done
-  unread gate "$run_folder" --max-regression 50%
-  assert_success
-  unread compare "$run_folder"
-  assert_success
-}
-
-@test "an answer that cannot be written is no regression" {
-  [[ -e /dev/full ]] || skip "no /dev/full here"
-  run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% --json >/dev/full"
-  assert_failure 2
-  [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
-  [[ $stderr != *defect* ]] || fail "$stderr"
-}

@@ -111,15 +111,6 @@ measured() { # ARMS: finished, and every one of these has a sample
   assert_equal "$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")" "$before"
 }
 
-@test "up with other workers says that the cluster is another one, and leaves it alone" {
-  run just up kind --workers 1
-  assert_failure 2
-  assert_line --partial "was made from another configuration"
-  assert_line --partial "just down kind"
-  run of_cluster get nodes --output name
-  assert_output "node/$LAB_KIND_NAME-control-plane"
-}
-
 @test "a pair of the real controller is up side by side, measured by turns and together on two generations, read back, and leaves nothing" {
   printf '%s\n' 'title = "Pairs"' 'question = "Are both up?"' 'blocks = 1' 'itself = true' '[[points]]' 'name = "turns"' 'generator = "wrk"' \
     'connections = 16' 'duration_s = 2' 'generations = 2' 'attempts = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' 'connections = 10' 'rate_rps = 100' \
@@ -246,33 +237,6 @@ PYTHON
   finished
   run bash -c "$(declare -f recorded); recorded block arm attempt generation | sort | uniq -d"
   assert_output ""
-}
-
-@test "an image that is nowhere is named with the pod's events, and nothing stays behind" {
-  { grep -v '^nginx:' "${LAB_IMAGES:-/dev/null}" || true; } >"$BATS_TEST_TMPDIR/images.yaml"
-  echo 'nginx: lab/nginx:nowhere' >>"$BATS_TEST_TMPDIR/images.yaml"
-  LAB_IMAGES=$BATS_TEST_TMPDIR/images.yaml lab with --target kind nginx true
-  assert_failure 1
-  [[ $stderr == *lab/nginx:nowhere* && $stderr == *LAB_IMAGES* ]] || fail "$stderr"
-  run left_over
-  assert_output namespace/ingress-lab-client
-}
-
-@test "a namespace that is somebody else's is refused and left as it is" {
-  of_cluster create namespace ingress-lab
-  lab with --target kind ingress-nginx true
-  local said=$stderr ended=$status
-  run of_cluster get all --namespace ingress-lab --output name
-  of_cluster delete namespace ingress-lab --timeout 60s
-  assert_output ""
-  [[ $said == *"ingress-lab"*"lab/run"* ]] || fail "$said"
-  ((ended)) || fail "ended well"
-}
-
-@test "remote takes no context but the one that is named" {
-  refused 2 "known: production" bench keepalive --target remote --sweep "$sweep"
-  refused 2 "no-such-context" bench keepalive --target remote --context no-such-context --sweep "$sweep"
-  refused 2 "--context" bench keepalive --target kind --context production --sweep "$sweep"
 }
 
 shared() { # what was made of every sample of two generators, a line each; fails where the parts, their sum and the proxy do not agree

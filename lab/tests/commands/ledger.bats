@@ -39,9 +39,3 @@ ledger() {
   assert_output $'12\ntrue'
 }
 
-@test "without a committed run nothing is decided" {
-  LAB_REFERENCE=$BATS_TEST_TMPDIR ledger
-  assert_success
-  refute_output --partial 'reproduced'
-  assert_output --partial 'no run of it in data/reference yet: just bench grace-period-30+host-port'
-}

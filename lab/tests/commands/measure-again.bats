@@ -92,25 +92,3 @@ begin"
   assert_output "Measure waiting"
 }
 
-@test "what does not finish, or is too large, is not committed" {
-  stub just 'mkdir -p "$LAB_RUNS/run-1" && echo {} >"$LAB_RUNS/run-1/run.json"; [[ $1 != maintain ]] || exit 2'
-  run -1 scripts/measure-again
-  assert_output --partial "waiting: cannot be kept"
-  rm -r "$LAB_RUNS"
-  stub just '
-    case $1 in
-      bench) mkdir -p "$LAB_RUNS/run-1" && printf "{\"seed\": 7}" >"$LAB_RUNS/run-1/run.json" ;;
-      maintain) mkdir -p data/reference/port-wait && head -c 1700000 /dev/zero >data/reference/port-wait/run.json ;;
-    esac'
-  run -1 scripts/measure-again
-  assert_output --partial "it is not committed; measure fewer arms or blocks"
-  run -0 git log --format=%s
-  assert_output begin
-}
-
-@test "a name that is not in the plan is refused" {
-  run -2 scripts/measure-again --only wating
-  assert_output --partial "there is no run 'wating'"
-  run -2 scripts/measure-again --olny
-  assert_output --partial "--olny: unknown"
-}

@@ -18,13 +18,6 @@ setup() {
   assert_line --partial "2 for every service"
 }
 
-@test "the file may come by a pipe, and the plan go to a program" {
-  run bash -c "cat '$mine' | python -m lab migrate --configmap - --plan --json | jq -r '.systems[].system'"
-  assert_success
-  assert_line "envoy"
-  assert_line "nginx-f5"
-}
-
 @test "manifests are written to take away, and build by themselves" {
   out=$BATS_TEST_TMPDIR/out
   lab migrate --configmap "$mine" --to envoy --plan --out "$out"

@@ -63,27 +63,6 @@ done
   assert_line --regexp '^direct: .* Valid: 4, Invalid: 0'
 }
 
-# bats test_tags=slow
-@test "a kind without a schema fails validation, and passes with one in manifests/schemas" {
-  cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
-  ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"
-  cd "$BATS_TEST_TMPDIR" || return
-  printf 'apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  size: 1\n' >manifests/base/direct/widget.yaml
-  printf '  - widget.yaml\n' >>manifests/base/direct/kustomization.yaml
-  run offline scripts/validate direct
-  assert_failure 1
-  assert_output --partial 'could not find schema for Widget'
-  mkdir -p manifests/schemas # git keeps no empty folder
-  printf '{"type": "object", "properties": {"spec": {"properties": {"size": {"type": "%s"}}}}}' integer \
-    >manifests/schemas/widget-example-v1.json
-  run offline scripts/validate direct
-  assert_success
-  sed -i 's/integer/string/' manifests/schemas/widget-example-v1.json
-  run offline scripts/validate direct
-  assert_failure 1
-  assert_output --partial '/spec/size'
-}
-
 @test "validate names an unknown variant and missing tools before it starts" {
   run python -m lab maintain validate direct keepalvie
   assert_failure 2
@@ -95,9 +74,3 @@ done
   assert_output --partial 'scripts/shell scripts/validate'
 }
 
-@test "validate --help is its header" {
-  run scripts/validate --help
-  assert_success
-  assert_line --index 0 --partial 'Validates variants'
-  refute_output --partial pipefail
-}

@@ -30,9 +30,6 @@ setup() {
 }
 
 @test "the plan of a long check says how long it takes and how to go on" {
-  lab selfbench neighbour --runs 20 --plan
-  assert_success
-  [[ $stderr == *"20 A/A runs"*" min"* ]] || fail "$stderr"
   lab selfbench effects --plan --into "$BATS_TEST_TMPDIR/there"
   assert_success
   [[ $stderr == *"extra-work-"*"40 blocks read in tens"*"effects --blocks 40 --into $BATS_TEST_TMPDIR/there"* ]] || fail "$stderr"

@@ -60,16 +60,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_output "scripts/shell: no-such-command: no such command here"
 }
 
-@test "the second start sets nothing up again" {
-  needs_tools
-  local began=${EPOCHREALTIME/./}
-  run --separate-stderr "$root/scripts/shell" true
-  assert_success
-  assert_equal "$stderr" ""
-  local took=$((${EPOCHREALTIME/./} - began))
-  ((took < 20000000)) || fail "took $took µs"
-}
-
 @test "the tools are those that are pinned" {
   needs_tools
   local tool
@@ -108,15 +98,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   run "$bare/scripts/bring" frobnicate
   assert_failure 2
   assert_output --partial "frobnicate: unknown"
-}
-
-@test "a checkout of somebody else's works when its tools are there" {
-  needs_tools
-  ((EUID == 0)) || skip "needs root, to become somebody else"
-  setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$root/scripts" || skip "$root cannot be read by others"
-  run setpriv --reuid=65534 --regid=65534 --clear-groups "$root/scripts/shell" python -c 'import lab; print("fine")'
-  assert_success
-  assert_output fine
 }
 
 @test "missing packages are named when neither root nor sudo can install them" {
@@ -160,14 +141,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   [[ ! -e $bare/.cache/ready ]]
 }
 
-@test "a cache that cannot be written to is a message" {
-  bare_checkout
-  touch "$bare/.cache" # a file where the folder must be stops root too
-  run "$bare/scripts/shell" true
-  assert_failure 2
-  assert_output --partial "$bare/.cache: cannot be written by"
-}
-
 @test "a second first start waits for the first and then uses what it made" {
   bare_checkout
   mkdir "$bare/.cache"
@@ -201,36 +174,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_failure
 }
 
-@test "checkouts whose .cache is one share its tools while they pin the same, and one of other pins takes nothing away" {
-  bare_checkout
-  mkdir "$bare/.cache"
-  local other=$BATS_TEST_TMPDIR/other
-  cp -r "$bare" "$other" && rm -r "$other/.cache" && ln -s "$bare/.cache" "$other/.cache"
-  in_env 'fingerprint >"$cache/ready"'
-  run --separate-stderr "$other/scripts/shell" printenv VIRTUAL_ENV
-  assert_success
-  assert_output "$bare/.cache/venv"
-  assert_equal "$stderr" ""
-  echo >>"$other/uv.lock"
-  run "$other/scripts/shell" true
-  assert_failure 2
-  assert_line --partial "$other/.cache: is the cache of $bare, made for other pins"
-  assert_line --partial "rm $other/.cache"
-  PATH=/usr/bin:/bin run "$other/scripts/bring" kind
-  assert_failure 2
-  assert_line --partial "$other/.cache: is the cache of $bare, made for other pins"
-  in_env ready
-}
-
-@test "an index of one's own for pip is uv's too, unless uv has one" {
-  bare_checkout
-  local code='source "$root/scripts/tools/steps.bash"; registry_settings; echo "$UV_DEFAULT_INDEX"'
-  PIP_INDEX_URL=http://mirror.test/simple run in_env "unset UV_DEFAULT_INDEX UV_INDEX_URL; $code"
-  assert_output http://mirror.test/simple
-  PIP_INDEX_URL=http://mirror.test/simple UV_DEFAULT_INDEX=http://uv.test/simple run in_env "$code"
-  assert_output http://uv.test/simple
-}
-
 @test "where nix works, it brings the tools and gets the command" {
   bare_checkout
   stub nix 'printf "nix <%s>\n" "$@"'
@@ -241,24 +184,3 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_line "nix <a b>"
 }
 
-# bats test_tags=slow
-@test "where nix cannot bring the flake's tools, Debian's way is taken, and nix is not tried again" {
-  bare_checkout
-  stub nix 'echo "nix: tried" >&2; exit 1'
-  export LAB_TOOLS='' PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS='' PIP_RETRIES=0 PIP_TIMEOUT=1
-  PATH=$stubs:$PATH run "$bare/scripts/shell" true
-  assert_failure 2
-  assert_line "nix: tried"
-  assert_line --partial "nix is here but cannot bring the flake's tools"
-  PATH=$stubs:$PATH run "$bare/scripts/shell" true
-  refute_line "nix: tried"
-}
-
-@test "LAB_TOOLS=nix takes nothing else" {
-  bare_checkout
-  stub nix 'exit 1'
-  LAB_TOOLS=nix PATH=$stubs:$PATH run "$bare/scripts/shell" true
-  assert_failure 2
-  assert_output --partial "LAB_TOOLS=nix forbids anything else"
-  refute_output --partial "setting up"
-}

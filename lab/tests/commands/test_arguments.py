@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 
 import pytest
 
 from lab.__main__ import main
 from lab.commands.arguments import recorded
-from lab.commands.verbs import OLD_CHECKS, OLD_SPELLINGS, VERBS, parser
+from lab.commands.verbs import OLD_SPELLINGS, VERBS, parser
 from lab.model.facts import ROOT
 
 
@@ -43,21 +42,6 @@ def test_an_old_spelling_is_answered_with_the_new_one(old: str, new: str, capsys
     assert main([old, "RUN", "--arm", "a"]) == 2
     assert capsys.readouterr() == ("", f"just {old}: is `just {new} RUN --arm a` now\n")
     assert new == "lint --fix" or new.split()[0] in VERBS
-
-
-@pytest.mark.parametrize(("old", "new"), OLD_CHECKS.items())
-def test_an_old_check_of_selfbench_is_answered_with_what_replaces_it(
-    old: str, new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["selfbench", old, "--seed", "2"]) == 2
-    assert capsys.readouterr() == ("", f"just selfbench {old}: is `just {new}` now\n")
-    parser().parse_args(re.sub(r" \[.*", "", new).split())
-
-
-def test_an_old_recipe_is_answered_so_too() -> None:
-    ended = subprocess.run(["just", "usage", "RUN", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
-    said = "just usage: is `just table --usage RUN --json` now\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
 
 
 def test_the_tables_are_those_of_the_justfile() -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from lab.__main__ import main
-from lab.commands import measuring
+from lab.records.store import RunStore
 from lab.targets.local.target import LocalTarget
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +22,14 @@ INPUTS: list[dict[str, str]] = [
     {**given, "argv": argv}
     for given in GIVEN["input"]
     for argv in ([given["argv"]] if isinstance(given["argv"], str) else given["argv"])
+]
+INPUTS += [
+    {
+        "argv": argv,
+        "says": f"{place if (place := argv.split()[-2]).startswith('--') else 'argument variants'}: is empty",
+        "remedy": "give it a value, or leave it out: is a variable unset?",
+    }
+    for argv in GIVEN["empty"]
 ]
 LEAST = 60
 
@@ -47,7 +55,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalTarget, "enter", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(LocalTarget, "check", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(LocalTarget, "up", started)
-    monkeypatch.setattr(measuring, "go_on", started)
+    monkeypatch.setattr(RunStore, "create", started)
 
 
 def refused(given: dict[str, str], folder: Path, status: int, answer: str, talk: str) -> None:

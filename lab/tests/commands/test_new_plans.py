@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.__main__ import main
-from lab.commands import measuring
+from lab.records.store import RunStore
 from lab.targets.local.target import LocalTarget
 
 
@@ -17,7 +17,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(LocalTarget, "enter", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(LocalTarget, "check", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
-    monkeypatch.setattr(measuring, "go_on", None)
+    monkeypatch.setattr(RunStore, "create", None)
     return tmp_path / "runs"
 
 

@@ -20,10 +20,9 @@ from lab.__main__ import Talk, main
 from lab.commands import schema
 from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
 from lab.experiments.bench import Prepared, Request, prepare
-from lab.measure.roundtrip import sentence
 from lab.model.design import PlannedAnew
 from lab.model.run import RoundTrip
-from lab.records.store import Reparsed, RunStore
+from lab.records.store import RunStore
 from lab.tests.support.fakes import FakeTarget
 
 SWEEP = """
@@ -113,17 +112,6 @@ def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, 
     assert ("less with --blocks, at least 6 for an interval" in out.getvalue()) is told
 
 
-def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    out = io.StringIO()
-    print_plan(
-        Console(file=out, width=60), prepare(Request(("ingress-nginx",), "kill-quick", seed=1), FakeTarget(), ()), 0
-    )
-    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
-    assert "; kill after 5 s (" in lines["delete:"] and "role proxy, how delete" in lines["delete:"]
-    assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]
-
-
 @pytest.mark.parametrize("done", [False, True])
 def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
     """By the stored schema: every load as it is made, every sample counted; what is done already is no part of the time."""
@@ -140,21 +128,6 @@ def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.Cap
     assert [arm["name"] for arm in run["arms"]] == [arm.name for arm in prepared.plan.arms]
     answer_plan(argparse.Namespace(json=False), [(prepared, 0)])
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("form", ["notes", "markdown", "json"])
-def test_the_bare_networks_round_trip_is_in_every_form(
-    prepared: Prepared, form: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = RunStore.create(prepared.record, {})
-    before = printed(run, form, capsys)
-    assert json.loads(before)["roundtrip"] is None if form == "json" else "bare network" not in before
-    run.write_roundtrip(FOUND)
-    for each in (run, Reparsed.of(run)):
-        text = printed(each, form, capsys)
-        told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
-        assert told
-        assert sentence(FOUND) not in printed(each, None, capsys)
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])

@@ -59,26 +59,12 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   assert_line --partial "Docker: docker: not on PATH"
 }
 
-@test "kind and kubectl are checked first" {
-  stub kind 'echo "kind v0.20.0 go1.20 linux/amd64"'
-  refused "kind: 0.20.0, at least 0.27 wanted"
-  stub kind "$KIND"
-  stub kubectl 'echo "Client Version: v1.20.1"'
-  refused "kubectl: 1.20.1, at least 1.28 wanted"
-}
-
 # bats test_tags=slow
 @test "wrong settings are refused before anything is asked of Docker" {
   echo 'ngnix: a:1' >images.yaml
   LAB_IMAGES=images.yaml refused "did you mean 'nginx'?"
   run grep -c '^docker' "$calls"
   assert_output 0
-}
-
-@test "a node that is stopped is named, and left alone" {
-  echo "ingress-lab-control-plane exited" >"$state/nodes"
-  refused "kind cluster ingress-lab: ingress-lab-control-plane is exited"
-  assert [ -e "$state/nodes" ]
 }
 
 @test "a cluster that cannot be created leaves nothing, and says why in kind's words and what to do" {
@@ -111,12 +97,6 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   assert_output --partial "image: mirror.test:5000/node:1"
   assert [ ! -e "$HOME/.kube" ]
   assert [ ! -e "$KUBECONFIG" ]
-}
-
-@test "down where there is nothing is fine, asks nothing, and needs no terminal" {
-  run just down kind </dev/null
-  assert_success
-  assert_line "there is no cluster ingress-lab"
 }
 
 @test "a cluster that cannot be removed says how to, by hand" {

@@ -38,15 +38,6 @@ fails() {
   done
 }
 
-@test "list writes nothing" {
-  copy
-  touch -d '1 minute' now
-  just list >/dev/null
-  just show keepalive >/dev/null
-  run find . -newer now -not -path '*__pycache__*' -not -name .
-  assert_output ""
-}
-
 # bats test_tags=slow
 @test "a knob can be shown as soon as its folder exists" {
   copy
@@ -75,18 +66,3 @@ YAML
   assert_line --regexp '^workers-2 +quick +rate '
 }
 
-@test "a damaged component is told with its file and key, by list and by show" {
-  copy
-  sed -i 's,lab/sweep,lab/sweeep,' manifests/components/somaxconn-128/kustomization.yaml
-  fails "manifests/components/somaxconn-128/kustomization.yaml: metadata.annotations: unknown key 'lab/sweeep'" list
-  fails "did you mean 'lab/sweep'?" show backlog
-}
-
-@test "without kustomize on PATH show says where to get it" {
-  mkdir "$BATS_TEST_TMPDIR/bin"
-  ln -s "$(command -v just)" "$BATS_TEST_TMPDIR/bin"
-  printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v python)" >"$BATS_TEST_TMPDIR/bin/python"
-  chmod +x "$BATS_TEST_TMPDIR/bin/python"
-  PATH="$BATS_TEST_TMPDIR/bin:/usr/bin:/bin" fails 'kustomize: not found on PATH' show ingress-nginx
-  [[ $stderr == *scripts/shell* ]]
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from lab.analysis.judge import recovery
 from lab.analysis.noise import noises
-from lab.analysis.past import past_runs, together
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.experiments.bench.design import promises, with_design
@@ -90,16 +88,6 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     assert design_of(record("run-3")).promised_by == ELSEWHERE
 
 
-@pytest.mark.parametrize("name", ["run.json", "samples/{}/sample.json", "samples/{}/raw.zst"])
-def test_any_other_damage_is_passed_over_too(name: str) -> None:
-    """A half record or a missing file of a newer run stops no new run."""
-    stored("run-1")
-    run = stored("run-2")
-    path = run.folder / name.format(run.samples()[0].id)
-    path.write_bytes(b"{") if path.suffix == ".json" else path.unlink()
-    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
-
-
 def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
     few = make_plan((("ingress-nginx", None),), blocks=2, reference=None)
@@ -117,34 +105,6 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     assert promised["rate", "ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks, level)
     raw = power.resolvable(rate.sd, PLAN.blocks, level)
     assert raw is not None and promised["rate", "ceiling"] > 1.2 * raw
-
-
-def test_more_earlier_runs_know_the_scatter_more_surely() -> None:
-    """Their variances are pooled with their degrees of freedom, those of at most ten."""
-    for number in range(1, 4):
-        stored(f"run-{number}")
-    (kept,) = (one for one in past_runs(record("x")) if one.id == "run-3")
-    pasts = list(past_runs(record("x")))
-    pooled_ = together(pasts)
-    assert (pooled_.runs, pooled_.bring_up_s) == (("run-3", "run-2", "run-1"), kept.bring_up_s)
-    for mine, once in zip(pooled_.noises, kept.noises, strict=True):
-        assert mine.sd == (None if once.sd is None else pytest.approx(once.sd)), "three runs of the same numbers"
-        assert once.why or mine.pilot_blocks == 1 + 3 * (once.pilot_blocks - 1)
-    once_, thrice = (effects(promises(record("x"), each.noises)) for each in (kept, pooled_))
-    assert once_.keys() == thrice.keys() and all(thrice[label] < once_[label] for label in once_)
-
-
-def test_a_larger_family_promises_less() -> None:
-    """At the first step of Holm's method: two variants at two points are four primary effects."""
-    stored("run-1")
-    found: list[float] = []
-    for names in (("keepalive",), ("keepalive", "backlog")):
-        planned = make_plan([(name, "ingress-nginx") for name in names], blocks=6, reference=None)
-        baseline = record("x").variants["ingress-nginx"]
-        told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
-        asked = record("run-2", planned, variants={"ingress-nginx": baseline, **told})
-        found.append(effects(design_of(asked).promised)["p90", "rate-1000"])
-    assert found[0] < found[1]
 
 
 def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,13 +144,3 @@ def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
     }
     told = design_of(record("run-2", planned, variants=variants))
     assert list(effects(told.promised)) == [("p90", "rate-1000")]
-
-
-def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> None:
-    """Two blocks tell no noise."""
-    stored("run-1")
-    run = stored("run-2")
-    for sample in run.samples():
-        if sample.block > 2:
-            shutil.rmtree(run.folder / "samples" / sample.id)
-    assert design_of(record("run-3")).promised_by == "from the pairs of run-1"

@@ -17,24 +17,6 @@ def test_a_variant_is_of_its_roots_family() -> None:
     assert load_variant("envoy-access-log").family == "as shipped"
 
 
-def test_all_of_the_family_are_held_to_the_same_tls() -> None:
-    """By what a client's handshake comes to."""
-    wanted = {
-        name: {(check.name, check.value) for check in load_variant(name).readback if check.kind == "tls"}
-        for name in EQUAL
-    }
-    assert all(
-        checks
-        == {
-            ("version", "TLSv1.2"),
-            ("cipher", "ECDHE-RSA-AES128-GCM-SHA256"),
-            ("group", "X25519"),
-            ("key", "RSA 2048"),
-        }
-        for checks in wanted.values()
-    )
-
-
 @pytest.mark.parametrize(
     ("variants", "against"),
     [

@@ -14,15 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.analysis import rerun
 from lab.analysis.knee.report import KneeReport, report_of
 from lab.analysis.knee.trials import limiter_of, tried
 from lab.base.errors import MeasuringError, UsageError
-from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
-from lab.experiments.knee.search import AdaptiveSearch
+from lab.experiments.knee import AdaptiveSearch
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result
@@ -30,16 +28,14 @@ from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.model.variants.variants import Variant
-from lab.records.store import KNEE, RunStore
+from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
 from lab.report.terminal import show
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
-from lab.tests.measure.test_loop import Pinned, Working
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
+from lab.tests.support.factories import made_invalid, make_plan, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeTarget, Silent, point, variant
 from lab.tests.support.made_runs import made_record
 
@@ -120,15 +116,6 @@ def rates(run: RunStore) -> list[float | None]:
     return [sample.point.rate_rps for sample in run.samples()]
 
 
-def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
-    """However many CPUs it may use."""
-    search = seeker(target=Pinned(system=Working([0.01, 0.99, 0.01, 0.01])))
-    one = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": {"worker-processes": "1"}},)})
-    replace(search, variants={one.name: one}).run()
-    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
-    assert (knee.limited_by, knee.proxy_core) == ("proxy", pytest.approx(0.99))
-
-
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
     """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
     search = seeker()
@@ -156,14 +143,6 @@ def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own
     assert len(target.ups) == 1 + 1 + 3
     folder = search.store.folder / "readback"
     assert len(list(folder.iterdir())) == 5
-
-
-def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
-    search = seeker(Paced(capacity_rps=1e9, slow_rps=700))
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.rate_rps is not None and knee.rate_rps < 700 <= (knee.fails_rps or 0)
-    assert knee.limited_by == "p99" and "more than 50.0 ms" in knee.why and not knee.at_least
 
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
@@ -212,14 +191,6 @@ def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
     assert report_of(again.store).knees[0].rate_rps == report_of(run).knees[0].rate_rps
 
 
-def test_a_finished_search_is_replayed_without_measuring() -> None:
-    search = seeker()
-    search.run()
-    target = FakeTarget()
-    reopened(search, target=target).run()
-    assert target.ups == []
-
-
 def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trial is measured three times; three of them that cannot be told end it. Resumed when it is quiet, it goes on."""
     search = seeker()
@@ -250,16 +221,6 @@ def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkey
     assert knee.rate_rps is not None and knee.rate_rps <= 1010 < (knee.fails_rps or 0)
 
 
-def test_between_two_rates_that_were_told_the_interval_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = seeker()
-    clock = iter(range(0, 10_000, 2))
-    monkeypatch.setattr(
-        sampler, "other_processes_s", lambda: float(next(clock)) if len(search.store.samples()) >= 6 else 0.0
-    )
-    search.run()
-    assert report_of(search.store).knees[0].why == "between 800 and 1,600 req/s: not resolved: other-processes"
-
-
 def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> None:
     def fail(count: int) -> None:
         raise MeasuringError("proxy", "did not come up", "look at its log")
@@ -271,49 +232,6 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
     assert sample.reason is Reason.BRING_UP_FAILED and len(observer.failures) == 1
     (knee,) = report_of(search.store).knees
     assert knee.rate_rps is None and "did not come up" in knee.why
-
-
-def test_a_system_that_never_passes_is_told_and_who_fails_at_first_ends_it() -> None:
-    search = seeker(Paced(capacity_rps=0.1))
-    search.run()
-    assert "0 requests answered" in report_of(search.store).knees[0].why
-    search = seeker(Paced(slow_rps=0.5, capacity_rps=1e9))
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.why.startswith("not even 1 req/s meets the conditions: ")
-    assert rates(search.store)[:3] == [100, 100, 50]
-
-
-def test_what_is_derived_is_kept_beside_the_run_and_can_be_made_again() -> None:
-    search = seeker()
-    search.run()
-    run = RunStore.open(search.store.record.id)
-    run.write_knee(report_of(run))
-    path = run.folder / KNEE
-    stored = KneeReport.model_validate_json(path.read_bytes())
-    path.unlink()
-    assert report_of(RunStore.open(run.record.id)) == stored
-
-
-def test_the_plan_grows_only_by_what_fits() -> None:
-    """Another load of the same name, an arm that the run has not, a slot that is there already."""
-    store = seeker().store
-    first = store.record.points[0]
-    made_by = {"name": "fake", "version": "1", "stand_in_for": None}
-    other = first.model_copy(update={"name": "rate-200", "rate_rps": 200.0})
-    for added, slot in (
-        (first.model_copy(update={"connections": 7}), (2, "ingress-nginx", first.name)),
-        (other, (2, "nobody", other.name)),
-        (other, (2, "ingress-nginx", first.name)),
-        (first, store.record.slots[0]),
-    ):
-        with pytest.raises(ValueError, match="another load|no slot"):
-            store.extend(added, slot, made_by)
-    before = store.record
-    store.extend(other, (2, "ingress-nginx", other.name), made_by)
-    reread = RunStore.open(before.id).record
-    assert reread.slots == (*before.slots, (2, "ingress-nginx", "rate-200")) and reread.blocks == 2
-    assert reread.plan().slots[1].sample_id(1) == "0002-b02-ingress-nginx-rate-200"
 
 
 # -- who was the limit ------------------------------------------------------------------------------------
@@ -346,19 +264,6 @@ def test_who_was_full_was_the_limit(
     assert limiter_of(sample, ["2"]) == limit
 
 
-def test_a_backend_that_shares_the_generators_cpu_is_not_told_from_it() -> None:
-    record = seeker().store.record
-    slot = record.plan().slots[0]
-    sample = make_sample(reason=Reason.DROPPED, proxy_core=0.5, generator_core=0.5, busy={"1": 0.99})
-    for facts, limit in (
-        ({"cpus_backend": "1", "cpus_generator": "1"}, "unknown"),
-        ({"cpus_backend": "1", "cpus_generator": "2-3"}, "backend"),
-        ({}, "unknown"),
-    ):
-        found = tried(slot, sample, None, record.model_copy(update={"facts": facts}), passed_before=True)
-        assert (found.outcome, found.limiter) == ("fail", limit)
-
-
 @pytest.mark.parametrize(
     ("reason", "passed", "outcome"),
     [
@@ -381,19 +286,6 @@ def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str)
     record = seeker().store.record
     sample = made_invalid(make_sample(), reason)
     assert tried(record.plan().slots[0], sample, None, record, passed).outcome == outcome
-
-
-def test_a_short_trials_p99_is_judged_by_the_share_of_slow_requests() -> None:
-    """300 requests have no p99 that could be shown: three slow ones are a hundredth, four are more."""
-    record = seeker().store.record
-    slot = record.plan().slots[0]
-    why = ""
-    for slow, outcome in ((0, "pass"), (3, "pass"), (4, "fail")):
-        histogram = Histogram.of_values([0.001] * (300 - slow) + [0.06] * slow)
-        found = tried(slot, make_sample(), histogram, record, passed_before=True)
-        assert found.outcome == outcome, found.why
-        why = found.why
-    assert why == "4 of 300 requests took more than 50.0 ms"
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample]) -> KneeReport:
@@ -431,13 +323,6 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
     )
 
 
-def test_a_knee_of_another_load_is_followed_by_a_sweep_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep at-knee has 100 connections: it would refuse a knee of one."""
-    report = limited(monkeypatch, lambda sample: sample)
-    said = sentence(report, report.knees[0])
-    assert "--sweep YOURS.toml" in said and "connections 1, the sweep's 100" in said
-
-
 def test_the_output_names_knee_limit_conditions_and_rates() -> None:
     """The table as people read it, on a terminal and as Markdown."""
     search = seeker()
@@ -450,18 +335,6 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
         assert "rate-not-achieved" in text and "1,600" in text and "just bench ingress-nginx --sweep" in text
 
 
-def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
-    """The run's name would stand for the baseline's knee, or, where it has none, be refused."""
-    search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "ingress-nginx+access-log-off"))
-    search.run()
-    report = report_of(search.store)
-    assert len(report.knees) == 2
-    for found in report.knees:
-        named = sentence(report, found).partition("--knee ")[2].split()[0]
-        _, used = placed(at_knee(), named, HERE)
-        assert used is not None and used.rate_rps == found.rate_rps
-
-
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """All its trials are kept, so that a resumed search would know no more."""
     monkeypatch.setattr(knee, "TRIALS_MOST", 7)
@@ -471,15 +344,6 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
     text = sentence(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
     assert text.endswith("wider --precision: just knee ingress-nginx --target remote --context NAME")
-
-
-def test_a_search_on_a_cluster_of_ones_own_goes_on_at_its_context() -> None:
-    store = seeker(target=FakeTarget(name="remote")).store
-    (unfinished,) = report_of(store).knees
-    assert unfinished.why == f"not finished: go on with `just knee --resume {store.record.id} --context NAME`"
-    report = report_of(store)
-    busy = unfinished.model_copy(update={"why": "above 800: not resolved: other-processes"})
-    assert sentence(report, busy).endswith(f"just knee --resume {store.record.id} --context NAME")
 
 
 # -- preparing --------------------------------------------------------------------------------------------
@@ -526,24 +390,6 @@ def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
         seeking.prepare(seeking.Request(("ingress-nginx",), duration_s=10.0), wrk2, ())
     with pytest.raises(UsageError, match="request per second for every connection"):
         seeking.prepare(seeking.Request(("ingress-nginx",), start_rps=50), wrk2, ())
-
-
-@pytest.mark.parametrize(("connections", "start_rps"), [(50, 100), (100, 100), (200, 200)])
-def test_a_search_begins_where_its_generator_can(connections: int, start_rps: int) -> None:
-    """As `bench --knee` advises a search: with as many connections as its sweep has, and no word of a start."""
-    prepared = seeking.prepare(
-        seeking.Request(("ingress-nginx",), connections=connections), with_generators("wrk2"), ()
-    )
-    (point,) = prepared.record.points
-    assert (point.name, point.rate_rps) == (f"rate-{start_rps}", start_rps)
-    assert prepared.record.knee is not None and prepared.record.knee.start_rps == start_rps
-
-
-def test_a_generator_that_is_not_there_is_refused_before_anything_starts() -> None:
-    target = with_generators()
-    with pytest.raises(UsageError, match="not on PATH"):
-        seeking.prepare(seeking.Request(("ingress-nginx",), generator="oha"), target, ())
-    assert target.ups == []
 
 
 def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
@@ -621,18 +467,6 @@ def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], say
     assert says in str(caught.value)
 
 
-def test_without_any_search_the_remedy_is_to_make_one() -> None:
-    with pytest.raises(UsageError, match="just knee ingress-nginx"):
-        placed(at_knee(connections=100), None, HERE)
-
-
-def test_a_search_that_found_nothing_is_passed_over() -> None:
-    run, rate = found()
-    seeker()  # not begun
-    _, used = placed(at_knee(), None, HERE)
-    assert used is not None and (used.run, used.rate_rps) == (run.record.id, rate)
-
-
 def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
     """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
     run, rate = found()
@@ -659,29 +493,6 @@ def test_a_knee_that_will_not_do_is_refused(knee: str, place: Place, says: str) 
     assert says in str(caught.value)
 
 
-def test_other_sweeps_want_no_knee() -> None:
-    steady = [make_point()]
-    assert placed(steady, None, HERE) == (steady, None)
-    with pytest.raises(UsageError, match="no load of this sweep is placed at a knee"):
-        placed(steady, "1000", HERE)
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"of_knee": [0.5], "rate_rps": 100}, "so is rate_rps given"),
-        ({"of_knee": [1.0]}, "of_knee"),
-        ({"of_knee": [0]}, "of_knee"),
-        ({"of_knee": []}, "of_knee"),
-        ({"of_knee": [0.5, 0.5]}, "two points"),
-        ({"of_knee": 0.5, "disturbance": Outage()}, "a disturbance needs one rate"),
-    ],
-)
-def test_fractions_that_are_none_are_refused(table: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        at_knee(**table)
-
-
 def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> None:
     """Every arm at the same rates; without a knee it is refused and nothing is written."""
     target = with_generators("k6", "wrk2")
@@ -694,33 +505,3 @@ def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> N
     assert RunRecord.model_validate_json(prepared.record.model_dump_json()) == prepared.record
     loads = {(slot.arm.name, slot.point.rate_rps) for slot in prepared.plan.slots}
     assert loads == {(arm.name, rate) for arm in prepared.plan.arms for rate in (1000.0, 1400.0, 1600.0)}
-
-
-def test_a_run_at_a_knee_is_repeated_at_its_own() -> None:
-    """Though another was found since; by its rate, as whoever found it may be gone."""
-    target = with_generators("k6", "wrk2")
-    words = ("lab", "bench", "--sweep=at-knee", "--knee=2001.5", "--", "keepalive")
-    made = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee="2001.5"), target, words)
-    told = rerun.measure(made.record, "keepalive")
-    assert told == "just bench keepalive --sweep at-knee --knee 2001.5 --target fake"
-    again = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee=told.split()[6]), target, ())
-    assert again.record.points == made.record.points
-
-
-def test_a_variant_against_itself_is_placed_at_its_own_knee() -> None:
-    with pytest.raises(UsageError, match="the knee of 'keepalive'"):
-        bench.prepare(bench.Request(("keepalive",), "at-knee", nulls=1), with_generators("k6", "wrk2"), ())
-
-
-def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its manifests have changed since, and with them its knee, maybe."""
-    target = with_generators("k6")
-    search = seeking.prepare(seeking.Request(("ingress-nginx",), connections=100, duration_s=1.0), target, ())
-    run = RunStore.create(search.record, {})
-    AdaptiveSearch(target, search.variants, ChosenGenerator(Paced(), "true", "1", None), run, Silent()).run()
-    request = bench.Request(("keepalive",), "at-knee", blocks=1)
-    made = bench.prepare(request, target, ())
-    assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
-    monkeypatch.setattr(Variant, "manifests_sha256", "another")
-    with pytest.raises(UsageError, match="of other manifests of 'ingress-nginx'"):
-        bench.prepare(request, target, ())

@@ -6,18 +6,14 @@ from dataclasses import replace
 from math import sqrt
 from typing import Any
 
-import polars as pl
 import pytest
 
 from lab.analysis import levels
-from lab.analysis.levels import notes, scatter
+from lab.analysis.levels import scatter
 from lab.analysis.past import elsewhere
 from lab.experiments.bench import design
 from lab.experiments.bench.design import Costs, on_generations, plan_of, resolvable, shared
-from lab.records import levels as records
-from lab.records.levels import FOLDER, Known
-from lab.stats.components import components
-from lab.stats.power import ASSURANCE
+from lab.records.levels import Known
 from lab.tests.support.factories import make_point
 
 LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
@@ -42,22 +38,6 @@ def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_
     assert scatter(known(), 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
     assert scatter(known(bring_up=0.02), 4, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
     assert scatter(known(generation=0.0), 1, 1.0)[0] == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
-
-
-def test_how_well_that_is_known_is_between_its_levels() -> None:
-    """Of 8 bring-ups with 6 generations each: 7 degrees where bring-ups alone scatter, 40 where workers alone do."""
-    assert scatter(known(repeat=0.0, generation=0.0, bring_up=0.02), 4, 4.0)[1] - 1 == 7
-    assert scatter(known(repeat=0.0), 4, 4.0)[1] - 1 == 40
-    assert 7 < scatter(known(bring_up=0.02), 4, 4.0)[1] - 1 < 40
-    assert scatter(known(repeat=0.0, generation=0.0), 1, 4.0)[1] - 1 == 7
-
-
-@pytest.mark.parametrize(("load_s", "several"), [(1.0, True), (4.0, False)])
-def test_workers_are_held_against_a_repeat_under_the_load_that_the_point_has(load_s: float, several: bool) -> None:
-    """Of 4 s. What scatters by 2.5 % in a second does by half of that in four."""
-    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
-    one = known(generation=0.03, repeat=0.025, load_s=load_s)
-    assert (plan_of(one, costs)[1] > 1) is several
 
 
 def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
@@ -148,31 +128,3 @@ def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> No
         make_point("alone", rate_rps=None, alone="said so"),
     ]
     assert [point.generations for point in on_generations(points, 4, known())] == [4, 1, 2, 1]
-
-
-def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this very system on this very target; of others nothing changes."""
-    monkeypatch.setattr(levels, "committed", lambda: (known(), known(variant="traefik", generation=0.01)))
-    assert [said[:34] for said in notes("apiserver", {"baseline", "traefik"})] == [
-        "baseline: one start of it is off by"[:34]
-    ]
-    assert notes("local", {"baseline"}) == []
-    points = [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)]
-    there = elsewhere("apiserver", ["baseline"], points)
-    (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
-    assert (mine.sd, mine.pilot_blocks) == scatter(known(), 4, 4.0)
-    assert mine.sd not in [noise.sd for noise in elsewhere("local", ["baseline"], points)]
-
-
-def test_the_line_of_the_most_bring_ups_is_what_its_own_numbers_come_to() -> None:
-    """The run has 40 MB: what it measured of each pair is committed beside the line instead."""
-    rows = pl.read_csv(FOLDER / "apiserver-bring-ups.csv")
-    (line,) = [one for one in records.committed() if one.run == rows["run"][0]]
-    ratios = rows.sort("bring_up", "generation").select((pl.col("own_us") / pl.col("base_us")).log()).to_series()
-    values = ratios.to_numpy().reshape(line.bring_ups, line.generations, 1)
-    found, bound = components(values), components(values, 2 * ASSURANCE - 1).bring_up
-    assert found.generation and found.bring_up and bound
-    told = [line.generation, line.bring_up, line.bring_up_at_most]
-    assert [each / sqrt(2) for each in (found.generation.sd, found.bring_up.sd, bound.high)] == pytest.approx(
-        told, rel=1e-4
-    )

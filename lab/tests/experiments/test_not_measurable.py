@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.analysis.summary import changed_facts, summarise_run
+from lab.analysis.summary import summarise_run
 from lab.analysis.explain.run import verdicts
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands.measuring import print_plan
-from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments.bench import Request, prepare
 from lab.experiments.bench.measurable import NothingMeasurableError
 from lab.model.endpoint import Endpoint
-from lab.model.run import NotMeasured, RunRecord
+from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -74,12 +72,6 @@ def test_what_stands_on_it_cannot_be_measured_either(sweep: str) -> None:
     assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in told["backlog"]
 
 
-def test_without_the_direct_reference_the_rest_is_measured(sweep: str) -> None:
-    made = prepared(sweep, "ingress-nginx", refuses=["direct"])
-    assert [arm.name for arm in made.plan.arms] == ["ingress-nginx", "ingress-nginx-again"]
-    assert [missing.variant for missing in made.record.not_measurable] == ["direct"]
-
-
 def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> None:
     with pytest.raises(NothingMeasurableError) as caught:
         prepared(sweep, "keepalive", "backlog", refuses=["keepalive", "backlog-128"])
@@ -122,50 +114,6 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
     assert prepare(Request(("ingress-nginx",), sweep, seed=1), Behind(), ()).plan.slots
 
 
-def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
-    target = SmallTarget(refuses=["backlog-128"])
-    made = prepare(Request(("keepalive", "backlog-128"), sweep, seed=1), target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    again, _ = bench.resume(made.record.id, target)
-    assert again.record.not_measurable == made.record.not_measurable
-
-
-def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lab may have learnt since that it cannot be done; the variant is named, of which there may be several."""
-    target = SmallTarget()
-    request = Request(("ingress-nginx",), "outage", seed=1)
-    made = prepare(request, target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-
-    def refuse(_self: Outage, _manifests: object) -> None:
-        raise UsageError("disturbance.for_s", "cannot be done", "leave it out")
-
-    monkeypatch.setattr(Outage, "vet", refuse)
-    for again in (lambda: bench.resume(made.record.id, target), lambda: prepare(request, target, ())):
-        with pytest.raises(UsageError, match=r"ingress-nginx: disturbance\.for_s: cannot be done"):
-            again()
-
-
-def test_what_changed_is_told_before_what_cannot_be_shown(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = prepare(Request(("keepalive",), sweep, seed=1), SmallTarget(), ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    monkeypatch.setattr(Variant, "manifests_sha256", "another")
-    with pytest.raises(UsageError, match="have changed since this run began"):
-        bench.resume(made.record.id, SmallTarget(refuses=["keepalive"]))
-
-
-def test_a_run_that_another_lab_goes_on_with_says_so(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another commit may parse, check or sample otherwise; the same one is no news."""
-    target = SmallTarget()
-    made = prepare(Request(("keepalive",), sweep, seed=1), target, ())
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    for commit, told in ((made.record.git_commit, False), ("another", True)):
-        monkeypatch.setattr(bench.facts, "git_commit", lambda commit=commit: commit)
-        with bench.opened(*bench.resume(made.record.id, target), target) as run:
-            assert ("git_commit" in run.record.resumed[-1]) == told
-            assert any("git_commit" in note for note in changed_facts(run.record)) == told
-
-
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
     """What is there already would be pooled with what is measured elsewhere."""
 
@@ -181,13 +129,6 @@ def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
     with pytest.raises(UsageError, match="another cluster \\(one; this one is two\\)"):
         bench.resume(made.record.id, Cluster(uid="two"))
     assert bench.resume(made.record.id, Cluster())[0].record.id == made.record.id
-
-
-def test_a_run_recorded_before_there_were_such_rows_still_opens() -> None:
-    old = json.loads(record("old").model_dump_json())
-    for key in ("not_measurable", "study", "manifests"):
-        del old[key]
-    assert RunRecord.model_validate_json(json.dumps(old)).not_measurable == ()
 
 
 def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the_run() -> None:

@@ -105,7 +105,7 @@ def described(made: Prepared, printed: str) -> str:
         for slot in made.plan.slots
     ]
     digest = hashlib.sha256(repr([made.plan.arms, loads, slots]).encode()).hexdigest()
-    return RUN.sub("RUN", f"{out.getvalue()}{json.dumps(data, indent=1)}\n{len(slots)} slots, SHA-256 {digest}\n")
+    return RUN.sub("RUN", f"{out.getvalue()}{json.dumps(data)}\n{len(slots)} slots, SHA-256 {digest}\n")
 
 
 def agreed() -> dict[str, str]:

@@ -11,20 +11,16 @@ import pytest
 from rich.console import Console
 
 from lab.base.errors import MeasuringError
-from lab.base.files import runs_folder
 from lab.commands.measuring import print_plan
-from lab.experiments.ablation import prepared as ablation
-from lab.experiments.ablation.folder import AblationStore, copy_manifests
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
 from lab.generators.k6 import Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Role
 from lab.model.pairs import SIDES
-from lab.model.run import ProbeTrial, RunRecord, now
+from lab.model.run import ProbeTrial, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.records.ablation import AblationRecord, AblationRun
 from lab.records.store import RunStore
 from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample
@@ -91,26 +87,6 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
     assert "rate-1000: 1,000 req/s on two sides at once are carried" in said(made)
 
 
-def test_an_ablation_finds_it_out_for_each_of_its_runs(sweep: str) -> None:
-    folder = runs_folder() / "20261129-000000-ablate-keepalive-0001"
-    copy_manifests(folder / "manifests")
-    record = AblationRecord(
-        id=folder.name,
-        created_at=now(),
-        command=(),
-        subject="keepalive",
-        target="local",
-        blocks=6,
-        seed=1,
-        steps=(),
-        runs=(AblationRun(sweep=sweep, variants=("keepalive",)),),
-    )
-    (ready,) = ablation.prepared(AblationStore(folder, record), FakeTarget(sides=SIDES), carries(300))
-    assert ready.prepared is not None
-    (probe,) = ready.prepared.record.probes
-    assert (probe.decided, probe.carried_rps) == ("lowered", 220)
-
-
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
     """The point is called by the rate that it has."""
     made = prepared(sweep, carries(300, tried := []))
@@ -129,12 +105,6 @@ def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: s
     assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
     assert "arms are measured one after the other, at that rate" in said(made)
     assert "no pair can bear it: two sides at once are more than this target carries (probe)" in said(made)
-
-
-def test_a_plan_alone_probes_nothing_and_says_that_a_probe_will_come(sweep: str) -> None:
-    made = prepared(sweep, None)
-    assert [point.name for point in made.to_probe] == ["rate-1000"] and made.record.probes == ()
-    assert "some seconds of load show whether two sides at once get 1,000 req/s (rate-1000) here" in said(made)
 
 
 class Pinned(FakeTarget):

@@ -16,13 +16,12 @@ from lab.analysis.past import past_runs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.commands.measuring import print_plan
-from lab.experiments.bench import Prepared, Request, prepare, resume
+from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.request import Resolve, parse_resolve
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
-from lab.model.variants.variants import Variant
 from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.stats import power
@@ -100,12 +99,6 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         parse_resolve(text)
 
 
-def test_nothing_and_more_than_everything_are_refused() -> None:
-    for text in ("0%", "0.0%", "101%", "1000000%"):
-        with pytest.raises(UsageError, match="more than 0% and at most 100%"):
-            parse_resolve(text)
-
-
 def known_levels(**told: Any) -> Known:
     """Levels of the fake target's baseline."""
     named = {"run": "r", "target": "fake", "variant": "ingress-nginx", "point": "ceiling", "scheme": "slices"}
@@ -163,35 +156,6 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
     assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
 
 
-def test_a_resumed_run_keeps_its_blocks_and_its_promise(sweep: str) -> None:
-    self_compared(sweep)
-    made = resolved(sweep, "5%")
-    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    again, _ = resume(made.record.id, FakeTarget())
-    assert again.design.planned_for == made.design.planned_for is not None
-    assert again.plan.blocks == made.plan.blocks
-    assert again.design.promised == made.design.promised != ()
-
-
-@pytest.mark.slow
-def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
-    self_compared(sweep, nulls=2)
-    assert (
-        resolved(sweep, "3%").plan.blocks > resolved(sweep, "5%").plan.blocks >= resolved(sweep, "50%").plan.blocks == 6
-    )
-
-
-@pytest.mark.slow
-def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
-    """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
-    self_compared(sweep)
-    for variant in ("ingress-nginx+access-log-off", "ingress-nginx"):
-        planned = resolved(sweep, "9%,rate", variant).design.planned_for
-        assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
-    promised = resolved(sweep, "9%,rate").design.promised
-    assert [(one.metric, one.point) for one in promised] == [("rate", "ceiling")]
-
-
 @pytest.mark.slow
 def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     """Any A/A pair of the baseline will do, and all of them tell together; the newest gives its name."""
@@ -204,41 +168,6 @@ def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     assert made.design.promised_by == f"from the pairs of {newer.record.id} and 1 more"
 
 
-@pytest.mark.slow
-def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
-    self_compared(sweep, "keepalive")
-    with pytest.raises(UsageError, match="just aa --sweep"):
-        resolved(sweep, "5%")
-    self_compared(sweep)
-    with pytest.raises(UsageError, match="just aa okd --sweep"):
-        resolved(sweep, "5%,rate", "okd")
-
-
-def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its manifests have changed since: it is another system of the same name."""
-    run = self_compared(sweep)
-    planned = resolved(sweep, "20%").design.planned_for
-    assert planned is not None and planned.from_run == run.record.id
-    monkeypatch.setattr(Variant, "manifests_sha256", "changed")
-    with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
-        resolved(sweep, "20%")
-
-
-@pytest.mark.parametrize(
-    ("asked", "pilot"),
-    [
-        ({"sweep": "at-knee", "knee": "2000"}, "just aa --sweep at-knee --knee 2000$"),
-        ({"k6_out": "csv"}, "just aa --sweep .*tiny.toml --k6-out csv$"),
-    ],
-)
-def test_the_pilot_is_asked_for_as_the_run_will_be_measured(sweep: str, asked: dict[str, Any], pilot: str) -> None:
-    """At the same knee, else its rates are others; with the same rows of k6, as writing them costs CPU."""
-    named: dict[str, Any] = {"sweep": sweep, **asked}
-    request = Request(("ingress-nginx+access-log-off",), seed=1, resolve=Resolve(0.05), **named)
-    with pytest.raises(UsageError, match=pilot):
-        prepare(request, FakeTarget("local"), ())
-
-
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
     """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)
@@ -248,16 +177,6 @@ def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: s
         row for row in summary.rows if (row.arm.name, row.point.name) == ("ingress-nginx+access-log-off", "ceiling")
     )
     assert [(effect.metric, effect.claimed) for effect in row.shown] == [("rate", True)]
-
-
-def test_another_machine_is_no_guide(sweep: str) -> None:
-    class Elsewhere(FakeTarget):
-        def facts(self) -> dict[str, str]:
-            return {"fake": "another"}
-
-    self_compared(sweep)
-    with pytest.raises(UsageError, match="just aa"):
-        prepare(Request(("ingress-nginx+access-log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
 
 
 def five_blocks(slot: Slot, sample: Sample) -> Sample | None:

@@ -6,7 +6,7 @@ import pytest
 
 from lab.base.errors import NodeRefusesError, UsageError
 from lab.experiments import sabotage, trial
-from lab.experiments.bench.measurable import facts_of
+from lab.targets.survey import facts_of
 from lab.experiments.sabotage import Finding
 from lab.records import trials
 from lab.records.trials import Trial, Tried
@@ -23,7 +23,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
         target="fake",
         tried_at="2026-01-01",
         git_commit="old",
-        facts={**trial.telling_facts(facts_of(FakeTarget())), "cluster": "another"},
+        facts={**{name: value for name, value in facts_of(FakeTarget()).items() if name in trial.TELLING}, "cluster": "another"},
         variants={"gzip": Tried(outcome="FAILED", detail="no answer"), "keepalive": Tried(outcome="holds")},
         sweeps={},
     )
@@ -39,7 +39,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
 
 def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: dict[str, Trial]) -> None:
     told: list[str] = []
-    made = trial.tried_again(FakeTarget(), ["gzip", "gzip"], lambda name, _: told.append(name), SWEEPS)
+    made = trial.tried(FakeTarget(), lambda name, _: told.append(name), SWEEPS, lambda _: [], ["gzip", "gzip"])
     assert made.variants == {"gzip": Tried(outcome="holds", detail="3 checks"), "keepalive": Tried(outcome="holds")}
     assert told == ["gzip", "quick"] and list(made.again) == ["gzip"] and made.git_commit == "old"
     assert made.sweeps == {"quick": Tried(outcome="accepted", detail="on baseline")}
@@ -48,10 +48,10 @@ def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: di
 def test_a_trial_of_another_machine_takes_none(committed: dict[str, Trial]) -> None:
     committed["fake"].facts["cpus"] = "4096"
     with pytest.raises(UsageError, match=r"fake\.json was made with cpus 4096, here it is"):
-        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None, SWEEPS)
+        trial.tried(FakeTarget(), lambda *_: None, SWEEPS, lambda _: [], ["gzip"])
     committed.clear()
     with pytest.raises(UsageError, match="has no trial of fake yet\n  leave the variants out"):
-        trial.tried_again(FakeTarget(), ["gzip"], lambda *_: None, SWEEPS)
+        trial.tried(FakeTarget(), lambda *_: None, SWEEPS, lambda _: [], ["gzip"])
 
 
 def test_what_the_node_refuses_it_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:

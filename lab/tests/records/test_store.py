@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.commands.compare import run_and_arm
+from lab.commands.table import run_and_arm
 from lab.disturbances.outage import Outage
 from lab.model.events import EVENTS_SCHEMA, EventLog
 from lab.model.samples import Sample

@@ -10,15 +10,11 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import evidence
-from lab.base.errors import UsageError
-from lab.records.references import boot_folders
 from lab.studies import boots
-from lab.studies import boots_table as tables
-from lab.studies.boots import distance_to_bound, part_of, step_over_boots
+from lab.studies.boots import distance_to_bound, part_of
 from lab.studies.claims import Other
 from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
 from lab.studies.claims.measuring import Measured, measured
-from lab.studies.site.rows import answered
 from lab.studies.steps import boots_wanted, findings
 from lab.tests.support.boots import ROOT, on_boot
 
@@ -69,42 +65,6 @@ def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
 
 
 @pytest.mark.slow
-def test_boots_that_disagree_give_no_advice(top: Path) -> None:
-    """80 lines cost 81 % on one boot; on the others they save a half."""
-    further(top, 0.3, 0.9)
-    (found,) = findings(evidence.references()[0])
-    assert not found.boots.agree
-    assert found.advice.startswith("no advice: boots differ; on the first: ")
-    assert answered(found) == ("It depends on the boot", "cannot-tell")
-
-
-@pytest.mark.slow
-def test_two_boots_agree_where_both_have_the_sign(top: Path) -> None:
-    further(top, 1.2)
-    (found,) = findings(evidence.references()[0])
-    over = found.boots.over
-    assert over is not None and over.low < 0 < over.high, "one degree of freedom"
-    assert found.boots.agree
-    (wanted,) = boots_wanted(evidence.references()[0], [])
-    assert len(wanted.boots) == 2
-
-
-@pytest.mark.slow
-def test_a_damaged_boot_is_named(top: Path) -> None:
-    further(top, 1.1)
-    (top / RUN / "boot-2" / "samples.ndjson.zst").write_bytes(b"no")
-    (found,) = findings(evidence.references()[0])
-    assert found.boots.boots == 1
-    assert f"one boot; {RUN}/boot-2 is damaged: " in found.measured
-
-
-def test_a_point_that_the_run_has_not_is_refused(top: Path) -> None:
-    (run,) = evidence.references()[0]
-    with pytest.raises(UsageError, match="has no effect at point nowhere"):
-        step_over_boots(run, [], ARM, "nowhere")
-
-
-@pytest.mark.slow
 def test_a_claims_interval_is_over_boots(top: Path) -> None:
     """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
     test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="ingress-nginx"), above=1.5)
@@ -144,10 +104,3 @@ def test_a_part_of_a_run_is_a_run(top: Path) -> None:
     slots = record.plan().slots
     assert {slot.point.name for slot in slots} == {"ceiling"}
     assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "ingress-nginx", "ingress-nginx-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
-
-
-def test_lengths_of_a_known_cost_are_told_once_they_are_measured(top: Path) -> None:
-    (said,) = tables.lengths([])
-    assert "Not measured yet" in str(said)
-    assert boot_folders(top / RUN) == [top / RUN]
-    assert boots.WANTED == 3

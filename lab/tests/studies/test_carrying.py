@@ -8,12 +8,10 @@ import pytest
 
 from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence
-from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Shape
 from lab.report.markdown import markdown
 from lab.studies import matrix
-from lab.studies.carrying import Carried, carried, predicted
-from lab.studies.carrying_table import NONE, page, sentence
+from lab.studies.carrying import Carried, carried, page, predicted, sentence
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made, made_record
 
@@ -57,11 +55,6 @@ def one(*runs: Evidence) -> Carried:
     return found
 
 
-def test_nothing_is_told_of_a_knob_on_one_target() -> None:
-    assert carried([]) == carried([run_of("local", {"keepalive": 0.8})]) == []
-    assert markdown(page([])).strip() == NONE
-
-
 def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_alone() -> None:
     """25 µs less a fifth on one, 50 µs less a tenth on the other: the same time, and another share."""
     found = one(run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8}))
@@ -74,16 +67,6 @@ def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_al
     assert found.why == {"kind": "no kind"}
 
 
-def test_a_share_carries_over_where_the_time_does_not() -> None:
-    found = one(run_of("local", {"keepalive": 0.8}), run_of("kind", {"baseline": 2.0, "keepalive": 1.6}))
-    assert (found.seconds("kind"), found.shares("kind")) == ("other", "same")
-
-
-def test_what_scatters_too_much_is_open() -> None:
-    found = one(run_of("local", {"keepalive": 0.8}), run_of("kind", {"keepalive": 0.8}, noise=1.0))
-    assert (found.seconds("kind"), found.shares("kind")) == ("open", "open")
-
-
 def test_only_pairs_of_a_knob_with_its_own_baseline_count_and_only_with_an_interval() -> None:
     here = run_of("local", {"keepalive": 0.8})
     assert carried([here, run_of("apiserver", {"keepalive": 0.8}, pairs=0)]) == []
@@ -92,27 +75,6 @@ def test_only_pairs_of_a_knob_with_its_own_baseline_count_and_only_with_an_inter
     plain = {key: each.model_copy(update={"own_knobs": ()}) for key, each in system.run.record.variants.items()}
     system.run.record = system.run.record.model_copy(update={"variants": plain})
     assert carried([here, system]) == [], "another system, and no knob"
-
-
-def test_loads_are_not_mixed_however_long_they_were_made() -> None:
-    here = run_of("local", {"keepalive": 0.8}, points=("rate-1000",))
-    assert carried([here, run_of("kind", {"keepalive": 0.8})]) == [], "one at a rate, one at a ceiling"
-    both = ("ceiling", "rate-1000")
-    found = one(run_of("local", {"keepalive": 0.8}, points=both), run_of("kind", {"keepalive": 0.8}, points=both))
-    assert found.point.name == "ceiling", "closed loops first"
-    longer = run_of("kind", {"keepalive": 0.8}, duration_s=60.0)
-    assert one(run_of("local", {"keepalive": 0.8}), longer).shown["kind"]
-
-
-def test_of_several_runs_the_one_with_most_pairs_counts_then_the_newest() -> None:
-    """As they are handed in: the newest first."""
-    runs = [
-        run_of("local", {"keepalive": 0.8}, "newest", blocks=6),
-        run_of("local", {"keepalive": 0.7}, "most", blocks=8),
-        run_of("local", {"keepalive": 0.6}, "oldest", blocks=8),
-        run_of("kind", {"keepalive": 0.8}),
-    ]
-    assert one(*runs).shown[DEFAULT_TARGET].run == "most"
 
 
 def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.costs import Cost
-from lab.model.variants.naming import aliases, is_variant, present_name
 from lab.records.sweep_files import load_sweep
-from lab.studies.carrying import Carried, Shown, carried
-from lab.studies.carrying_causes import CAUSES, explain_differences, list_undecided
+from lab.studies.carrying import Carried, Shown, carried, explain_differences, list_undecided
 
 POINT = load_sweep("ladder")[1].expanded()[0]
 
@@ -58,22 +56,6 @@ def test_four_times_the_blocks_halve_what_is_needed_of_an_interval() -> None:
     assert 3.7 < four.blocks / one.blocks < 4.3
 
 
-def test_a_knob_whose_cost_may_be_shared_is_neither() -> None:
-    other = line("c", shown(20, 0.10, 0.001), shown(100, 0.50, 0.01), cost="shared")
-    assert explain_differences([other], [], "kind") == []
-    assert list_undecided([other], "kind") == []
-
-
-def test_without_known_work_there_and_without_a_ladder_nothing_is_explained() -> None:
-    (found,) = explain_differences([line("tls", shown(20, 0.2, 0.01), shown(100, 0.4, 0.01))], [], "kind")
-    assert found.predicted is None
-    assert not found.fits
-    (found,) = explain_differences(
-        [line("ingress-nginx+access-log-off", shown(20, -0.1, 0.01), shown(100, -0.4, 0.01))], [], "kind"
-    )
-    assert found.predicted is None
-
-
 def test_known_work_tells_what_time_is_worth_there() -> None:
     """Twice as dear on kind; a knob that is twice as dear, too, is explained, one that is four times as dear is not."""
     work = line("ingress-nginx+extra-work-80", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
@@ -81,9 +63,3 @@ def test_known_work_tells_what_time_is_worth_there() -> None:
     dearer = line("tls", shown(20, 0.5, 0.01), shown(100, 0.4, 0.01))
     found = {each.line.variant: each.fits for each in explain_differences([work, alike, dearer], [], "kind")}
     assert found == {"ingress-nginx+extra-work-80": False, "gzip": True, "tls": False}
-
-
-def test_every_step_that_explains_is_a_variant_or_was_one() -> None:
-    names = [name for cause in CAUSES.values() for step in cause.steps for name in step.variants]
-    gone = aliases().gone
-    assert [name for name in names if name not in gone and not (is_variant(name) and present_name(name) == name)] == []

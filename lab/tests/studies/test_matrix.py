@@ -20,10 +20,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
-    """No committed run and no test; trials as the test says."""
+    """No committed run; trials as the test says."""
     told: dict[str, Trial] = {}
     monkeypatch.setattr(made, "runs", lambda: ())
-    monkeypatch.setattr(made, "tested", lambda target: ())
     monkeypatch.setattr(trials, "committed", lambda: told)
     return told
 
@@ -78,17 +77,6 @@ def test_a_sweep_that_a_target_takes_is_not_called_measured(shown: dict[str, Tri
     shown["local"] = trial(sweeps={"nds": Tried(outcome="accepted", detail="on ingress-nginx")})
     assert made.of_sweep("local", ["nds"], None).kind == "accepted"
     assert made.of_sweep("local", ["okd"], None).kind == "not shown"
-
-
-def test_only_command_lines_that_must_end_well_show_anything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "x.bats").write_text(
-        "  lab sabotage --intact --target kind gzip\n  refused 2 x bench okd --target kind\n  lab with --target kind nginx true\n"
-        "  LAB_X=1 lab bench direct --target kind --blocks 1\n  lab bench baseline\n"
-    )
-    monkeypatch.setattr(made, "TESTS", tmp_path)
-    found = made.tested.__wrapped__
-    assert [name for name, _ in found("kind")] == ["ingress-nginx+use-gzip", "direct"]
-    assert [name for name, _ in found("local")] == ["ingress-nginx"]
 
 
 def test_each_published_load_is_made_or_the_study_says_why_not() -> None:

@@ -13,18 +13,16 @@ from rich.console import Console
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.model.run import NotMeasured
-from lab.model.samples import Reason, Sample
+from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.report.markdown import markdown
 from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.studies import study_files as studies
 from lab.studies import study_tables
-from lab.studies.study_files import Change, NotAKnob, Study, cells, load_study, published, study_keys
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run
+from lab.studies.study_files import Study, cells, load_study, published, study_keys
+from lab.tests.support.factories import make_plan, make_point, make_run
 
 OKD = """
 title = "OKD"
@@ -102,16 +100,6 @@ def test_every_published_cell_is_measured_exactly_once(key: str, quick: bool) ->
         assert sorted(found) == sorted(published(table)), table.title
 
 
-def test_the_published_cells_of_okd_are_the_sixteen() -> None:
-    for table in load_study("okd").file.tables:
-        assert len(published(table)) == 16, table.title
-        assert published(table)["keep-alive", "passthrough", "HostNetwork"] == 53295
-
-
-def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: Path) -> None:
-    assert load_study("mine").file.not_a_knob == {"router sharding": NotAKnob(why="one router only")}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -157,12 +145,6 @@ def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
     (table,) = load_study("mine").file.tables
     with pytest.raises(UsageError, match=told):
         cells(table, [make_point("ceiling", rate_rps=None)])
-
-
-def test_a_point_can_stand_for_the_value_of_its_own_field(study_file: Path) -> None:
-    (table,) = load_study("nds").file.tables[:1] if "nds" in study_keys() else load_study("mine").file.tables
-    shape = table.model_copy(update={"points": {}, "point_fields": {"http_mode": "rate_rps"}})
-    assert shape.of_point(make_point(rate_rps=300.0)) == {"http_mode": "300"}
 
 
 # -- the tables ---------------------------------------------------------------------------------------------
@@ -249,53 +231,6 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     assert study_tables.MEASURED in shown(study, summary)
 
 
-def test_no_interval_is_shown_below_six_blocks(study_file: Path) -> None:
-    study = load_study("mine")
-    text = shown(study, filled(study, blocks=5))
-    assert "[" not in text.replace("[95 %]", "")
-    assert "no interval below 6 blocks" in text
-
-
-def test_a_published_cell_that_no_point_measures_stays_with_its_value(study_file: Path) -> None:
-    study = load_study("mine")
-    (table,) = study_tables.shaped(study, filled(study))
-    cell = table.cells["edge", "close"]
-    assert (cell.level, cell.published, cell.notes) == (None, 4069, ("not part of this run's load",))
-
-
-def test_a_generator_limited_cell_is_marked_and_says_so_below(study_file: Path) -> None:
-    study = load_study("mine")
-    text = shown(study, filled(study, changed=["keepalive"]))
-    line = next(line for line in text.splitlines() if line.startswith("edge"))
-    assert "¹" in line or "²" in line
-    assert "generator-limited: the proxy could do more" in text
-    assert "generator-limited" not in shown(study, filled(study))
-    (table,) = study_tables.shaped(study, filled(study, changed=["ingress-nginx"]))
-    assert any("generator-limited" in note for note in table.cells["none", "keep-alive"].notes)
-    assert not any("generator-limited" in note for note in table.cells["edge", "keep-alive"].notes), "compared with it"
-
-
-def test_a_cell_that_is_not_measurable_says_why(study_file: Path) -> None:
-    study = load_study("mine")
-    missing = NotMeasured(variant="keepalive", what="cores", why="asks for 8 workers")
-    summary = filled(study)
-    rows = tuple(row for row in summary.rows if row.arm.name != "keepalive")
-    text = shown(study, replace(summary, rows=rows, not_measurable=(missing,)))
-    assert "not measurable: cores: asks for 8 workers" in text
-
-
-def test_a_cell_with_invalid_blocks_names_their_reason(study_file: Path) -> None:
-    study = load_study("mine")
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
-
-    def stolen(slot: object, sample: Sample) -> Sample:
-        return made_invalid(sample, Reason.STEAL) if sample.arm == "keepalive" and sample.block == 2 else sample
-
-    samples, histograms = make_run(run, change=stolen)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
-    assert "6 of 7 blocks valid: steal" in shown(study, summary)
-
-
 def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
     lines = shown(load_study("mine"), filled(load_study("mine"))).splitlines()
     head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
@@ -303,22 +238,3 @@ def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(stu
     assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
     assert study_tables.HONEST in lines
     assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
-
-
-def test_every_published_cell_is_in_the_table(study_file: Path) -> None:
-    study = load_study("mine")
-    tables = study_tables.shaped(study, filled(study))
-    text = markdown(study_tables.page(tables))
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len({line.count("|") for line in rows}) == 1
-    cells = list(tables[0].cells.values())
-    assert cells[0].keys == {"route_encryption": "none", "http_mode": "keep-alive"}
-    assert {cell.published for cell in cells} == {29622.0, 22913.0, 8273.0, 4069.0}
-
-
-def test_what_is_measured_beside_a_study_is_measured_where_it_is() -> None:
-    change = Change(question="How long?", variants=["okd", "okd-edge"], sweep="reload", quick="reload-quick")
-    assert change.command(True, " --target kind") == "just bench okd okd-edge --sweep reload-quick --target kind"
-    assert change.command(False, "") == "just bench okd okd-edge --sweep reload"
-    beside = change.model_copy(update={"against": "ingress-nginx"})
-    assert beside.command(False, "") == "just bench okd okd-edge --against ingress-nginx --sweep reload"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from lab.experiments.bench.loads import choose
+from lab.experiments.bench.measurable import choose
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.plan import Arm, Slot

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.commands import doctor
+from lab.commands import look
 from lab.targets import prerequisites
 from lab.targets.local.sandbox import cpus
 from lab.targets.local.target import TOOLS
@@ -24,9 +24,9 @@ def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
 
 
 def _shown(findings: Sequence[Finding], monkeypatch: pytest.MonkeyPatch, as_json: bool = False) -> tuple[int, str]:
-    monkeypatch.setattr(doctor, "checks", lambda: list(findings))
+    monkeypatch.setattr(prerequisites, "checks", lambda: list(findings))
     out = io.StringIO()
-    return doctor.doctor(Console(file=out), as_json), out.getvalue()
+    return look.doctor(Console(file=out, width=200), as_json), out.getvalue()
 
 
 def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,29 +9,27 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import levels
-from lab.base.errors import UsageError
-from lab.commands.readme import parts, texts
-from lab.commands.readme.parts import starts
-from lab.model.samples import Reason
+from lab.commands import readme
+from lab.commands.readme import starts
 from lab.records.levels import Known
-from lab.studies.site.picture import picture
+from lab.studies.site.rows import picture
 from lab.studies.site.rows import ANSWERED
 
 pytestmark = pytest.mark.committed
 
-ROOT = texts.ROOT
-MAKERS = parts.makers()
+ROOT = readme.ROOT
+MAKERS = readme.makers()
 
 
-@pytest.mark.parametrize("path", texts.files(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", readme.files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_parts_are_up_to_date(path: Path) -> None:
-    assert texts.stale(path, MAKERS) == []
+    assert path.read_text() == readme.rendered(path, MAKERS)
 
 
 def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
     """It has no font, style or image from elsewhere: the one address in it is the name of SVG itself."""
-    drawn = parts.PICTURE.read_text()
-    assert drawn == picture(parts.judged())
+    drawn = readme.PICTURE.read_text()
+    assert drawn == picture(readme.judged())
     assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
 
 
@@ -39,13 +37,13 @@ def test_every_example_is_a_command_with_its_answer() -> None:
     """As it is printed, under the command as a reader types it."""
     examples = [
         (path, match)
-        for path in texts.files()
-        for match in texts.PART.finditer(path.read_text())
+        for path in readme.files()
+        for match in readme.PART.finditer(path.read_text())
         if match["name"] == "example"
     ]
     assert {shlex.split(match["words"])[0] for _, match in examples} == {"aa", "capacity", "compare", "gate"}
     for path, match in examples:
-        text = texts.made(path, match, MAKERS)
+        text = readme.made(path, match, MAKERS)
         assert text.startswith(f"```console\n$ just {match['words'].strip()}\n")
         assert len(text.splitlines()) > 10
 
@@ -65,26 +63,6 @@ def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
         assert re.fullmatch(
             rf"\| \*\*.+\?\*\* .+ \| \[\*\*({answers})\*\*: .+\]\(data/reference/[\w-]+\) on \w+\b.* \| .+ \|", row
         ), row
-
-
-def test_what_was_found_is_of_an_arm_that_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    (tmp_path / "slow-link").symlink_to(ROOT / "data" / "reference" / "slow-link")
-    told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "ingress-nginx+use-gzpi"\npoint = "rate-25"\n'
-    (tmp_path / "findings.toml").write_text(told)
-    with pytest.raises(
-        UsageError, match="slow-link: no arm 'ingress-nginx[+]use-gzpi'\n.*did you mean 'ingress-nginx[+]use-gzip'"
-    ):
-        MAKERS["found"](ROOT / "README.md", [])
-    (tmp_path / "findings.toml").write_text(told.replace("asks", "ask"))
-    with pytest.raises(UsageError, match="data/reference/findings.toml: .*ask"):
-        MAKERS["found"](ROOT / "README.md", [])
-
-
-def test_every_reason_has_its_row() -> None:
-    """Reason and meaning."""
-    text = MAKERS["reasons"](ROOT / "README.md", [])
-    assert all(f"| `{reason}` | {reason.meaning}" in text for reason in Reason)
 
 
 def test_every_recipe_has_its_row() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.commands.readme import parts, texts
-from lab.commands.readme.texts import Maker
+from lab.commands import readme
+from lab.commands.readme import Maker
 
 MAKERS: dict[str, Maker] = {
     "words": lambda _path, words: f"{'+'.join(words)}\n",
@@ -23,64 +23,43 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_differs_is_named_and_written(tmp_path: Path) -> None:
+def test_a_part_is_written_anew(tmp_path: Path) -> None:
     """Only what stands between the markers changes."""
     path = written(tmp_path, "# T\n\n<!-- generated: words a 'b c' -->\nold\n<!-- end -->\n\nmine\n")
-    assert texts.stale(path, MAKERS) == [f"words in {path}"]
-    path.write_text(texts.rendered(path, MAKERS))
+    path.write_text(readme.rendered(path, MAKERS))
     assert path.read_text() == "# T\n\n<!-- generated: words a 'b c' -->\na+b c\n<!-- end -->\n\nmine\n"
-    assert texts.stale(path, MAKERS) == []
-
-
-def test_a_part_may_stand_in_a_text_twice_with_other_words(tmp_path: Path) -> None:
-    one = "<!-- generated: words {} -->\n<!-- end -->\n"
-    path = written(tmp_path, one.format("a") + one.format("b"))
-    path.write_text(texts.rendered(path, MAKERS))
-    assert [line for line in path.read_text().splitlines() if not line.startswith("<")] == ["a", "b"]
 
 
 def test_a_part_that_nobody_makes_is_refused(tmp_path: Path) -> None:
     """With the nearest that is made."""
     path = written(tmp_path, "<!-- generated: wrds -->\n<!-- end -->\n")
     with pytest.raises(UsageError, match=r"README.md: unknown generated part 'wrds'\n.*did you mean 'words'"):
-        texts.rendered(path, MAKERS)
+        readme.rendered(path, MAKERS)
 
 
 def test_links_are_as_seen_from_the_file() -> None:
     """Also one whose text has brackets, as an interval has; other sites' and what is pasted stay."""
-    path = texts.ROOT / "lab" / "base" / "README.md"
-    match = texts.PART.search("<!-- generated: linked -->\n<!-- end -->")
+    path = readme.ROOT / "lab" / "base" / "README.md"
+    match = readme.PART.search("<!-- generated: linked -->\n<!-- end -->")
     assert match is not None
-    assert texts.made(path, match, MAKERS) == (
+    assert readme.made(path, match, MAKERS) == (
         "[+1 % [0, 2], b](../../data/published/README.md#sources), [that](https://example.org/a)\n"
     )
-    match = texts.PART.search("<!-- generated: pasted -->\n<!-- end -->")
+    match = readme.PART.search("<!-- generated: pasted -->\n<!-- end -->")
     assert match is not None
-    assert texts.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
-
-
-def test_a_docstrings_first_sentence_is_taken(tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
-    for text, sentence in [
-        ('"""One. Two."""', "One."),
-        ('"""One, over\nlines. Two."""', "One, over lines."),
-        ('"""`a.b`: one"""', "`a.b`: one"),
-        ("x = 1", ""),
-    ]:
-        module.write_text(text)
-        assert parts.first_sentence(module) == sentence
+    assert readme.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
 
 
 def test_every_package_has_its_floor() -> None:
-    packages = {path.parent.name for path in parts.LAB.glob("*/__init__.py")}
-    assert set(parts.floors()) == packages
-    table = parts.makers()["floors"](texts.ROOT, [])
+    packages = {path.parent.name for path in readme.LAB.glob("*/__init__.py")}
+    assert set(readme.floors()) == packages
+    table = readme.makers()["floors"](readme.ROOT, [])
     assert all(f"[`{name}`](lab/{name}/README.md)" in table for name in packages)
 
 
 def test_a_folder_says_what_it_may_import_and_what_is_in_it() -> None:
-    text = parts.folder(parts.LAB / "stats")
+    text = readme.folder(readme.LAB / "stats")
     assert text.startswith("Floor 1: `stats` imports nothing of ours")
     assert "| [`histogram.py`](lab/stats/histogram.py) | " in text
-    assert parts.folder(parts.LAB / "model").startswith("Floor 2: `model` may import `base`, `stats` ")
-    assert "| [`readme/`](lab/commands/readme/README.md) | " in parts.folder(parts.LAB / "commands")
+    assert readme.folder(readme.LAB / "model").startswith("Floor 2: `model` may import `base`, `stats` ")
+    assert "| [`bench/`](lab/experiments/bench/README.md) | " in readme.folder(readme.LAB / "experiments")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from lab.analysis.judge.effects import Asked
@@ -16,31 +13,17 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands import ablate
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
-from lab.experiments.ablation import plan as ablation
-from lab.experiments.ablation import prepared
 from lab.experiments.ablation.folder import AblationStore
-from lab.experiments.ablation.plan import (
-    Cumulative,
-    Owned,
-    knobs_in,
-    knobs_of,
-    overlays_of,
-    plan_steps,
-    runs_of,
-)
+from lab.experiments.ablation.plan import Cumulative, Owned, knobs_of, overlays_of, plan_steps, runs_of
 from lab.model.endpoint import Endpoint
-from lab.model.plan import Arm
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
 from lab.model.variants.variants import Overlay, Variant, chain, load_variant
 from lab.records.ablation import AblationRecord, AblationRun, Step
-from lab.report.json.answers import ABLATION
 from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
 from lab.studies.study_files import load_study, study_keys, variants_of
-from lab.tests.support import disturbed
-from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.golden import print_page
@@ -122,13 +105,6 @@ def test_a_handicap_leaves_the_others_together_and_what_is_compared_with_it_stay
     assert third["good"].why == ("one at a time only: the same thing is set by other",)
 
 
-def test_what_is_there_for_others_to_be_compared_with_spoils_no_cumulative_variant() -> None:
-    beside = Owned(knob("slow", sets="x"), "root", beside=True)
-    steps = steps_of([beside, *owned(knob("a"), knob("b", sets="x", value="2"))])
-    assert steps["slow"].why == ("one at a time only: it is there for others to be compared with",)
-    assert [steps[name].cumulative for name in ("slow", "a", "b")] == [None, "root+a", "root-upto-b"]
-
-
 def test_what_is_refused_together_leaves_the_others_together() -> None:
     def first_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
         return next(((each.name, "changes nothing") for each in wanted if each.knobs[1:] and "b" in each.knobs), None)
@@ -148,41 +124,12 @@ def test_what_is_not_measurable_here_spoils_no_cumulative_variant() -> None:
     assert steps["c"].cumulative == "root-upto-c"
 
 
-def test_a_knob_that_cannot_be_alone_is_named_with_the_reason() -> None:
-    steps = steps_of(
-        owned(knob("a"), knob("b")), refusal=lambda name, _: "changes nothing" if name == "root+b" else None
-    )
-    assert (steps["b"].alone, steps["b"].cumulative) == (None, "root-upto-b")
-    assert steps["b"].why == ("alone: changes nothing",)
-
-
 def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
     on_parent = overlay("child", "parent", "b")
     found = [Owned(knob("a"), "root", (overlay("parent", "root", "a"),)), Owned(knob("b"), "root", (on_parent,))]
     steps = steps_of(found, [overlay("parent", "root", "a"), on_parent])
     assert (steps["b"].alone, steps["b"].against) == ("child", "parent")
     assert (steps["b"].cumulative, steps["a"].alone) == ("root-upto-b", "parent")
-
-
-def test_of_the_subjects_own_overlays_the_first_counts() -> None:
-    """A study lists first what the hypothesis is about, however many knobs lie between."""
-    far, near = overlay("far", "p", "b"), overlay("near", "root", "b")
-    known = [overlay("p", "root", "x", "y"), far, near]
-    assert steps_of([Owned(knob("b"), "root", (far, near))], known)["b"].against == "p"
-    assert steps_of([Owned(knob("b"), "root", (near, far))], known)["b"].against == "root"
-
-
-def test_an_overlay_may_say_which_metric_is_judged() -> None:
-    own = overlay("mine", "root", "b").model_copy(update={"primary_metric": "p50"})
-    assert steps_of([Owned(knob("b"), "root", (own,))])["b"].metric == "p50"
-    assert steps_of(owned(knob("b")))["b"].metric == "cpu_per_request"
-
-
-def test_the_buffered_log_of_the_study_is_compared_with_the_log_on_a_slow_disk() -> None:
-    """That is what its hypothesis is about."""
-    found = knobs_of(load_study("aws-a1").file.variants, MANIFESTS)
-    steps = {step.knob: step for step in plan_steps(found, overlays_of(MANIFESTS), allowed, measurable, none_refused)}
-    assert steps["access-log-buffer-8k"].against == "log-slow-disk"
 
 
 @pytest.mark.parametrize("key", study_keys())
@@ -194,7 +141,7 @@ def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_
     roots = {chain(name)[0].name for name in names}
     annotated = (each.name for each in overlays_of(MANIFESTS) if each.study == key)
     assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
-    found, _ = knobs_in(names, study, MANIFESTS)
+    found = knobs_of(names, MANIFESTS, study)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
 
 
@@ -206,32 +153,12 @@ def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:
     assert steps_of([Owned(knob("b"), "root", elsewhere=False)], near)["b"].alone == "root+b"
 
 
-def test_an_overlay_on_another_root_says_nothing() -> None:
-    foreign = [overlay("other"), overlay("theirs", "other", "b")]
-    assert steps_of(owned(knob("b")), foreign)["b"].alone == "root+b"
-
-
 def test_there_is_one_run_per_sweep_with_every_variant_once() -> None:
     steps = steps_of(owned(knob("a"), knob("b", "smoke"), knob("c")))
     assert runs_of(list(steps.values())) == {
         "quick": ("root+a", "root+c", "root-upto-c"),
         "smoke": ("root+b", "root-upto-b"),
     }
-
-
-def test_a_variants_knobs_are_those_of_its_whole_chain_in_order() -> None:
-    assert [each.knob.name for each in knobs_of(["backlog"], MANIFESTS)] == ["somaxconn-128", "somaxconn-32768"]
-
-
-def test_a_studys_knobs_come_once_each() -> None:
-    found = knobs_of(["keepalive", "backlog", "keepalive"], MANIFESTS)
-    assert len({each.knob.name for each in found}) == len(found) == 4
-
-
-def test_the_accept_queue_is_compared_with_the_short_one_not_with_the_shipped_one() -> None:
-    found = knobs_of(["backlog"], MANIFESTS)
-    steps = {step.knob: step for step in plan_steps(found, overlays_of(MANIFESTS), allowed, measurable, none_refused)}
-    assert steps["somaxconn-32768"].against == "backlog-128"
 
 
 def test_cumulative_overlays_are_written_into_the_ablations_own_manifests_only(tmp_path: Path) -> None:
@@ -250,15 +177,6 @@ def test_cumulative_overlays_are_written_into_the_ablations_own_manifests_only(t
     ablation_store.write_overlays(manifests, [])
     assert not (manifests / "overlays" / "ingress-nginx-upto-x").exists()
     assert (manifests / "overlays" / "keepalive").exists()
-
-
-def test_a_contradiction_among_cumulative_knobs_is_refused_with_its_reason(tmp_path: Path) -> None:
-    manifests = tmp_path / "manifests"
-    ablation_store.copy_manifests(manifests)
-    ablation_store.write_overlays(
-        manifests, [Cumulative("both", "ingress-nginx", ("somaxconn-128", "somaxconn-32768"), "quick")]
-    )
-    assert "set the same thing" in (ablation_store.refusal_in(manifests, FakeTarget(), "both") or "")
 
 
 def test_what_the_target_refuses_cannot_be_and_what_this_machine_cannot_show_can() -> None:
@@ -322,52 +240,6 @@ def test_knobs_are_ranked_by_effect_the_claimed_ones_first_and_only_what_helped_
     assert "set: root+b" in text and "set: root+c" not in text
 
 
-def handicapped(
-    effects: Mapping[str, float], together: bool = False, seed: int = 1
-) -> tuple[list[ablation_table.Ranked], str]:
-    """Knob `b` on `low`, `a` on the root; what is printed."""
-    overlays = [overlay("low", "root", "bad"), overlay("high", "low", "b")]
-    found = owned(knob("b"), knob("a")) if together else owned(knob("a"), knob("b"))
-    steps = list(steps_of(found, overlays).values())
-    run = make_plan([("root+a", "root"), ("high", "low")], [make_point("ceiling", rate_rps=None)], blocks=8)
-    samples, histograms = make_run(run, effects=effects, seed=seed)
-    primary: dict[str, str | None] = {"root+a": "cpu_per_request", "high": "cpu_per_request"}
-    snippets = {name: f"set: {name}" for name in primary}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary), snippets)
-    lines = list(ablation_table.ranked(record(*steps), {"quick": summary}))
-    return lines, print_page(ablation_table.page(record(*steps), lines), 200)
-
-
-def test_what_only_beat_a_handicap_is_not_to_be_applied() -> None:
-    """It is told with what it was compared with, and with what it was not."""
-    lines, text = handicapped({"high": 0.5, "root+a": 0.7})
-    told = {line.step.knob: line.verdict for line in lines}
-    assert told == {"a": "apply", "b": "better than low; not compared with root"}
-    assert "set: high" not in text
-    assert "# a: title of a (against root)\nset: root+a" in text
-    assert text.rstrip().endswith("b: better than low; not compared with root")
-    lines, text = handicapped({"high": 0.5}, seed=2)
-    assert "apply:" not in text and "don't bother" not in text.splitlines()[-1]
-    assert {line.step.knob: line.verdict for line in handicapped({"high": 1.5})[0]}["b"].startswith("worse than low;")
-
-
-def test_where_the_first_cumulative_variant_is_the_knob_on_the_root_it_says_so() -> None:
-    lines, _ = handicapped({"high": 0.5}, together=True)
-    assert lines[0].verdict == "better than low; against root: see cumulative"
-
-
-def test_without_an_effect_it_says_do_not_bother() -> None:
-    text = print_page(ablation_table.page(record(), lines_of({})), 60)
-    assert "don't bother" in text.splitlines()[-1] and "cannot tell" in text
-
-
-def test_an_effect_that_is_not_worth_knowing_is_not_to_be_bothered_with() -> None:
-    """However sure it is."""
-    lines = lines_of({"root+b": 0.99}, noise=0.001)
-    assert {line.step.knob: line.verdict for line in lines} == dict.fromkeys("abc", "don't bother: the same")
-    assert {line.verdict for line in lines_of({"root+b": 0.5}, blocks=2)} == {"no interval"}, "below six blocks"
-
-
 def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     steps = list(steps_of(owned(knob("a"), knob("b"))).values())
     missing = NotMeasured(variant="root+b", what="cores", why="asks for 8 workers")
@@ -377,13 +249,6 @@ def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     assert (lines[-1].step.knob, lines[-1].verdict) == ("b", "not measurable")
     assert "cores: asks for 8 workers" in lines[-1].notes[0]
     assert "b | root | quick" in markdown(ablation_table.page(told, lines))
-
-
-def test_a_run_that_has_not_begun_leaves_its_knobs_not_measured_yet() -> None:
-    steps = list(steps_of(owned(knob("a"), knob("b", "smoke"))).values())
-    lines = ablation_table.ranked(record(*steps), {"quick": summary_of({}, ["root+a"])})
-    assert {line.step.knob: line.verdict for line in lines}["b"] == "not measured yet"
-    assert ABLATION.plain(record(*steps), complete=False, knobs=lines)["knobs"][-1]["point"] is None
 
 
 def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,82 +264,7 @@ def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monke
         AblationStore.open(told.id[:-1] + "1")
 
 
-def test_ablations_are_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.records.store import run_names
-
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
-    told = record()
-    folder = tmp_path / told.id
-    folder.mkdir()
-    AblationStore(folder, told).write(told)
-    assert run_names() == []
-    assert ablation_store.ablation_names() == [told.id]
-
-
 # -- where something is done to the system ------------------------------------------------------------------
-
-
-def gone(seconds: Mapping[str, float]) -> Story:
-    """Every variant fails for so long and a little more in each block, any other for 10 s."""
-
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        out_s = seconds.get(arm.variant, 10) + block / 10 + (0.05 if arm.role == "again" and block % 2 else 0)
-        log = disturbed.requests(RATE_RPS, point.duration_s, out=None if point.control else (5.0, 5.0 + out_s))
-        return log, disturbed.events() if point.control else disturbed.killed(5.0, 1.0), disturbed.usage([2] * 5)
-
-    return story
-
-
-@pytest.fixture
-def disturbed_ablation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AblationStore]:
-    """An ablation of knobs whose sweep is kill-quick, measured by nobody."""
-
-    def made(seconds: Mapping[str, float], blocks: int = 6) -> AblationStore:
-        steps = list(steps_of(owned(*(knob(name, "kill-quick") for name in "abc"))).values())
-        pairs = [(name, "root") for name in runs_of(steps)["kill-quick"]]
-        run = run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(seconds), blocks)
-        told = record(*steps)
-        store = AblationStore(tmp_path / told.id, told)
-        store.folder.mkdir()
-        store.write(told)
-        store.note_run("kill-quick", run.record.id)
-        return store
-
-    return made
-
-
-@pytest.mark.slow
-def test_disturbed_results_are_ranked_in_their_own_unit(
-    disturbed_ablation: Callable[..., AblationStore], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is claimed comes first, as seconds and not as a ratio; the cumulative effect beside it."""
-    store = disturbed_ablation({"root+b": 2, "root+c": 20, "root-upto-b": 1})
-    assert ablate.print_ablation(Namespace(json=True), store) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["complete"] is True
-    assert [(line["knob"], line["verdict"]) for line in told["knobs"]] == [
-        ("b", "apply"),
-        ("c", "do not apply"),
-        ("a", "don't bother: the same"),
-    ]
-    assert told["knobs"][0]["one_at_a_time"]["difference"] == pytest.approx(-8, abs=0.1)
-    assert told["knobs"][0]["cumulatively"]["difference"] == pytest.approx(-9, abs=0.1)
-    assert ablate.print_ablation(Namespace(json=False), store) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "b root kill-quick/delete longest gap −8.00 s [−8.00, −8.00]" in out
-    assert "×" not in out
-
-
-@pytest.mark.slow
-def test_an_ablation_without_all_its_disturbed_blocks_is_not_complete(
-    disturbed_ablation: Callable[..., AblationStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One control run failed: its block does not count, and the exit status says so."""
-    store = disturbed_ablation({"root+b": 2})
-    (path,) = tmp_path.glob("*/samples/*b01-root+b-control/sample.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}))
-    assert ablate.print_ablation(Namespace(json=True), store) == 1
-    assert json.loads(capsys.readouterr().out)["complete"] is False
 
 
 @pytest.mark.parametrize(
@@ -493,7 +283,7 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     target = FakeTarget()
     told = ablation_store.refusal_in(MANIFESTS, target, "kill-replicas-2", "kill-quick")
     assert (told is None) == isinstance(error, NotMeasurableError)
-    assert prepared.unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
+    assert ablation_store.unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
     assert ablation_store.refusal_in(MANIFESTS, target, "keepalive", "quick") is None
     steps = steps_of(
         owned(knob("a"), knob("c", "kill-quick")), refusal=lambda _, sweep: told if sweep != "quick" else None
@@ -501,10 +291,3 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     assert steps["a"].alone == "root+a"
     assert steps["c"].alone == (f"root+{alone}" if alone else None)
     assert alone or steps["c"].why == ("alone: ingress-nginx+proxy-replicas-2: disturbance: too late for this sweep",)
-
-
-def test_contradictions_need_one_root() -> None:
-    found = [Owned(knob("one", sets="x"), "root"), Owned(knob("two", sets="x", value="2"), "other")]
-    steps = plan_steps(found, [overlay("root"), overlay("other")], allowed, measurable, none_refused)
-    assert [step.cumulative for step in steps] == ["root+one", "other+two"]
-    assert ablation.runs_of(steps) == {"quick": ("root+one", "other+two")}

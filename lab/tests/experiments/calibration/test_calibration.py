@@ -15,28 +15,18 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import main
-from lab.analysis.calibration import Row, Spread, rows_of, spread
-from lab.base.errors import MeasuringError, UsageError
+from lab.analysis.calibration import Row, rows_of
+from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import calibrate
-from lab.commands.readme import parts, texts
 from lab.experiments.calibration.known_server import Behaviour
-from lab.experiments.calibration.measuring import Taken, latencies, measure_once
-from lab.experiments.calibration.scenarios import (
-    SCENARIOS,
-    cell,
-    planned,
-    prepare,
-    scenario,
-    takes_s,
-    true_share_over,
-)
+from lab.experiments.calibration.measuring import Taken, measure_once
+from lab.experiments.calibration.scenarios import SCENARIOS, cell, planned, prepare, scenario, true_share_over
 from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records import calibration as folder
 from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
-from lab.records.store import run_names
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -101,11 +91,6 @@ ENCRYPTED = {"h2load"}
 """They speak TLS alone, which the known server does not."""
 
 
-@pytest.mark.parametrize("name", sorted(ENCRYPTED))
-def test_who_cannot_ask_the_known_server_is_left_out_with_the_reason(name: str) -> None:
-    assert all("over TLS alone" in cell(GENERATORS[name], of, 12.0).refusal for of in SCENARIOS)
-
-
 @pytest.mark.parametrize("name", [name for name in GENERATORS if name not in ENCRYPTED])
 @pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
@@ -120,23 +105,6 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     assert found.load.connections == (of.open if is_open else of.closed)
 
 
-def test_only_what_calibrates_runs_longer_than_asked() -> None:
-    lasting = {name: cell(each, scenario("fixed"), 12.0).load.duration_s for name, each in GENERATORS.items()}
-    assert lasting.pop("wrk2") >= 30
-    assert set(lasting.values()) == {12.0}
-
-
-def test_the_pause_lies_in_the_middle_of_what_is_recorded() -> None:
-    """After the calibration, whole, with as much before as behind it."""
-    for each in GENERATORS.values():
-        found = cell(each, scenario("pause"), 6.0)
-        how = found.behaviour
-        assert how is not None
-        before_s = how.pause_at_s - found.calibration_s
-        behind_s = found.load.duration_s - how.pause_at_s - how.pause_s
-        assert before_s == pytest.approx(behind_s) and before_s > 1.4
-
-
 def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
     class Picky(FakeGenerator):
         def refusal(self, load: Load) -> str | None:
@@ -145,16 +113,6 @@ def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
     cells = [cell(Picky(), scenario(name), 5.0) for name in ("fixed", "ceiling")]
     assert [each.refusal for each in cells] == ["no rates", ""]
     assert [(repeat, each.scenario) for repeat, each in planned(cells, 2, seed=1)] == [(1, "ceiling"), (2, "ceiling")]
-
-
-def test_every_repeat_has_every_cell_once_in_an_order_of_its_own_that_the_seed_gives_again() -> None:
-    cells = [cell(FakeGenerator(), each, 5.0) for each in SCENARIOS]
-    slots = planned(cells, 5, seed=3)
-    orders = [[each.scenario for repeat, each in slots if repeat == number] for number in range(1, 6)]
-    assert all(sorted(order) == sorted(each.name for each in SCENARIOS) for order in orders)
-    assert len({tuple(order) for order in orders}) > 1
-    assert planned(cells, 5, seed=3) == slots and planned(cells, 5, seed=4) != slots
-    assert takes_s(slots) == 5 * 5 * 6.0
 
 
 def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet() -> None:
@@ -209,15 +167,6 @@ def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: p
     monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", "raise SystemExit(5)"))
     with pytest.raises(MeasuringError, match="status 5 before it listened"):
         measured_here(Client(), "floor")
-
-
-def test_a_server_that_dies_meanwhile_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was to be written, and there is nothing to resume."""
-    dies = "import pathlib, sys; pathlib.Path(sys.argv[1] + '.ready').write_text('1'); raise SystemExit(5)"
-    monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", dies))
-    monkeypatch.setattr("lab.experiments.calibration.measuring._await", lambda server, ready: server.wait())
-    with pytest.raises(MeasuringError, match="status 5 and left no record"):
-        measured_here(Client(script="raise SystemExit(3)"), "floor")
 
 
 def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
@@ -321,18 +270,6 @@ def row_of(*measurements: Measured) -> Row:
     return row
 
 
-def test_a_histogram_in_few_numbers() -> None:
-    found = latencies(Histogram.of_values([0.001] * 900 + [0.5] * 50 + [0.6] * 50))
-    assert found.count == 1000 and found.share_over == 0.05  # half a second is not more than half a second
-    assert found.quantiles_s["p50"] == 0.001 and found.quantiles_s["p99.9"] is None
-    assert latencies(Histogram.empty()).share_over == 0.0
-
-
-def test_a_spread_is_the_median_and_the_range_of_what_is_known() -> None:
-    assert spread([3.0, None, 1.0, 2.0]) == Spread(median=2.0, low=1.0, high=3.0, count=3)
-    assert spread([None]) is None
-
-
 def markdown_of(record: CalibrationRecord) -> str:
     return markdown(tables.page(record))
 
@@ -350,16 +287,6 @@ def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
     assert row.bias["fixed"]["p99.9"].bias_s is None
 
 
-@pytest.mark.parametrize(
-    ("said", "sight"),
-    [(0.0, "hidden"), (0.019, "hidden"), (0.021, "visible"), (0.055, "visible"), (0.08, "exaggerated")],
-)
-def test_a_pause_is_seen_by_the_share_of_slow_requests_against_the_truth(said: float, sight: str) -> None:
-    row = row_of(made("pause", lat(0.01, share_over=said), lat(0.01), share=0.04))
-    assert row.pause and row.pause.sight == sight
-    assert (row.pause.reported_share.median, row.pause.true_share.median) == (said, 0.04)
-
-
 def test_what_to_do_follows_from_what_was_seen() -> None:
     def advice(said: float, **changes: Any) -> str:
         return row_of(made("pause", lat(0.01, share_over=said), lat(0.01), share=0.04, **changes)).advice
@@ -369,36 +296,6 @@ def test_what_to_do_follows_from_what_was_seen() -> None:
     assert "where it drops nothing" in advice(0.001, dropped=900)
     assert advice(0.001).startswith("use it for ceilings")
     assert row_of(made("fixed", lat(0.01), lat(0.01))).advice == ""
-
-
-def test_cpu_per_request_and_what_a_cpu_alone_would_give() -> None:
-    row = row_of(made("ceiling", lat(0.001), None, requests=5000, cpu_s=0.1, server_cpu_s=0.2))
-    assert row.ceiling and row.ceiling.cpu_per_request_s and row.ceiling.alone_rps
-    assert row.ceiling.cpu_per_request_s.median == pytest.approx(20e-6)
-    assert row.ceiling.alone_rps.median == pytest.approx(50_000)
-    assert row.cpu_per_request_s is None
-    at_rate = row_of(made("fixed", lat(0.01), lat(0.01), requests=1000, cpu_s=0.05)).cpu_per_request_s
-    assert at_rate and at_rate.median == pytest.approx(50e-6)
-
-
-def test_noise_is_marked_and_not_left_out() -> None:
-    quiet, loud = made("fixed", lat(0.01), lat(0.01), 1), made("fixed", lat(0.03), lat(0.01), 2, noise=("steal: 3 %",))
-    row = row_of(quiet, loud)
-    assert row.noisy == {"fixed": 1}
-    assert row.bias["fixed"]["p50"].reported_s and row.bias["fixed"]["p50"].reported_s.count == 2
-    text = markdown_of(record_of([quiet, loud]))
-    assert "fake\\*" in text and "1 of 2 measurements were disturbed (steal)" in text
-    assert "\\*" not in markdown_of(record_of([quiet]))
-
-
-def test_it_is_complete_when_every_cell_has_something_reported() -> None:
-    good, bad = made("fixed", lat(0.01), lat(0.01)), made("fixed", None, lat(0.01), 2, failure="it crashed")
-    assert record_of([good, bad]).complete
-    assert not record_of([bad]).complete
-    assert not record_of([good], planned=2).complete
-    assert "fake, fixed: it crashed" in markdown_of(record_of([bad]))
-    silent = made("close", None, lat(0.01), failure="no latency")
-    assert record_of([silent]).complete, "an earlier scenario, which was to show just that"
 
 
 # -- tables, folder, README ---------------------------------------------------------------------------------
@@ -431,15 +328,6 @@ def test_the_tables_say_it_all() -> None:
     assert any("late by p50 10.0 µs, p99 90.0 µs" in line for line in lines)
 
 
-def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
-    show(Console(width=60), tables.page(everything()))
-    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "fake 0.40 4.25 950 hidden" in printed
-    assert "fake fixed 10.0 +500 +5.0 % 11.0 +200 +1.8 % 12.0 +1,000 +8.3 %" in printed
-
-
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -468,47 +356,6 @@ def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None
     assert counted[first.id].equals(histogram_frame({"latency": histogram, "truth": histogram}))
     assert counted[second.id].equals(histogram_frame({"truth": histogram}))
     assert sorted(path.name for path in (runs / "c-1").iterdir()) == [folder.FILE, folder.COUNTED, "raw.zip"]
-
-
-def test_it_is_no_run(runs: Path) -> None:
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    assert run_names() == [] and folder.calibration_names() == ["c-1"]
-
-
-def test_it_is_found_by_name_by_folder_and_among_the_references(runs: Path) -> None:
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    assert folder.CalibrationFolder.open(str(runs / "c-1")).record.id == "c-1"
-    reference = runs.parent / "reference"
-    reference.mkdir()
-    (runs / "c-1").rename(reference / "calibration")
-    assert folder.CalibrationFolder.open("calibration").folder == reference / "calibration"
-
-
-def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
-    with pytest.raises(UsageError, match="unknown calibration 'c-1'.*\n.*just selfbench calibrate"):
-        folder.CalibrationFolder.open("c-1")
-    kept(made("fixed", lat(0.01), lat(0.01)), {})
-    with pytest.raises(UsageError, match="did you mean 'c-1'"):
-        folder.CalibrationFolder.open("c-2")
-    (runs / "c-1" / "calibration.json").write_text('{"id": "c-1"}')
-    with pytest.raises(UsageError, match="damaged"):
-        folder.CalibrationFolder.open("c-1")
-
-
-def test_the_readme_part_is_the_reference(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "REFERENCE", runs.parent / "reference")
-    kept(made("pause", lat(0.01, share_over=0.001), lat(0.01), share=0.04), {})
-    (runs.parent / "reference").mkdir()
-    (runs / "c-1").rename(runs.parent / "reference" / "calibration")
-    assert "| fake | 0.10 | 4.00 | 0 | hidden |" in " ".join(parts.makers()["calibration"](texts.ROOT, []).split())
-
-
-def test_a_readme_without_a_place_for_it_is_not_stale(tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text("# T\n")
-    assert texts.stale(path, parts.makers()) == []
-    path.write_text("# T\n\n<!-- generated: calibration -->\nold\n<!-- end -->\n")
-    assert texts.stale(path, parts.makers()) == [f"calibration in {path}"]
 
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:

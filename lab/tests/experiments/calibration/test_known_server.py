@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
 
-from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
-from lab.experiments.calibration.truth import ServerRecord, read
+from lab.experiments.calibration.measuring import ServerRecord, read
 from lab.model.facts import ROOT
 
 BEGIN = 1_000 * SECOND
@@ -27,11 +25,6 @@ def plans(behaviour: Behaviour, arrivals_s: list[float]) -> list[float]:
     """When answers to requests that arrive at these moments are to be written; seconds after the first arrival."""
     planner = Planner(behaviour)
     return [(planner.planned_ns(BEGIN + round(at * SECOND)) - BEGIN) / SECOND for at in arrivals_s]
-
-
-def test_an_answer_is_due_the_delay_after_its_request() -> None:
-    assert plans(Behaviour(), [0, 1]) == [0, 1]
-    assert plans(Behaviour(delay_s=0.01), [0, 0.002, 5]) == [0.01, 0.012, 5.01]
 
 
 def test_exactly_one_of_every_twenty_is_slow_and_not_every_twentieth() -> None:
@@ -130,41 +123,6 @@ def _children() -> list[int]:
 
 def _signal(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
-
-
-def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> None:
-    with served(tmp_path, Behaviour(delay_s=0.2)) as (port, found):
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(REQUEST)
-            time.sleep(0.05)
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            assert ask(client) == ANSWER
-    assert (found[0].answered, found[0].broken) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "a line of JSON"),
-        (b"{}\n", "a line of JSON"),
-        (b'{"columns": ["a"]}\n', "expected the columns"),
-    ],
-)
-def test_what_is_no_record_is_refused(content: bytes, said: str) -> None:
-    with pytest.raises(MeasuringError, match=said):
-        read(content)
-
-
-def test_a_record_that_was_cut_is_refused(tmp_path: Path) -> None:
-    with (
-        served(tmp_path, Behaviour()) as (port, _),
-        socket.create_connection(("127.0.0.1", port)) as client,
-    ):
-        ask(client)
-    whole = (tmp_path / "r").read_bytes()
-    assert read(whole).answered == 1
-    with pytest.raises(MeasuringError, match="expected 1 rows"):
-        read(whole[:-8])
 
 
 def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:

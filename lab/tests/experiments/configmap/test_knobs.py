@@ -40,12 +40,6 @@ def test_a_new_knob_takes_sweep_and_metric_of_the_one_that_sets_the_same_key_but
     assert made.hypothesis == "In sweep quick, CPU per request changes against the shipped keep-alive-requests."
 
 
-def test_a_shipped_knob_that_sets_just_this_is_used_as_it_is(manifests: Path) -> None:
-    found, notes = knobs(manifests, {"keep-alive-requests": "10000"})
-    assert list(found) == ["keep-alive-requests-10000"]
-    assert f"{WHOLE}: the whole file is keep-alive-requests-10000" in notes
-
-
 def shipped(manifests: Path) -> dict[str, str]:
     """What the baseline's ConfigMap has: defaults of 1.15.1, written out."""
     objects = load_variant("ingress-nginx", manifests).manifests

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import suppress
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -100,40 +99,12 @@ def test_every_form_is_read_alike(text: str) -> None:
     assert data(text) == BOTH
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_says_how_it_is_written(encoding: str) -> None:
-    assert data(MAP.encode(encoding)) == BOTH
-
-
 def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     """As sigs.k8s.io/yaml reads it: YAML 1.1, Go's numbers."""
     words = {"on": "true", "No": "false", "oN": "oN", "1e2": "100", "0o74": "60", "0x3C": "60", "1_000": "1000", "-1": "-1", "0.5": "0.5", "'on'": "on", "!!str 5": "5", "4 16k": "4 16k"}  # fmt: skip
     for word, printed in words.items():
         assert data(f"controller: {{config: {{a: {word}}}}}") == {"a": printed}
     assert "proxy-buffering: YAML makes true of on" in notes("controller: {config: {proxy-buffering: on}}")
-
-
-def test_what_stands_over_what_in_a_release_is_told() -> None:
-    release = (
-        "spec: {values: {controller: {config: {keep-alive: 5}}}, set: [{name: controller.config.keep-alive, value: 6}]}"
-    )
-    assert data(release) == {"keep-alive": "6"}
-    assert "keep-alive: spec.set.controller.config is taken over what stands before it" in notes(release)
-
-
-def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
-    text = "kind: ConfigMap\ndata: {keep-alive: 75, use-gzip: on}"
-    assert data(text) == {"keep-alive": "75", "use-gzip": "on"}
-    assert 'keep-alive: kubectl refuses it without quotes: write "75"' in notes(text)
-
-
-def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
-    text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z, ? [e] : f}}"
-    assert data(text) == {"use-gzip": "true"}
-    told = notes(text)
-    assert 'a: a list is no value of a ConfigMap (Helm prints this one as [404 503]): write "404,503"' in told
-    for words in ("b: a mapping is no value", "d: has no value", "'' is no key", "'x/y' is no key", "'{…}' is no key"):
-        assert words in told
 
 
 @pytest.mark.parametrize(
@@ -199,28 +170,12 @@ def test_nothing_of_a_file_is_left_out_silently(text: str, told: str) -> None:
     assert told in notes(text)
 
 
-def test_an_annotation_written_as_a_key_is_told_once_and_not_as_ignored() -> None:
-    """The API server refuses the whole map for it: the controller has nothing to ignore."""
-    given = read("m.yaml", f"{MAP}  nginx.ingress.kubernetes.io/limit-rps: '5'\n".encode(), INTO)
-    assert given.data == BOTH
-    name = "'nginx.ingress.kubernetes.io/limit-rps'"
-    assert given.notes == (
-        f"{name} is no key of a ConfigMap: the API server refuses it: an annotation, which has no key",
-    )
-
-
 def test_objects_that_keys_may_name_are_read_with_it() -> None:
     secret = (
         f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
     )
     given = read("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
     assert given.beside["Secret", "dh"] == {"dhparam.pem": "-----"}
-
-
-def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
-    rows = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghij")]
-    bomb = "\n".join(["a: &a [x]", *rows, MAP.replace("kind: ConfigMap\n", "").replace("metadata", "meta")])
-    assert data(bomb) == BOTH
 
 
 TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "```\n", "```yaml\n", "<<EOF", "${X}", "!x ", "values", "set: ", "\x00", "~", "items:"]  # fmt: skip
@@ -238,11 +193,6 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
         text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[until:]
     with suppress(UsageError):
         read("mine.yaml", text.encode(), INTO)
-
-
-def test_of_several_maps_the_one_with_known_keys_is_meant() -> None:
-    other = "kind: ConfigMap\nmetadata: {name: tcp-services}\ndata: {'9000': a/b:80}\n"
-    assert data(f"{other}---\n{MAP}") == BOTH
 
 
 def test_of_two_that_may_be_meant_commands_extract_each() -> None:

@@ -7,7 +7,6 @@ import pytest
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
-from lab.systems import checker
 
 
 def of(**data: str) -> Split:
@@ -28,12 +27,6 @@ def test_checks_are_the_directives_that_a_key_changes() -> None:
     (setting,) = of(keep_alive_requests="5000").singles
     (check,) = setting.checks
     assert (check.kind, check.name, check.context, check.value) == ("nginx", "keepalive_requests", "http", "5000")
-
-
-def test_a_directive_that_goes_away_must_be_absent() -> None:
-    (setting,) = of(upstream_keepalive_connections="0").singles
-    said = {(check.name, check.context): check.value for check in setting.checks}
-    assert said["keepalive_requests", "http/upstream"] == "absent"
 
 
 def test_what_depends_on_the_machine_is_no_check() -> None:
@@ -76,19 +69,6 @@ def test_nothing_left_is_wrong_usage_with_every_reason() -> None:
     assert '"proxy_busy_buffers_size" must be less than' in refused(proxy_busy_buffers_size="32k")
 
 
-@pytest.mark.parametrize(
-    ("snippet", "words"),
-    [
-        ("include /etc/nginx/mine.conf;", 'open() "/etc/nginx/mine.conf" failed'),
-        ("upstream x { server auth.default.svc.cluster.local; }", "host not found in upstream"),
-        ("ssl_trusted_certificate /etc/ssl/mine.pem;", "/etc/ssl/mine.pem"),
-    ],
-)
-def test_a_file_or_a_name_that_is_not_here_is_no_fault_of_the_configuration(snippet: str, words: str) -> None:
-    said = refused(http_snippet=snippet)
-    assert "http-snippet: not measurable here: it needs what only your cluster can have" in said and words in said
-
-
 THEIRS = {
     "use-forwarded-headers": "true",
     "server-snippet": 'more_set_headers "X-A: b";',
@@ -121,26 +101,6 @@ def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_conf
     assert {check.kind for check in whole.checks} == {"nginx", "configmap"} and whole.values.keys() == THEIRS.keys()
 
 
-@pytest.mark.parametrize("value", ["dh", "a/another"])
-def test_an_object_that_the_controller_would_not_find_is_told(value: str) -> None:
-    given = Given({"ssl-dh-param": value, "keep-alive": "33"}, beside={("Secret", "dh"): {"dhparam.pem": "x"}})
-    found = split("mine.yaml", given, elsewhere=True)
-    assert "ssl-dh-param: names a Secret that the file does not hold" in told(found)
-    assert list(found.kept) == ["keep-alive"]
-
-
-def test_what_is_decoded_to_the_default_is_told_also_where_nothing_is_left() -> None:
-    assert "'0x4B' is read as 75; '75' is the default" in refused(keep_alive="0x4B")
-
-
-def test_urls_that_are_not_logged_are_read_back_from_their_map() -> None:
-    (setting,) = of(skip_access_log_urls="/healthz,~^/metrics").singles
-    assert [(check.name, check.context, check.value) for check in setting.checks] == [
-        ("/healthz", "http/map", "0"),
-        ("~^/metrics", "http/map", "0"),
-    ]
-
-
 def test_the_whole_file_is_an_arm_and_so_are_keys_that_decide_one_directive() -> None:
     found = of(proxy_buffer_size="16k", proxy_buffers_number="8", client_body_buffer_size="128k")
     whole, pair = found.together()
@@ -157,21 +117,6 @@ def test_a_key_that_nginx_refuses_alone_is_measured_with_what_it_needs() -> None
     busy = next(item for item in found.singles if "proxy-busy-buffers-size" in item.values)
     assert busy.needs == {"proxy-buffer-size": "64k", "proxy-buffers-number": "32"}
     assert [item.name for item in found.together()] == [WHOLE, "proxy-buffer-size-and-2-more"]
-
-
-def test_a_zone_in_one_snippet_is_there_for_its_use_in_another() -> None:
-    zone = "limit_req_zone $binary_remote_addr zone=perip:10m rate=10r/s;\n"
-    found = of(location_snippet="limit_req zone=perip burst=20 nodelay;\n", http_snippet=zone)
-    assert [(list(item.values), list(item.needs)) for item in found.singles] == [
-        (["location-snippet"], ["http-snippet"]),
-        (["http-snippet"], []),
-    ]
-
-
-def test_a_key_that_changes_nothing_by_itself_goes_with_the_one_that_lets_it() -> None:
-    assert "by itself it changes no directive" in refused(gzip_level="5")
-    found = of(gzip_level="5", use_gzip="true")
-    assert [list(item.needs) for item in found.singles] == [["use-gzip"], []]
 
 
 def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
@@ -218,13 +163,6 @@ def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
     assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found
 
 
-@pytest.mark.parametrize("key", ["location_snippet", "server_snippet"])
-def test_a_snippet_that_answers_every_request_is_told_as_that_and_left_out(key: str) -> None:
-    found = of(**{key: "return 404;", "keep_alive": "33"})
-    assert "nginx answers every request itself (`return 404`)" in told(found) and list(found.kept) == ["keep-alive"]
-    assert "answers every request" not in told(of(**{key: "if ($http_x) { return 404; }"}))
-
-
 ZONE = "limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;"
 
 
@@ -244,25 +182,3 @@ def test_what_may_depend_on_a_key_that_is_left_out_is_no_fault_of_its_own(
             split("mine.yaml", Given(dict(pairs)))
         words = f"{needing[0]}: not measurable here: it may need what {lost[0]} would define: {told}"
         assert words in str(raised.value)
-
-
-def test_a_checker_that_does_not_end_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "TRY_S", 0.0)
-    said = refused(http_snippet="map $uri $never_tried_before { default 1; }")
-    assert "not measurable here: whether nginx takes it cannot be said: nginx did not end within 0 s" in said
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "shut"),
-    [
-        ("server-snippet", "deny all;", True),
-        ("http-snippet", "deny 0.0.0.0/0;", True),
-        ("server-snippet", "location ~ /\\.git { deny all; }", False),
-        ("server-snippet", "allow 10.0.0.0/8; deny all;", False),
-    ],
-)
-def test_a_rule_that_lets_nobody_in_is_no_arm(key: str, value: str, shut: bool) -> None:
-    """It would be known after minutes, by samples of 403 alone."""
-    found = split("mine.yaml", Given({key: value, "use-gzip": "true"}))
-    assert ("nginx answers every request itself (`deny" in told(found)) is shut
-    assert set(found.kept) == {"use-gzip", *([] if shut else [key])}

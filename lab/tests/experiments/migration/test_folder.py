@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from lab.analysis.migration.table import systems
-from lab.base.errors import UsageError
 from lab.experiments.ablation.folder import copy_manifests
 from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, written
 from lab.experiments.migration.plan import plan
@@ -131,18 +130,6 @@ def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_tha
     ] == []
 
 
-def test_a_setting_that_is_an_empty_text_is_written_as_that(tmp_path: Path) -> None:
-    found = plan("mine", b'disable-access-log: "true"\n', to=["httpd"]).migrations
-    assert take_away(tmp_path / "out", found) == []
-    (yours,) = (
-        each
-        for each in kustomize.objects(kustomize.render([tmp_path / "out" / "overlays" / "httpd-yours"]))
-        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "httpd"
-    )
-    assert yours["data"]["server.CustomLog"] == ""
-    assert yours["data"]["server.StartServers"] == "16"
-
-
 def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_system_itself(tmp_path: Path) -> None:
     """Contour's controller passes over an annotation that it cannot read."""
     (found,) = plan("mine", MINE, to=["contour"]).migrations
@@ -156,9 +143,3 @@ def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_sys
     assert yours["route.route.timeout"] == "0s"
     assert yours["route.route.upgrade_configs.0.upgrade_type"] == "websocket"
     assert yours["cluster.connect_timeout"] == "5s"
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
-    with pytest.raises(UsageError, match="not empty"):
-        take_away(tmp_path, plan("mine", MINE, to=["envoy"]).migrations)

@@ -78,14 +78,6 @@ def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
         complete(plan("mine", content), list(reading.read("mine", content, INTO).data))
 
 
-def test_what_is_packed_is_to_be_unpacked_into_migrate() -> None:
-    """The ConfigMap as well as an Ingress."""
-    packed = b"\x1f\x8b\x08"
-    for content, ingresses in ((packed, []), (b"keep-alive: 5", [("ingress", packed)])):
-        with pytest.raises(UsageError, match=r"zcat FILE \| scripts/shell just migrate --configmap"):
-            plan("mine", content, ingresses)
-
-
 @settings(max_examples=8, deadline=None)
 @given(
     st.dictionaries(
@@ -103,12 +95,6 @@ def test_drawn_files_give_a_plan_that_holds_all_of_them(data: dict[str, str], sy
     complete(plan("drawn", text.encode(), to=[system]), list(reading.read("drawn", text.encode(), INTO).data))
 
 
-@pytest.mark.parametrize("system", systems())
-def test_every_key_at_once_has_a_line(system: str) -> None:
-    text = yaml.safe_dump({"kind": "ConfigMap", "data": {key.name: key.default or "1" for key in KEYS.values()}})
-    complete(plan("all", text.encode(), to=[system]), list(KEYS))
-
-
 def test_annotations_are_settings_and_what_is_passed_over_is_told() -> None:
     found = plan("mine", b"keep-alive: 75\n", [("ingress.yaml", INGRESS.encode())], ["caddy"])
     keys = [line.key.rpartition("/")[2] for line in found.migrations[0].annotations]
@@ -117,18 +103,6 @@ def test_annotations_are_settings_and_what_is_passed_over_is_told() -> None:
     assert "Service shop is no Ingress" in notes
     assert "cert-manager.io/cluster-issuer" in notes
     assert "last-applied" not in notes
-
-
-def test_lists_of_ingresses_are_looked_through() -> None:
-    listed = yaml.safe_dump({"kind": "List", "items": list(yaml.safe_load_all(INGRESS))})
-    found = plan("mine", b"keep-alive: 75\n", [("list.yaml", listed.encode())], ["caddy"])
-    assert len(found.migrations[0].annotations) == 3
-
-
-def test_a_list_may_say_the_kind_for_all() -> None:
-    listed = {"kind": "IngressList", "items": [{"metadata": {"name": "a", "annotations": {f"{PREFIX}canary": "true"}}}]}
-    found = plan("mine", b"keep-alive: 75\n", [("list.yaml", yaml.safe_dump(listed).encode())], ["caddy"])
-    assert [line.ingress for line in found.migrations[0].annotations] == ["a"]
 
 
 CONFIG = "kind: ConfigMap\nmetadata: {name: mine}\ndata: {keep-alive: '75', add-headers: a/b}\n---\n"
@@ -176,17 +150,6 @@ def test_an_annotation_that_is_no_text_is_told_and_a_list_of_them_refused() -> N
     assert "canary is no text" in "\n".join(found.notes)
     with pytest.raises(UsageError, match="annotations is a list"):
         plan("mine", b"keep-alive: 75\n", [("i", b"kind: Ingress\nmetadata: {annotations: [a]}\n")], ["caddy"])
-
-
-def test_a_file_without_an_ingress_is_refused() -> None:
-    with pytest.raises(UsageError, match="holds no Ingress"):
-        plan("mine", b"keep-alive: 75\n", [("service.yaml", b"kind: Service\n")], ["caddy"])
-
-
-def test_the_successors_named_are_those_in_the_plan_each_once() -> None:
-    found = plan("mine", b"keep-alive: 75\n", to=["caddy", "envoy", "caddy"])
-    assert [each.system for each in found.migrations] == ["caddy", "envoy"]
-    assert [each.system for each in plan("mine", b"keep-alive: 75\n").migrations] == systems()
 
 
 def test_a_file_of_which_nothing_is_left_is_refused_with_what_became_of_it() -> None:

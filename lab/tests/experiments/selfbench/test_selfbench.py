@@ -2,27 +2,19 @@
 
 import json
 import math
-import random
 import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import numpy as np
-import psutil
 import pytest
 
 from lab.__main__ import main
-from lab.analysis import known_costs
-from lab.analysis.noise import aa_arms
-from lab.analysis.summary import summarise_run
-from lab.base.errors import MeasuringError, UsageError
-from lab.experiments.selfbench import effects, neighbour, overhead
+from lab.base.errors import MeasuringError
+from lab.experiments.selfbench import effects, overhead
 from lab.experiments.selfbench.overhead import Overhead
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
@@ -32,8 +24,8 @@ from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.known_costs import page as known_page
 from lab.stats import power
-from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
+from lab.tests.support.made_runs import MadeStore, made
 
 # -- a whole run ---------------------------------------------------------------------------------------
 
@@ -54,12 +46,6 @@ def test_an_account_of_a_run_adds_up() -> None:
         "  bring-ups: 5.00 s, measuring: 30.0 s",
         "  the lab's own time: 667 ms per sample, 6.7% of measuring",
     ]
-
-
-def test_a_run_that_measured_nothing_is_a_fault() -> None:
-    failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
-    with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
-        overhead.account([failed], 3.0)
 
 
 def test_the_overhead_is_printed_as_its_schema_says(
@@ -106,52 +92,10 @@ def found_to_be(monkeypatch: pytest.MonkeyPatch, runs: Sequence[MadeStore], stat
     monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
 
 
-# -- a noisy neighbour ---------------------------------------------------------------------------------
-
-
-def busy_children() -> list[psutil.Process]:
-    """Those of ours that are the neighbour's, and what starts it."""
-    found: list[psutil.Process] = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):  # it may end while we look
-            found += [child] if neighbour.BUSY in child.cmdline() and child.name() != "taskset" else []
-    return found
-
-
-@pytest.mark.slow
-def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> None:
-    """It runs on its CPU only, and ends with the block however long its spell."""
-    cpu = min(psutil.Process().cpu_affinity() or [0])
-    seen: list[list[int]] = []
-    with neighbour.busy_neighbour(cpu, random.Random(1), spell_s=0.5) as spells_s:
-        began = time.monotonic()
-        while time.monotonic() < began + 2.5:
-            for child in busy_children():
-                with suppress(psutil.Error):
-                    seen.append(child.cpu_affinity() or [])
-            time.sleep(0.05)
-    assert 0 < sum(spells_s) < time.monotonic() - began - 0.2 and [cpu] in seen
-    assert busy_children() == []
-
-
 def stopped(run: MadeStore, after: int) -> MadeStore:
     """It ended in the middle, after so many blocks."""
     run.take(one for one in run.samples() if one.block <= after)
     return run
-
-
-def null_run(effect: float, invalid: bool = False) -> MadeStore:
-    """An A/A run, in pairs, with a null arm that is truly `effect` times as slow."""
-    arms, points = aa_arms("baseline", 1, None), [make_point("ceiling", rate_rps=None)]
-    planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
-    samples, histograms = make_run(planned, noise=0.01)
-    slower = {one.id: one for one in make_run(planned, {"baseline": effect}, 0.01, seed=2)[0]}
-    chosen = [slower[one.id] if one.arm.endswith("-null-1") else one for one in samples]
-    if invalid:
-        lost = {("baseline-again", 1), ("baseline-null-1", 2)}
-        hit = [one.pair is not None and (one.arm, one.block) in lost for one in chosen]
-        chosen = [made_invalid(one, Reason.UNEVEN) if gone else one for one, gone in zip(chosen, hit, strict=True)]
-    return MadeStore(by_cpu(made_record("aa-1", planned)), chosen, histograms)
 
 
 def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
@@ -163,75 +107,13 @@ def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
     return record.model_copy(update={"variants": variants})
 
 
-def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
-    """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
-    same, other = neighbour.judge(null_run(1.0), 1, 0, 0.5), neighbour.judge(null_run(1.3), 2, 1, 0.5)
-    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": 6}
-    assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
-    few = neighbour.judge(null_run(1.0, invalid=True), 3, 0, 0.5)
-    assert few.invalid == {"uneven": 2} and few.valid_blocks == {"ceiling": 4}
-    said = neighbour.line(other)
-    assert "CPU 1 busy 50%" in said and "claimed: baseline-null-1 cpu_per_request" in said
-    assert "only that the noise was noticed" in neighbour.verdict([few])[1]
-    assert neighbour.verdict([same, other, few])[0] and not neighbour.verdict([other] * 3)[0]
-    for runs, most in ((5, 2), (20, 2), (40, 4)):  # two in twenty, and as many of fewer
-        held, above = (neighbour.verdict([other] * n + [same] * (runs - n)) for n in (most, most + 1))
-        assert held[0] and not above[0]
-        assert all(f"at most {most} in {max(runs, 20)} may be" in text for _, text in (held, above))
-
-
-def beside(monkeypatch: pytest.MonkeyPatch, *spells_s: float) -> None:
-    """A neighbour that was busy for so long, in each run."""
-    found = iter(spells_s)
-
-    @contextmanager
-    def busy(cpu: int, lots: random.Random) -> Iterator[list[float]]:
-        yield [next(found)]
-
-    monkeypatch.setattr(neighbour, "busy_neighbour", busy)
-    clock = iter(range(0, 10_000, 100))  # each run takes 100 s
-    monkeypatch.setattr(overhead, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-
-
-def test_without_a_neighbour_nothing_was_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A busy core that could not be had ends the check: 0 claims beside nobody are no 0 claims."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
-    runs = [null_run(1.0) for _ in range(4)]
-    for number, run in enumerate(runs):
-        run.record = run.record.model_copy(update={"id": f"aa-{number}"})
-    found_to_be(monkeypatch, runs)
-    beside(monkeypatch, 50.0, 50.0, 50.0, 3.0)
-    assert main(["selfbench", "neighbour", "--runs", "2"]) == 0
-    said = capsys.readouterr()
-    assert "  1  CPU " in said.out and "0 claimed in 2 A/A runs beside a noisy neighbour" in said.out
-    assert '"ceiling"' in (tmp_path / "selfbench-neighbour" / "neighbour.toml").read_text()
-    assert load_sweep(str(tmp_path / "selfbench-neighbour" / "neighbour.toml"))[1].expanded()[0].generator == "wrk"
-    assert main(["selfbench", "neighbour", "--runs", "2"]) == 1
-    assert "A/A run 2: had no neighbour: CPU" in capsys.readouterr().err
-
-
 def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1 is of cells without a valid sample, and of a full disk; effects are gone on with."""
-    fault = r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
-    found_to_be(monkeypatch, [stopped(null_run(1.0), 2)], status=1)
-    beside(monkeypatch, 50.0)
-    with pytest.raises(MeasuringError, match=fault):
-        list(neighbour.measure_runs(tmp_path, 1, 1))
     found_to_be(monkeypatch, [stopped(long_run({"extra-work-a": 1.2}), 2)], status=1)
-    with pytest.raises(MeasuringError, match=fault):
+    with pytest.raises(MeasuringError, match=r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"):
         effects.measure(tmp_path, ["extra-work-a"], 40, 1)
     found_to_be(monkeypatch, [long_run({"extra-work-a": 1.2})], status=1)
     assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
-
-
-def test_a_run_of_other_blocks_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "run_names", lambda _: ["long"])
-    monkeypatch.setattr(RunStore, "open", lambda path: long_run({}, blocks=20))
-    assert "goes on with long" in effects.plan_text(["extra-work-a"], 40, tmp_path)
-    with pytest.raises(UsageError, match="another number of blocks"):
-        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
 
 
 # -- injected effects ----------------------------------------------------------------------------------
@@ -307,52 +189,10 @@ def test_a_pair_that_halves_a_cost_is_told() -> None:
     assert "what pairs show of a line's cost is not all of it" in text
 
 
-def test_the_differences_hold_the_truth_together() -> None:
-    """Of two hundred runs whose pairs show all, at most 8 % have a variant that is said to differ: 5 % were asked, less what chance leaves."""
-    apart = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        measured = [
-            known_costs.Measured(
-                name,
-                count,
-                *({block: rng.normal(math.log1p(count / 80), sd) for block in range(40)} for sd in (0.01, 0.1)),
-            )
-            for name, count in {"a": 2, "b": 4, "c": 8, "d": 40, "e": 80}.items()
-        ]
-        costs = known_costs.of_measured(measured).costs[:-1]
-        assert costs[0].apart.confidence == pytest.approx(0.9875)
-        apart += not all(one.agrees for one in costs)
-    assert apart <= 16
-
-
-def test_known_costs_need_both_ways() -> None:
-    """A run without arms alone under the same load, or with fewer than six blocks, tells nothing of pairs."""
-    assert effects.read(long_run({"extra-work-a": 1.2}))[0] is None
-    run = both_ways(COSTS)
-    run.take([one for one in run.samples() if one.block <= 5 or one.point.name == "ceiling"])
-    assert known_costs.known_costs(run.record, summarise_run(run.record, run.samples(), run.histogram)) is None
-    assert "No cost was measured both ways" in str(known_page(None)[0])
-
-
 def promising(large: effects.Injected, chance: float, claimed: int, name: str) -> effects.Injected:
     """With noise at which ten blocks claim its effect with that chance."""
     sd = large.estimate.effect / math.log1p(power.resolvable(1.0, effects.TEN, power=chance) or 0.0)
     return replace(large, variant=name, sd=sd, claimed=claimed)
-
-
-def test_half_of_what_was_promised_is_too_few_however_it_is_spread() -> None:
-    """Two of four are bad luck once, not six times; and one in six that is short by a little is bad luck, too."""
-    _, (large, _) = effects.read(long_run({"extra-work-a": 1.2}))
-
-    def judged(*claimed: int) -> tuple[bool, str]:
-        return effects.verdict(None, [promising(large, 0.9, one, f"v{n}") for n, one in enumerate(claimed)])
-
-    held, text = judged(2, 2, 2, 2, 2, 2)
-    assert not held and text.startswith(
-        "12 of 24 tens claimed their effect, 21.6 were promised; fewer than promised: in all"
-    )
-    assert judged(2, 4, 4, 4, 4, 4)[0] and not judged(0, 4, 4, 4, 4, 4)[0]
 
 
 def test_a_kept_promise_is_seldom_called_broken() -> None:
@@ -392,19 +232,6 @@ def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
     assert main(arguments) == 0
 
 
-def test_a_ten_has_its_own_blocks_and_no_others() -> None:
-    run = long_run({})
-    third = effects.part(run.record, run.samples(), run.histogram, 21)
-    row = next(row for row in third.rows if row.arm.name == "extra-work-a")
-    assert set(row.cell.known("cpu_per_request")) == set(range(21, 31)) and row.cell.planned_blocks == 10
-
-
-def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
-    with pytest.raises(MeasuringError, match="ten are needed"):
-        effects.read(long_run({}, blocks=9))
-    assert {one.tens for one in effects.read(long_run({}, blocks=25))[1]} == {2}
-
-
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
 def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
     """The inverse of `power.resolvable`, and more with the effect."""
@@ -413,12 +240,6 @@ def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
     assert effects.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
     assert effects.power(2 * needed, 0.03, 10) > wanted > effects.power(0.0, 0.03, 10)
     assert effects.power(0.07, 0.003, 10) == effects.power(0.5, 0.003, 10) == pytest.approx(1), "and never no number"
-
-
-@pytest.mark.parametrize(("claimed", "kept"), [(4, True), (2, True), (1, False)])
-def test_fewer_claims_than_promised_are_told_from_bad_luck(claimed: int, kept: bool) -> None:
-    """Of four: P(X ≤ 2) = 5.2 %, P(X ≤ 1) = 0.4 %."""
-    assert effects.kept(claimed, [0.9] * 4, 0.05) is kept
 
 
 def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> None:
@@ -431,20 +252,3 @@ def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> N
 # -- the command ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("check", "says"),
-    [
-        ("overhead", "sweep quick, 3 blocks: about 1 min 10 s"),
-        ("effects", "40 blocks read in tens: 0.8 h at least"),
-        ("neighbour", "20 A/A runs of 10 blocks; one core busy during random halves of each: 51 min 40 s"),
-        ("order", "some minutes"),
-    ],
-)
-def test_a_plan_says_how_long_and_starts_nothing(
-    check: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    assert main(["selfbench", check, "--plan"]) == 0
-    told = capsys.readouterr()
-    assert not told.out and says in told.err
-    assert not (tmp_path / "runs").exists()

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands import catalog
-from lab.experiments.bench.measurable import variant_record
+from lab.model.run import VariantRecord
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
@@ -321,7 +321,7 @@ def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> N
     """By its own knobs, however they were put on, or by what a root says of itself; a variant that builds on it says nothing of it."""
     variant = load_variant(name)
     assert variant.only_to_measure_by and not config_snippet(variant)
-    assert variant_record(variant, MANIFESTS).only_to_measure_by == variant.only_to_measure_by
+    assert VariantRecord.of(variant, MANIFESTS).only_to_measure_by == variant.only_to_measure_by
     assert not load_variant("waiting+keep-alive-requests-10000").only_to_measure_by
 
 

@@ -10,25 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
 from lab.analysis import evidence
-from lab.analysis.derived import value_of
 from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
-from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
-from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.json.shape import dumps
 from lab.report.markdown import markdown
-from lab.stats.histogram import Histogram
 from lab.studies import claims, ledger
 from lab.studies import ledger as tables
 from lab.studies.claims import Claim, Other, Rule, Test
@@ -167,13 +162,6 @@ def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
     ledger.settled([found])
 
 
-def test_runs_that_agree_are_all_named(judge: Judge) -> None:
-    """With the effect of the first, and in which it was the same."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 21))
-    assert (found.answer, len(found.runs)) == ("reproduced", 2)
-    assert found.why == "rests on 6 blocks; the same in reference-kill-quick-local-1"
-
-
 def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of the first rule's sweep, six of the second's; and of one rule's runs the longer one is shown."""
     pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
@@ -188,22 +176,6 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     found = judged(CLAIM, [both.model_copy(update={"sweeps": ["kill-held", "kill-quick"]})], *evidence.references())
     assert (found.answer, found.runs) == ("not resolved", ("b",))
     assert "[" in found.effect
-
-
-@pytest.mark.parametrize("arm", ["grace-period-30+host-port", "ingress-nginx+grace-period-30"])
-def test_a_cell_without_a_valid_block_ends_no_notebook(arm: str, judge: Judge, tmp_path: Path) -> None:
-    """Its claim is open, and says so: the run was made, and the rule asks for nothing that it was not asked for."""
-    judge(rule(LONGER), gone(lambda _, block: 20))
-    for path in tmp_path.glob(f"*/samples/*-{arm}-delete/sample.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "steal"}))
-    found = judge(rule(LONGER))
-    assert found.answer == "not resolved"
-    assert (
-        "no valid block of grace-period-30+host-port at delete" in found.effect
-        or "no block in which both" in found.effect
-    )
-    assert "leaves both open" not in found.why
-    ledger.settled([found])
 
 
 MANY, ONE = "okd-150m+okd-routes-1000", "okd-150m+okd-routes-1"
@@ -293,27 +265,6 @@ def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
     assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
 
 
-@pytest.mark.parametrize(
-    ("metric", "bound", "answer"),
-    [
-        ("rate", {"above": 0.5}, "reproduced"),
-        ("rate", {"below": 0.5}, "contradicted"),
-        ("rate", {"below": 0.9}, "not resolved"),
-        ("link_share", {"above": 0.9}, "not resolved"),
-        ("busiest_second", {"below": 0.9}, "not resolved"),
-        ("mean_s", {"below": 0.9}, "reproduced"),
-        ("p95_s", {"above": 0.5}, "not resolved"),
-        ("slowest_s", {"above": 0.5}, "not resolved"),
-    ],
-)
-def test_a_level_that_the_generator_limited_is_a_bound(
-    metric: str, bound: dict[str, float], answer: str, retold: Retold
-) -> None:
-    """0.7 of something: a rate, or the share of a link or a CPU, could be more; a time less."""
-    run = retold({MANY: 0.7}, LIMITS | {MANY: "generator"})
-    assert judged(CLAIM, [of_routes(metric, alone=True, **bound)], [run]).answer == answer
-
-
 @pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
 def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
@@ -389,47 +340,6 @@ def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
     assert (found.answer, found.runs, found.why) == ("reproduced", ("reference-kill-quick-local",), "rests on 6 blocks")
 
 
-def test_claims_about_the_real_controller_are_judged_on_kind() -> None:
-    """The local target's stand-in has no Lua; its runs of the same sweep say nothing of it."""
-    known = claims.rules()
-    about, first = {"QN-08", "QN-09", "QN-10", "QN-15", "QN-16", "QN-17"}, {"ND-11", "ND-12"}
-    on_kind = {name: every for name, every in known.items() if any(each.target == "kind" for each in every)}
-    assert on_kind.keys() == about | first
-    assert all([each.target for each in on_kind[name]] == ["kind", "local"] for name in first)
-    runs, _ = evidence.references()
-    for claim in (claim for claim in claims.claims() if claim.id in about):
-        found = judged(claim, known[claim.id], [run for run in runs if run.run.record.target != "kind"])
-        assert (found.answer, found.runs) == ("not resolved", ())
-        assert found.why.endswith(" --blocks 10 --target kind")
-
-
-def test_a_metric_that_a_block_cannot_tell_decides_nothing(judge: Judge) -> None:
-    """In one block no change was ever seen: how long it took is unknown there, and not short."""
-
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        shown = [f"backend {9000 + (number > 200 and block > 1)} -" for number in range(720)]
-        log = disturbed.requests(RATE_RPS, point.duration_s, answers=shown)
-        told = disturbed.events((5.0, "lab", "", "", "Begin", ""), (6.0, "lab", "", "1", "Change", "endpoints"))
-        return log, disturbed.events() if point.control else told, disturbed.usage([2] * 5)
-
-    found = judge(rule(Test(metric="correct_s", within=(0, 60))), story)
-    assert (found.answer, found.effect) == ("not resolved", "time until correct: not told in 1 of 6 blocks")
-
-
-def test_a_block_without_its_control_does_not_count(judge: Judge, tmp_path: Path) -> None:
-    """A failed control run takes its block away: five are left."""
-
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        return gone(lambda _, block: 20)(arm, point, block)
-
-    assert judge(rule(ABOUT), story).answer == "reproduced"
-    for path in tmp_path.glob("*/samples/*b01-grace-period-30+host-port-control/sample.json"):
-        told = json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}
-        path.write_text(json.dumps(told))
-    found = judge(rule(ABOUT))
-    assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
-
-
 def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run's own words, with its id; a run that did measure it counts instead."""
     run_of(
@@ -457,15 +367,6 @@ def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkey
     assert (found.answer, found.runs) == ("reproduced", ("b",))
 
 
-WITH_DAMAGE = [
-    ("raw.zst", "answered_while_failing"),
-    ("events.parquet", "least_reload_spacing_s"),
-    ("usage.parquet", "busiest_second"),
-    ("hist.parquet", "p75_s"),
-]
-"""A file beside sample.json, and a metric that is read from it."""
-
-
 def damaged(path: Path) -> None:
     """Cut off in the middle."""
     whole = path.read_bytes()
@@ -477,47 +378,6 @@ def has_told(found: Verdict, path: Path) -> bool:
     ledger.settled([found], [found])
     remedy = "restore data/reference/reference-kill-quick-local from a copy"
     return found.answer == "not resolved" and f"is damaged: {path}: " in found.why and remedy in found.why
-
-
-@pytest.mark.parametrize(("file", "metric"), WITH_DAMAGE, ids=[file for file, _ in WITH_DAMAGE])
-def test_a_damaged_file_leaves_open_what_is_read_from_it(file: str, metric: str, judge: Judge, tmp_path: Path) -> None:
-    """In one sample of many; a claim that rests on other files of the run is judged as before."""
-    story = gone(lambda _, block: 20 + block / 10)
-    before = judge(rule(ABOUT), story)
-    (path,) = tmp_path.glob(f"*/samples/*-b03-grace-period-30+host-port-delete/{file}")
-    damaged(path)
-    record = path.with_name("sample.json")  # of an earlier lab: without the digest of raw.zst
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"raw_sha256": ""}))
-    found = judge(rule(Test(metric=metric, above=0)))
-    assert has_told(found, path)
-    assert found.runs == ("reference-kill-quick-local",)
-    assert judge(rule(ABOUT)) == before
-    assert before.answer == "reproduced"
-
-
-def test_manifests_that_are_not_those_that_were_applied_leave_open_what_is_read_from_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half a YAML file is YAML, too: of 1000 routes it has some; and what is no YAML any more."""
-    unpacked(ROOT / "data" / "reference" / "new-route", tmp_path / "run")
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    path = tmp_path / "run" / "manifests" / "okd.yaml"
-    asked = Rule(
-        rule="r", sweeps=["new-route"], variant="okd", tests=[Test(metric="routes", points="new-route", above=0)]
-    )
-    assert judged(CLAIM, [asked], *evidence.references()).answer == "reproduced"
-    whole = path.read_text()
-    for text in (
-        whole.rpartition("\n---\n")[0] + "\n",
-        whole.replace("host: ", "ghost: "),
-        whole + "\n\t",
-        "2026-99-99",
-    ):
-        path.write_text(text)
-        found = judged(CLAIM, [asked], *evidence.references())
-        ledger.settled([found])
-        assert (found.answer, found.effect) == ("not resolved", "")
-        assert f"run is damaged: {path}: " in found.why
 
 
 @pytest.mark.parametrize("file", ["sample.json", "raw.zst", "usage.parquet"])
@@ -535,36 +395,6 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
     assert (found.runs, found.effect) == ((), "")
     other = judge(rule(ABOUT).model_copy(update={"target": "kind"}))
     assert other.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
-
-
-def test_a_run_without_a_record_is_named_where_a_run_is_missing_and_beside_a_verdict(
-    judge: Judge, tmp_path: Path
-) -> None:
-    """Nobody can tell what it measured: it may have been of the same load, and could disagree."""
-    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10))
-    path = tmp_path / "reference-kill-quick-local" / "run.json"
-    damaged(path)
-    found = judge(rule(ABOUT))
-    assert has_told(found, path)
-    assert f"{COMMAND}; reference-kill-quick-local is damaged: " in found.why
-    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
-    with pytest.MonkeyPatch.context() as other:
-        run_of(tmp_path, other, "kill-quick", pairs, gone(lambda _, block: 21 + block / 10), name="whole")
-    found = judge(rule(ABOUT))
-    assert (found.answer, found.runs) == ("reproduced", ("whole",))
-    assert "; reference-kill-quick-local is damaged: " in found.why
-
-
-def test_a_damaged_run_beside_a_whole_one_leaves_the_claim_open(judge: Judge, tmp_path: Path) -> None:
-    """It could disagree; what the whole one says by itself is told."""
-    judge(rule(ABOUT), gone(lambda _, block: 20 + block / 10), gone(lambda _, block: 21 + block / 10))
-    (path,) = tmp_path.glob("reference-kill-quick-local/samples/*-b03-grace-period-30+host-port-delete/sample.json")
-    damaged(path)
-    found = judge(rule(ABOUT))
-    assert has_told(found, path)
-    assert found.runs == ("reference-kill-quick-local-1",)
-    assert found.effect.startswith("first to last failure 21.3 s")
-    assert found.why.endswith("; reference-kill-quick-local-1 alone: reproduced")
 
 
 def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_else(
@@ -618,32 +448,6 @@ def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatc
     monkeypatch.setattr(claims, "CHECKS", tmp_path)
     ((_, (made,)),) = claims.checks()
     assert made.tests[0].within == cell.tests[0].within
-
-
-def test_averages_and_busiest_seconds_are_told_of_a_steady_load() -> None:
-    """Of a committed run: each where the percentiles on either side say that it must lie."""
-    (run,) = (each for each in evidence.references()[0] if each.name == "quick-keepalive")
-    names = ("mean_s", "p50", "p75_s", "p90", "p95_s", "p99", "slowest_s", "busiest_second")
-    told = {name: list(run.values("keepalive", "ceiling", name).values()) for name in names}
-    for mean_s, p50, p75_s, p90, p95_s, p99, slowest_s, busiest in zip(*told.values(), strict=True):
-        assert mean_s and p50 and p75_s and p90 and p95_s and p99 and slowest_s and busiest
-        assert p50 <= p75_s <= p90 <= p95_s <= p99 <= slowest_s
-        assert p50 / 2 < mean_s < p99
-        assert 0 < busiest <= 1.05, "one worker, one thread"
-
-
-def test_an_average_is_told_where_only_percentiles_were_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As k6 does, in whose sweep averages are judged: near that of every single request, a long tail included."""
-    (run,) = (each for each in evidence.references()[0] if each.name == "quick-keepalive")
-    assert {sample.histogram for sample in run.blocks("keepalive", "rate-1000").values()} == {"quantiles"}
-    means, middles, ends = (run.values("keepalive", "rate-1000", name) for name in ("mean_s", "p50", "p99"))
-    for mean_s, p50, p99 in zip(means.values(), middles.values(), ends.values(), strict=True):
-        assert mean_s and p50 and p99
-        assert p50 / 2 < mean_s < p99
-    latencies_s = 0.002 + 0.3 * np.linspace(0, 1, 10_000) ** 8
-    printed = [(percent / 100, float(np.quantile(latencies_s, percent / 100))) for percent in (*PERCENTS, 100)]
-    monkeypatch.setattr(RunStore, "histogram", lambda *_: Histogram.of_quantiles(printed, len(latencies_s)))
-    assert value_of("mean_s", run.run, run.samples[0]) == pytest.approx(latencies_s.mean(), rel=0.005)
 
 
 def test_every_claim_is_in_the_ledger() -> None:
@@ -722,62 +526,6 @@ def directives(knobs: set[str]) -> set[str]:
     return {(check.name or check.kind).split()[0] for knob in knobs for check in load_knob(knob).readback}
 
 
-@pytest.mark.parametrize(
-    ("name", "short"), [("DO-04", "ingress-nginx+somaxconn-1"), ("AW-09", "backlog-128"), ("AW-10", "backlog-128")]
-)
-def test_a_claim_of_dropped_connections_is_judged_by_their_number(name: str, short: str) -> None:
-    """Of a queue that is too short and one that is not; a load that 128 bears, whose owner says that it does not, shows nothing of it."""
-    (rule,) = claims.rules()[name]
-    counted = [test for test in (*rule.given, *rule.tests) if test.metric == "dropped_connections"]
-    assert {(test.above, test.within) for test in counted} == {(0, None), (None, (0, 0))}
-    assert {test.points for test in counted} == {"at-once" if short == "backlog-128" else "burst"}
-    assert [test.variant or rule.variant for test in counted if test.above == 0] == [short]
-    assert (counted[0] in rule.given) == (short == "backlog-128")
-
-
-@pytest.mark.parametrize("name", ["DO-05", "AW-11"])
-def test_a_wider_range_of_ports_is_judged_where_requests_take_one_each(name: str) -> None:
-    """Else a load that uses up neither would contradict the claim, or bear it out by chance."""
-    (rule,) = claims.rules()[name]
-    (given,), (test,) = rule.given, rule.tests
-    assert (given.metric, given.variant) == ("opened_per_request", "ingress-nginx+upstream-keepalive-connections-1")
-    assert given.above is not None and given.above >= 0.5
-    assert {test.variant or rule.variant, test.ratio_to and test.ratio_to.variant} == {
-        rule.variant,
-        "ingress-nginx+upstream-keepalive-connections-1",
-    }
-
-
-@pytest.mark.parametrize("name", ["DO-05", "AW-11", "TF-05"])
-def test_claims_about_exhaustion_count_sustained_samples_alone(name: str) -> None:
-    """20 s end before a port comes back: they leave the claim open, and the command makes longer ones."""
-    (rule,) = claims.rules()[name]
-    assert rule.sustained
-    assert " --sustained " in rule.command
-    runs, _ = evidence.references()
-    short = [run for run in runs if run.run.record.sweep in rule.sweeps and not any(p.sustained for p in run.points)]
-    for run in short:
-        found = judged(CLAIM, [rule], [run])
-        assert found.answer == "not resolved"
-        assert "--sustained" in found.why or "no sustained load wait" in found.why
-
-
-def test_a_claim_of_more_workers_than_cpus_is_judged_by_those_that_may_share_one() -> None:
-    """Where the controller itself runs: a variant that may not share its CPUs is refused, and has no more workers than is shipped."""
-    for rule in (*claims.rules()["DO-11"], claims.rules()["AW-13"][-1]):
-        assert rule.target == "apiserver"
-        knobs = {knob for name in rule.named() for overlay in chain(name) for knob in overlay.own_knobs}
-        assert {"crowded-workers-2", "crowded-workers-4"} <= knobs
-        assert all(knob.startswith("crowded-workers-") for knob in knobs)
-
-
-def test_what_a_log_costs_is_told_against_none() -> None:
-    """It is in the rate of any log, of one without a buffer most; and where it costs little there is nothing to remove."""
-    (rule,) = claims.rules()["AW-05"]
-    assert [test.ratio_to for test in (*rule.given, *rule.tests)] == [Other(variant="ingress-nginx+access-log-off")] * 2
-    assert [(test.variant, test.below) for test in rule.given] == [("log-slow-disk", 0.9)]
-
-
 def test_a_check_is_no_claim_and_is_judged_alike() -> None:
     """An outage of known length and bodies too large: in the ledger, not among the claims."""
     found = {verdict.claim.id: verdict for verdict in ledger.checks("nds")}
@@ -797,40 +545,6 @@ def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge
         with pytest.raises(AssertionError, match="does not have what its rule asks for"):
             ledger.settled([judge(rule(asked))])
     ledger.settled([judge(Rule(rule="r", sweeps=["reload"], variant="okd", tests=[ABOUT]))])
-
-
-def test_a_notebook_ends_where_a_known_answer_did_not_come_out(judge: Judge) -> None:
-    """With however few blocks: 20 s is 20 s within 5, and not within 0.1."""
-    found = judge(rule(ABOUT), gone(lambda _, block: 20.5), blocks=2)
-    assert found.answer == "not resolved"
-    ledger.settled([], [found])
-    with pytest.raises(AssertionError, match="first to last failure 21 s"):
-        ledger.settled([], [judge(rule(Test(metric="failing_s", within=(19.9, 20.1))))])
-
-
-def test_413_of_every_body_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check as it is written, on a run in which that came out, and on one in which a large body passed."""
-
-    def story(passed: int) -> Story:
-        def told(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-            log, used = disturbed.requests(RATE_RPS, point.duration_s), disturbed.usage([2] * 5)
-            sent = [200] * 4 if point.name == "allowed" else [413] * (4 - passed) + [200] * passed
-            ends = (
-                (4.0 + number / 10, "k6", "", "", "Transfer", f"upload 1000000 bytes 0.1 s first 0.1 s status {status}")
-                for number, status in enumerate(sent)
-            )
-            return log, disturbed.events(*(() if point.control else ends)), used
-
-        return told
-
-    (claim, checked) = next(each for each in claims.checks() if each[0].id == "too-large")
-    for passed, answer in ((0, "reproduced"), (1, "contradicted")):
-        folder = tmp_path / answer
-        run_of(folder, monkeypatch, "upload-limit", [("upload", "ingress-nginx")], story(passed))
-        monkeypatch.setenv("LAB_REFERENCE", str(folder))
-        found = judged(claim, checked, *evidence.references())
-        assert found.answer == answer
-        assert "large bodies refused with 413" in found.effect
 
 
 def test_markdown_and_json_have_what_the_table_has() -> None:
@@ -888,12 +602,3 @@ def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch
     with pytest.raises(UsageError, match="lab/studies/claims/nds.toml") as caught:
         claims.rules()
     assert said in str(caught.value)
-
-
-def test_a_claim_is_judged_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by two files."""
-    for name in ("a.toml", "b.toml"):
-        (tmp_path / name).write_text("[ND-11]\nbackground = 'x'\n")
-    monkeypatch.setattr(claims, "FOLDER", tmp_path)
-    with pytest.raises(UsageError, match="b.toml: ND-11: another file judges it"):
-        claims.rules()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
@@ -85,44 +84,6 @@ def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_sa
     assert met == {"p95_s": True, "slowest_s": False} and every["ND-05"].answer == "not borne out"
 
 
-@pytest.mark.parametrize("name", [f"OK-{number:02}" for number in range(1, 17)])
-def test_a_cell_is_borne_out_unless_it_is_faster_than_one_with_less_to_do(name: str, every: dict[str, Own]) -> None:
-    """As KINDS says, whichever of the two is to blame: the router's TLS against less of it, the load balancer against none."""
-    assert "not faster than one with less of the same work" in " ".join(claims.KINDS["table cell"].split())
-    rates = {
-        (row["http_mode"], row["route_encryption"], row["endpoint_publishing"]): float(row["transactions_per_s"])
-        for row in published.texts("okd_router_throughput")
-    }
-    mode, route, way = list(rates)[int(name.removeprefix("OK-")) - 1]
-    rate, less = rates[mode, route, way], {"edge": "none", "re-encrypt": "edge"}.get(route)
-    fine = less is None or rate < rates[mode, less, way]
-    fine = fine and (way != "HostNetwork" or rate > rates[mode, route, "LoadBalancerService"])
-    assert every[name].answer == ("borne out" if fine else "not borne out")
-
-
-def test_the_means_of_the_plotted_curves_are_those_that_the_readme_names() -> None:
-    """2 to 73 ms, with what reading a curve between its corners leaves open."""
-    rows = [row for row in published.rows("digitalocean_latency_vertices") if row["suite"] == "original"]
-    found = {
-        connections: taken(
-            [row for row in rows if row["connections"] == connections], "latency_ms", "mean_over_percentiles"
-        )
-        for connections in range(100, 1001, 100)
-    }
-    assert round(min(mean.value for mean in found.values())) == 2
-    assert round(max(mean.value for mean in found.values())) == 73
-    assert all(mean.low < mean.value < mean.high < 1.4 * mean.value + 2 for mean in found.values())
-
-
-def test_another_number_gives_another_answer(copied: Callable[[str, str, str], None]) -> None:
-    """Nothing is typed: with a faster edge, re-encrypt is as it should be, and the edge's own cell is not what is claimed."""
-    copied("okd_router_throughput.csv", ",16743", ",26743")
-    found = owned()
-    assert found["OK-07"].answer == "borne out"
-    assert found["OK-03"].answer == "not borne out"
-    assert "26,743/s, claimed 16743" in found["OK-03"].sentence
-
-
 def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:
     return OwnRule(rule="r", tests=list(tests), unsettled=unsettled)
 
@@ -152,17 +113,6 @@ def test_a_bound_within_the_uncertainty_of_reading_settles_nothing(bound: dict[s
     assert found.sentence.startswith("latency 114 [80, 148] ms, to be ")
 
 
-def test_what_one_run_each_cannot_tell_is_not_resolved() -> None:
-    """Always, or where the reason's own tests hold; else the answer is the tests'."""
-    why = "one run each"
-    assert own(CLAIM, rule(p999(below=200), unsettled=Unsettled(because=why))).answer == "not resolved"
-    holds, fails = (Unsettled(because=why, tests=[p999(above=bound)]) for bound in (10, 1000))
-    found = own(CLAIM, rule(p999(below=10), unsettled=holds))
-    assert found.answer == "not resolved"
-    assert "one run each (latency 114" in found.sentence
-    assert own(CLAIM, rule(p999(below=10), unsettled=fails)).answer == "not borne out"
-
-
 CURVE = [
     {"percentile": 0.0, "ms": 0.0, "uncertainty_ms": 0.0, "is_curve_end": False},
     {"percentile": 50.0, "ms": 10.0, "uncertainty_ms": 2.0, "is_curve_end": False},
@@ -187,11 +137,6 @@ def test_a_percentile_between_two_corners_is_between_their_values() -> None:
     assert taken(CURVE, "ms", "at_percentile", 50) == Number(10, 8, 12)
     with pytest.raises(ValueError, match="no 99 %"):
         taken(CURVE, "ms", "at_percentile", 99)
-
-
-def test_ratios_have_the_widest_range_that_both_leave_open() -> None:
-    assert Number(4, 2, 6).over(Number(2, 1, 3)) == Number(2, 2 / 3, 6)
-    assert Number(4, 2, 6).over(Number(2, 0, 3)).high == inf
 
 
 def test_ways_to_take_a_number() -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence, Missing
-from lab.base.errors import UsageError
-from lab.studies.exhibits import exhibits, reproduction
+from lab.studies.exhibits import exhibits
 from lab.studies.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
 
@@ -115,34 +114,6 @@ def test_a_claim_stands_at_once_where_its_run_will() -> None:
     assert not json.loads(number.to_json() or "")["data"]
 
 
-def test_a_damaged_run_leaves_what_was_published(monkeypatch: pytest.MonkeyPatch, run: Evidence) -> None:
-    """With the file that is damaged, as one gap of this run."""
-
-    def damaged(*_: object) -> Any:
-        raise UsageError("data/reference/r-1/x", "cannot be read: it is cut short", "restore it from a copy")
-
-    for part in ("histogram", "usage"):
-        monkeypatch.setattr(type(run.run), part, damaged)
-    assert json.loads(MADE["ratios"](run).to_json() or "")["data"]
-    told = exhibits.usage(run, [VARIANT], "held")
-    assert "| proc1, published |" in told
-    assert "*no run: " in told
-
-
-@pytest.mark.parametrize(("metric", "at_s"), [("mean_s", 0.1335), ("p50", 0.0305), ("p75_s", 0.0554), ("p99", 1.0767)])
-def test_what_ndss_tool_printed_are_points_of_a_figure(metric: str, at_s: float) -> None:
-    """By the names that our metrics have; p99.9 it did not print."""
-    assert [told.value for load, told in reproduction.printed(metric) if load == 800] == [at_s]
-    assert reproduction.printed("p99.9") == []
-
-
-def test_a_transcribed_table_is_as_it_stands_in_its_file() -> None:
-    """Cells as they are written there, not as numbers of ours."""
-    lines = exhibits.transcribed("nds_boom_summary", ["version", "requests_per_s"]).splitlines()
-    assert lines[0] == "| version | requests_per_s |"
-    assert lines[2:] == ["| removed | 4842.2840 |", "| added | 2332.0068 |"]
-
-
 def test_processes_stand_below_ndss_own(run: Evidence) -> None:
     """The average lines of pidstat's two tables; ours with the blocks' medians."""
     lines = exhibits.usage(run, [VARIANT], "held").splitlines()
@@ -152,18 +123,3 @@ def test_processes_stand_below_ndss_own(run: Evidence) -> None:
     ]
     assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
     assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)
-
-
-def test_pages_and_claims_stand_on_one_axis() -> None:
-    """The page that is claimed to fill the link, at its own size; all pages of the sweep are ticks."""
-    told = json.loads(exhibits.pages(Missing("none"), "T", "link_share", ["okd"], "OK-18").to_json() or "")
-    (mark,) = told["data"]
-    assert (mark["x"], mark["y"]) == ([8192], [1])
-    assert told["layout"]["xaxis"]["ticktext"][:4] == ["1kB", "2kB", "4kB", "8kB"]
-
-
-def test_ratios_are_of_a_table_that_has_them() -> None:
-    """The nearest title is named."""
-    figure = exhibits.ratios(Missing("none"), "T", "okd", "Transactions per second of a router")
-    told = json.loads(figure.to_json() or "")["layout"]["annotations"][0]["text"]
-    assert "no table 'Transactions per second of a router'" in told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from lab.records.store import RunStore
 from lab.report.html import rendering as markdown
 from lab.stats.histogram import Histogram
 from lab.studies.exhibits import exhibits, reproduction
-from lab.tests.support.factories import make_plan, make_point, make_sample
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.made_runs import MadeStore, made
 
 NONE = Missing("nothing in data/reference of qinng: just bench")
 WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
@@ -130,25 +129,6 @@ def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     assert back.low is None and len(back.blocks) == 2
 
 
-def test_a_gain_that_the_generator_limited_says_so() -> None:
-    """In its label; CPU per request is what it is."""
-    run = run_of(OWN, limited="generator")
-    assert "nginx against baseline (generator-limited)" in json.dumps(
-        data(exhibits.gains(run, "G", "rate", "*", [("nginx", "baseline")]))
-    )
-    assert "generator-limited" not in json.dumps(
-        data(exhibits.gains(run, "G", "cpu_per_request", "*", [("nginx", "baseline")]))
-    )
-
-
-@pytest.mark.parametrize("claim", ["QN-16", "QN-99"])
-def test_a_claim_without_one_number_is_a_gap(claim: str) -> None:
-    """And so is one that there is not."""
-    figure = exhibits.gains(run_of(OWN), "G", "rate", "*", [("nginx", "baseline")], [claim])
-    assert not data(figure)["data"]
-    assert claim in texts(figure)
-
-
 def test_what_cannot_be_measured_here_is_named() -> None:
     """Below the plot, or in its place."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
@@ -172,33 +152,6 @@ def test_placement_stands_beside_what_was_read_back() -> None:
     assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
 
 
-def test_what_was_read_back_is_read_from_the_run(tmp_path: Path) -> None:
-    """Beside the first sample that counts, of its own bring-up; a file that is damaged, or not there, is a gap."""
-    store = RunStore(tmp_path, made_record("run-1", make_plan([("packet-steering", "baseline")], [WRK])))
-    store.write_readback(1, "packet-steering", 0, [{"kind": "rps", "observed": "lost"}])
-    store.write_readback(2, "packet-steering", 1, [{"kind": "rps", "observed": "0-3"}])
-    sample = make_sample(block=2, arm="packet-steering", point=WRK, generation=1)
-    run = Evidence("made", store, (sample,), {(2, "packet-steering", "wrk"): sample})
-    assert "| local, packet-steering | left as they are | 0-3 |" in exhibits.placement(run, ["packet-steering"])
-    assert "| local, baseline | no block of it counts | – | – |" in exhibits.placement(run, ["baseline"])
-    path = tmp_path / "readback" / "b02-packet-steering-g1.json"
-    for text in ("{", '{"a": 1}', "null", "[1]"):
-        path.write_text(text)
-        assert f"*no run: made is damaged: {path}: " in exhibits.placement(run, ["packet-steering"])
-    path.unlink()
-    assert f"*no run: made is damaged: {path}: cannot be read" in exhibits.placement(run, ["packet-steering"])
-
-
-def test_blocks_that_do_not_count_are_told_beside_gains() -> None:
-    """Below them; a pair without any is a gap to count."""
-    run = run_of(OWN)
-    left = {key: each for key, each in run.counted.items() if key[:2] != (3, "nginx") and key[1] != "qinng-tuned"}
-    lost = replace(run, counted=left, samples=tuple(left.values()))
-    figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
-    assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
-    assert figure["layout"]["meta"]["gaps"] == ["qinng-tuned against baseline: no block in which both count"]
-
-
 def test_tables_keep_the_published_shape() -> None:
     """The set-ups as shares of the direct connection, ours beside the published ones."""
     told = exhibits.shape(run_of([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
@@ -208,13 +161,6 @@ def test_tables_keep_the_published_shape() -> None:
     assert "336,769" in row
     assert "0.99×" in row
     assert "1.00×" in row
-
-
-def test_tables_without_a_run_are_the_published_ones() -> None:
-    """With the command that makes one."""
-    told = exhibits.shape(NONE, "qinng", WORKER_TABLE)
-    assert "153,473" in told
-    assert told.endswith("*no run: nothing in data/reference of qinng: just bench*")
 
 
 def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,10 @@ import plotly.graph_objects as go
 import pytest
 
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.evidence import Evidence, Missing, Shelf
+from lab.analysis.evidence import Evidence, Shelf
 from lab.model.plan import Place, Shape, Slot
 from lab.model.samples import Sample
 from lab.studies.exhibits import exhibits, ladder
-from lab.tests.studies.exhibits.test_gains import numbers
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made
 
@@ -113,19 +112,3 @@ def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
 def test_below_six_blocks_a_step_has_no_interval() -> None:
     rows, missing = ladder.rungs(run_of(blocks=2), "real", STEPS, "ceiling")
     assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
-
-
-def test_the_figure_is_small_and_draws_each_step_once() -> None:
-    figure = exhibits.ladder({"real": (run_of(), STEPS)}, "T", "ceiling")
-    bars = next(each for each in data(figure)["data"] if each["type"] == "bar")
-    assert numbers(bars["base"]) == pytest.approx([0, 40, 30, 20, 0], rel=0.005)
-    assert numbers(bars["x"]) == pytest.approx([50, 10, 10, 10, 20], rel=0.01)
-    assert len(figure.to_json() or "") < 20_000
-
-
-def test_a_run_is_found_by_all_the_variants_that_it_must_have() -> None:
-    run = run_of(sweep="ladder", target="apiserver")
-    shelf = Shelf((run,), ())
-    assert shelf.of("ladder", variant=["no-metrics", "nginx"], target="apiserver") == run
-    assert isinstance(shelf.of("ladder", variant=["no-metrics", "gzip"]), Missing)
-    assert shelf.of("ladder", variant="nginx") == run

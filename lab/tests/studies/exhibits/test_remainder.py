@@ -8,19 +8,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.analysis.evidence import Evidence, Missing, Shelf
+from lab.analysis.evidence import Evidence, Missing
 from lab.model.plan import Slot
 from lab.model.samples import Sample
-from lab.model.usage import UNCLAIMED, USAGE_SCHEMA
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits.remainder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
+from lab.studies.exhibits.ladder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
 from lab.tests.studies.exhibits.test_ladder import data, dearer, run_of
 
 THERE = {"baseline": 4.0, "no-metrics": 3.2, "no-log": 2.4, "nginx": 2.0}
 """Times 25 µs: 100, 80, 60, 50; beside the other run's 50, 40, 30, 20."""
 STEPS = {"metrics": ("no-metrics", "baseline"), "log": ("no-log", "no-metrics")}
-COMMAND = "just bench no-metrics no-log --sweep ladder --target kind"
 Used = Callable[[Sample], Mapping[str, float]]
 
 
@@ -105,15 +104,6 @@ def test_processes_that_the_other_target_does_not_count_are_a_row_of_their_own(
     assert found[LEFT] == (found[BESIDE][1], pytest.approx(40, rel=0.01))
 
 
-@pytest.mark.parametrize("titles", [{}, {"other": 1.0}])
-def test_where_the_names_are_others_nothing_is_told_of_processes(
-    used: Callable[[str, Used], None], titles: Mapping[str, float]
-) -> None:
-    used("kind", four_fifths)
-    used("apiserver", lambda sample: titles)
-    assert BESIDE not in ends(left(kind(), elsewhere()))
-
-
 @pytest.mark.usefixtures("used")
 def test_the_interval_has_both_levels_and_every_step_in_it() -> None:
     still, alone = elsewhere(), noisy(0.1)
@@ -136,25 +126,6 @@ def test_a_level_is_carried_by_its_pairs_from_what_was_alone() -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_of_few_blocks_alone_their_whole_range_counts_and_is_said() -> None:
-    shape = {("baseline", "ceiling"): 2}
-    found = left(kind(alone=shape), elsewhere())
-    (note,) = found.notes
-    assert "no-log on kind: 2 blocks" in note and "apiserver" not in note
-    one = left(kind(alone={("baseline", "ceiling"): 1}), elsewhere())
-    assert one.rungs[0].low is None and "too few blocks for an interval" in one.rungs[0].text
-
-
-@pytest.mark.usefixtures("used")
-def test_what_else_the_node_did_is_told_and_no_step() -> None:
-    def change(slot: Any, sample: Sample) -> Sample:
-        return sample.model_copy(update={"counters": {UNCLAIMED: 2100}, "duration_s": 5.0})
-
-    (note,) = left(kind(change=change), elsewhere()).notes
-    assert note.startswith("meanwhile the node's other processes had 0.42 of a CPU")
-
-
-@pytest.mark.usefixtures("used")
 def test_the_figure_takes_it_below_the_last_panels_steps_and_names_both_runs() -> None:
     run, there = kind(), elsewhere()
     shown = data(exhibits.ladder({"on kind": (run, STEPS)}, "T", "ceiling", there))
@@ -166,22 +137,3 @@ def test_the_figure_takes_it_below_the_last_panels_steps_and_names_both_runs() -
         "nothing is pooled"
         not in data(exhibits.ladder({"on kind": (run, STEPS)}, "T", "ceiling"))["layout"]["title"]["text"]
     )
-
-
-@pytest.mark.usefixtures("used")
-def test_without_a_run_on_either_target_one_line_has_the_command() -> None:
-    shelf = Shelf((run_of(sweep="ladder", target="apiserver"),), ())
-    missing = shelf.of("ladder", variant=["no-metrics", "no-log"], target="kind")
-    assert isinstance(missing, Missing)
-    alone = data(exhibits.ladder({"on kind": (missing, STEPS)}, "T", "ceiling", elsewhere()))
-    assert not alone["data"] and alone["layout"]["annotations"][0]["text"].replace("<br>", " ").count(COMMAND) == 1
-    bare = Shelf((), ()).of("ladder", variant="no-metrics", target="apiserver")
-    steps = data(exhibits.ladder({"on kind": (kind(), STEPS)}, "T", "ceiling", elsewhere(bare)))
-    (gap,) = steps["layout"]["meta"]["gaps"]
-    assert gap.startswith(LEFT) and "just bench no-metrics --sweep ladder --target apiserver" in gap and steps["data"]
-
-
-@pytest.mark.usefixtures("used")
-def test_a_variant_that_a_run_has_not_is_told_with_its_target() -> None:
-    found = left(kind(), elsewhere(variant="no-lua"))
-    assert not found.rungs and list(found.missing) == [f"{LEFT}: nothing of no-lua on apiserver at ceiling"]

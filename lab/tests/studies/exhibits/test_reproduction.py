@@ -18,12 +18,9 @@ from typing import Any
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.evidence import Evidence
 from lab.commands.measuring import print_result
-from lab.records.store import Reparsed, RunStore, run_names
-from lab.records.tables import RAW, digest, join_raw, pack_raw, read_raw
-from lab.records.tables import unpacked as stored
-from lab.studies.exhibits import exhibits
+from lab.records.store import RunStore, run_names
+from lab.records.tables import digest
 from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed
@@ -99,15 +96,6 @@ def test_without_what_is_derived_the_numbers_are_the_same(
     assert found.name == name
 
 
-@pytest.mark.parametrize("name", [STEADY, OUTAGE])
-def test_without_a_cache_the_numbers_are_the_same(name: str, tmp_path: Path, printed: Printed) -> None:
-    """As after cloning, where the first reader writes it; and with one that is no such file."""
-    run = Path(shutil.copytree(REFERENCE / name, tmp_path / name, ignore=shutil.ignore_patterns("hist.parquet")))
-    assert printed(run) == printed(REFERENCE / name)
-    (run / "hist.parquet").write_bytes(b"PAR1")
-    assert printed(run) == printed(REFERENCE / name)
-
-
 def removed(sample: Path, _: Path) -> None:
     shutil.rmtree(sample)
 
@@ -121,18 +109,6 @@ def half_the_rate(sample: Path, _: Path) -> None:
 
 def latencies_of_another_block(sample: Path, other: Path) -> None:
     shutil.copy(other / "hist.parquet", sample)
-
-
-def output_of_another_block(sample: Path, other: Path) -> None:
-    shutil.copy(other / "raw.zst", sample)
-    noted(sample)
-
-
-def noted(sample: Path) -> None:
-    """As if the raw.zst that lies there now had been written with the sample: a digest that does not fit makes the run a gap."""
-    told = json.loads((sample / "sample.json").read_text())
-    told["raw_sha256"] = digest(stored(sample / "raw.zst"))
-    (sample / "sample.json").write_text(json.dumps(told))
 
 
 @pytest.mark.parametrize("change", [removed, half_the_rate, latencies_of_another_block])
@@ -149,54 +125,3 @@ def test_one_other_file_of_one_sample_changes_its_row(
     if change is removed:
         assert before["complete"] and not after["complete"]
         assert cells(after)[ARM, POINT]["valid_blocks"] == 5, "five blocks give the effect no interval"
-
-
-def test_other_output_changes_what_is_made_of_it(copy: Callable[[str], Path], printed: Printed) -> None:
-    """raw.zst of another block, whole and of the same load: `--from-raw` has its numbers; the table, which was made of what had
-    been read off the old one, stays.
-    """
-    run = copy(STEADY)
-    before = printed(run)
-    output_of_another_block(sample_of(run, 3, ARM, POINT), sample_of(run, 4, ARM, POINT))
-    assert printed(run) == before
-    assert changed(before, printed(run, raw=True)) == {(ARM, POINT)}
-
-
-def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], printed: Printed) -> None:
-    """Twenty answers of k6's log are made refusals, and its summary counts them: `--from-raw` has twenty more failed requests in
-    that block, and the timeline, which always reads the log, shows them.
-    """
-    run = copy(OUTAGE)
-    sample = sample_of(run, 3, "baseline", "outage")  # its name when it was measured
-
-    def failed(raw: bool) -> float:
-        rows = printed(run, raw)["outcomes"]["rows"]
-        (row,) = (row for row in rows if (row["arm"], row["point"]) == ("ingress-nginx", "outage"))
-        return row["values"]["failed"]["3"]
-
-    def shown() -> int:
-        (found,) = evidence.references()[0]
-        assert isinstance(found, Evidence)
-        log = found.log("ingress-nginx", "outage", 3)
-        assert log is not None
-        assert json.loads(exhibits.timeline(found, "T", "ingress-nginx", "outage", 3).to_json() or "")["data"]
-        return int(log.bins["status"].sum())
-
-    was, seen = failed(raw=True), shown()
-    assert was == failed(raw=False)
-    refuse(sample, 20)
-    noted(sample)
-    assert failed(raw=True) == was + 20
-    assert shown() == seen + 20
-    assert failed(raw=False) == was
-
-
-def refuse(sample: Path, count: int) -> None:
-    """So many of the last requests that were answered with 200 were answered with 503."""
-    stdout, stderr = read_raw(sample / RAW)
-    told, lines = json.loads(stdout), stderr.split("\n")
-    good = [number for number, line in enumerate(lines) if line.startswith("request ") and " 200 - " in line]
-    for number in good[-count:]:
-        lines[number] = lines[number].replace(" 200 - ", " 503 - ")
-    told["errors"]["status"] += count
-    (sample / RAW).write_bytes(pack_raw(join_raw(json.dumps(told, separators=(",", ":")) + "\n", "\n".join(lines))))

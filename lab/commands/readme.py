@@ -1,12 +1,18 @@
-"""What makes each generated part of a README: tables of the catalogues, the committed runs, the code and the recipes of `just`."""
+"""The generated parts of every README: found by their markers in this checkout's Markdown files, made anew of the catalogues, runs, code and recipes.
+
+A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in whichever file it is wanted: no list says which is where.
+What makes it (`makers`) is given the file and the words. Links in it are written as seen from the checkout's top.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +21,8 @@ from rich.text import Text
 from lab.analysis import evidence, levels
 from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
-from lab.commands.readme.texts import ROOT, Maker
 from lab.experiments.selfbench import effects
+from lab.model.facts import ROOT
 from lab.model.metrics import about
 from lab.model.samples import Reason
 from lab.records.calibration import CalibrationFolder
@@ -24,26 +30,57 @@ from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, known_costs
-from lab.studies import boots_table, carrying_table, ledger, matrix
-from lab.studies.carrying import carried
+from lab.studies import boots, carrying, ledger, matrix
 from lab.studies.claims.judging import Verdict
 from lab.studies.site.rows import answered
 from lab.studies.steps import findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"
-"""`lab.studies.site.picture`, which README shows."""
+"""`lab.studies.site.rows.picture`, which README shows."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
 """A public recipe of the justfile: its comment, its group, its name with what it cannot do without."""
+PART = re.compile(
+    r"(?P<head><!-- generated: (?P<name>[a-z-]+)(?P<words>[^\n]*?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
+)
+LINK = re.compile(r"(?P<text>\[(?:[^\[\]\n]|\[[^\]\n]*\])*\])\((?P<to>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
+
+Maker = Callable[[Path, Sequence[str]], str]
+"""(the file that the part is of, the marker's words) → the part."""
+
+
+def files(root: Path = ROOT) -> Iterator[Path]:
+    """Yield every Markdown file of the checkout, without what was measured or fetched."""
+    for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
+        yield from sorted(root.glob(pattern))
+    for folder in ("lab", "manifests", "notebooks", "scripts"):
+        yield from sorted((root / folder).rglob("README.md"))
+
+
+def rendered(path: Path, makers: Mapping[str, Maker]) -> str:
+    """Return the file's text with every generated part made anew; UsageError for a part that nobody makes."""
+    return PART.sub(lambda match: match["head"] + made(path, match, makers) + match["end"], path.read_text())
+
+
+def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
+    """Return one part, with its links as seen from the file, but for what is pasted (it begins with a fence)."""
+    name = match["name"]
+    refuse_unknown(name, makers, str(path), f"unknown generated part '{name}'")
+    text = makers[name](path, shlex.split(match["words"])).rstrip("\n") + "\n"
+    if text.startswith("```"):
+        return text
+    return LINK.sub(
+        lambda link: f"{link['text']}({os.path.relpath(ROOT / link['to'], path.parent)}{link['anchor'] or ''})", text
+    )
 
 
 def makers() -> Mapping[str, Maker]:
     """Return what makes each part, by the name that its markers have."""
     return {
         "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
-        "carrying": lambda *_: markdown(carrying_table.page(carried(_runs()), _runs())),
+        "carrying": lambda *_: markdown(carrying.page(carrying.carried(_runs()), _runs())),
         "claims": lambda *_: markdown(ledger.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
         "disturbances": lambda *_: catalog.readme_disturbances(),
@@ -51,7 +88,7 @@ def makers() -> Mapping[str, Maker]:
         "floors": lambda *_: _floors(),
         "folder": lambda path, _words: folder(path.parent),
         "found": lambda *_: _found(),
-        "known-cost-lengths": lambda *_: markdown(boots_table.lengths(_runs())),
+        "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
         "known-costs": lambda *_: _known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
         "reasons": lambda *_: _reasons(),
@@ -75,13 +112,6 @@ def _runs() -> Sequence[evidence.Evidence]:
 def judged() -> Sequence[Verdict]:
     """Return every claim with its verdict, which takes seconds the first time."""
     return ledger.ledger()
-
-
-def first_sentence(module: Path) -> str:
-    """Return the first sentence of a module's docstring on one line; empty where it has none."""
-    head = " ".join((ast.get_docstring(ast.parse(module.read_text())) or "").partition("\n\n")[0].split())
-    sentence, stop, _ = head.partition(". ")
-    return f"{sentence}." if stop else head
 
 
 def floors() -> Mapping[str, int]:
@@ -108,10 +138,11 @@ def folder(path: Path) -> str:
     pages = {each: each / "README.md" for each in inner}
     listed = [(f"{each.name}/", page if page.exists() else each, each / "__init__.py") for each, page in pages.items()]
     listed += [(each.name, each, each) for each in modules]
-    rows = [
-        (f"[`{name}`]({link.relative_to(ROOT)})", first_sentence(module).replace("|", r"\|"))
-        for name, link, module in listed
-    ]
+    rows: list[tuple[str, str]] = []
+    for name, link, module in listed:
+        docstring = ast.get_docstring(ast.parse(module.read_text())) or ""
+        sentence, stop, _ = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")
+        rows.append((f"[`{name}`]({link.relative_to(ROOT)})", f"{sentence}{stop.strip()}".replace("|", r"\|")))
     table = _table(("here", "what it is"), rows)
     if path == LAB:
         return table

@@ -1,24 +1,26 @@
 """A search for the knee as a run: prepared like any other, but its plan grows by one sample at a time, each as the trials before say.
 
 Every trial is a block of its own at a point `rate-<r>`, in run.json before it is measured, so that whatever ends the lab, `just knee
---resume` replays the trials that are stored and goes on.
+--resume` replays the trials that are stored and goes on. A system is brought up for the ramp and the bisection together, for each
+confirmation anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from lab import generators
 from lab.analysis import rerun
-from lab.analysis.knee.report import SWEEP, search_of
+from lab.analysis.knee.report import SWEEP, search_of, step_of, trials_of
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.loads import choose, generator_record
-from lab.experiments.bench.measurable import checked, facts_of, new_record, variant_record
+from lab.experiments.bench.measurable import choose, generator_record
 from lab.generators.base import load_of
+from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
@@ -26,14 +28,15 @@ from lab.model.endpoint import Tls
 from lab.model.facts import differing
 from lab.model.load import Encoding
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
-from lab.model.run import KneeSearch
+from lab.model.run import KneeSearch, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import load_variant
+from lab.model.variants.variants import Variant, load_variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.stats.knee_search import LEAST_RPS, sought
+from lab.stats.knee_search import LEAST_RPS, Try, sought
 from lab.targets.base import Target
+from lab.targets.survey import checked, facts_of
 
 WARMUP_S = 1.0
 DURATION_S = 10.0
@@ -90,9 +93,10 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     slots = (Slot(1, 1, arms[0], point),)
     planned = Plan(arms, (point,), 1, SEED, slots)
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
-    recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
+    recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
     used, label = {point.name: chosen}, "-".join(variants)
-    record = new_record(label, SWEEP, target, command, arms, (point,), recorded, facts_of(target)).with_plan(planned)
+    facts = facts_of(target)
+    record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(planned)
     record = record.model_copy(update={"knee": search, "generators": {point.name: generator_record(chosen)}})
     _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
@@ -159,3 +163,53 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
         anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
         raise UsageError(record.id, fault, f"search anew: {anew}")
     return prepared, run
+
+
+@dataclass(slots=True)
+class AdaptiveSearch:
+    """A search's parts. `run()` goes on until every arm's search has ended."""
+
+    target: Target
+    variants: Mapping[str, Variant]
+    chosen: ChosenGenerator
+    store: RunStore
+    observer: Observer
+    _loop: Loop = field(init=False)
+    _chosen: dict[str, ChosenGenerator] = field(default_factory=dict[str, ChosenGenerator])
+    """By point."""
+
+    def run(self) -> None:
+        """Trials that are stored are replayed, not measured."""
+        self._chosen |= {point.name: self.chosen for point in self.store.record.points}
+        self._loop = Loop(self.target, self.variants, self._chosen, self.store, self.observer)
+        self._loop.take_stored()
+        for arm in self.store.record.arms:
+            while (due := self._due(arm)) is not None:
+                slot, fresh = due
+                self._loop.on_systems([slot], nothing if fresh else partial(self._following, arm))
+
+    def _following(self, arm: Arm) -> Slot | None:
+        """What is due next, unless it wants a system of its own."""
+        due = self._due(arm)
+        return None if due is None or due[1] else due[0]
+
+    def _due(self, arm: Arm) -> tuple[Slot, bool] | None:
+        """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
+
+        Trials that were planned and not measured to their end come first: what is known has to be known in their order.
+        """
+        record = self.store.record
+        found = trials_of(record, arm.name, self.store.samples(), self.store.histogram)
+        slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
+        step = step_of(record, found)
+        fresh = isinstance(step, Try) and step.fresh
+        if len(slots) > len(found):
+            return slots[len(found)], fresh
+        if not isinstance(step, Try):
+            return None
+        first = record.points[0]
+        point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
+        block = len(record.slots) + 1
+        self.store.extend(point, (block, arm.name, point.name), generator_record(self.chosen))
+        self._chosen[point.name] = self.chosen
+        return Slot(block, block, arm, point), fresh
