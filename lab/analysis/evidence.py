@@ -16,14 +16,14 @@ from statistics import median
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.applied import AsApplied
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.judge.decision import Decision
-from lab.analysis.derived import value_of
-from lab.analysis.judge.effects import Effect
-from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.judge.thirds import seconds_in
 from lab.analysis.aggregate.unsteady import unsteady_arms
+from lab.analysis.applied import AsApplied
+from lab.analysis.derived import value_of
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.thirds import seconds_in
+from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS

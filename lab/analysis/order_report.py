@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from lab.analysis.aggregate.cells import cells_of
-from lab.analysis.judge.decision import SURE_P
 from lab.analysis.aggregate.order import OrderTest, adjust, find_missing_by_order, run_order_tests
+from lab.analysis.judge.decision import SURE_P
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.base.validation import Record

@@ -12,9 +12,9 @@ from itertools import islice, product
 from statistics import median
 
 from lab.analysis import levels
+from lab.analysis.judge.recovery import scatter_elsewhere
 from lab.analysis.judge.rulings import carrier
 from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
-from lab.analysis.judge.recovery import scatter_elsewhere
 from lab.analysis.starts import known_anew
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError

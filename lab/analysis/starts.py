@@ -22,7 +22,6 @@ from lab.model.variants.naming import spellings
 from lab.records.store import RunStore, run_names
 from lab.records.tables import RUN
 
-
 Load = tuple[str, Point]
 """A variant and a load on it, the load without its name."""
 

@@ -75,7 +75,9 @@ def doctor(console: Console, as_json: bool = False) -> int:
         console.print_json(data=[{**asdict(finding), "status": finding.status} for finding in findings])
         return 2 if missing["local"] else 0
     wide, wider = max(len(each.check) for each in findings), max(len(needed(each)) for each in findings)
-    console.print(f"{'check':<{wide}}  {'needed by':<{wider}}  status    found, and the remedy", style="bold", soft_wrap=True)
+    console.print(
+        f"{'check':<{wide}}  {'needed by':<{wider}}  status    found, and the remedy", style="bold", soft_wrap=True
+    )
     for finding in findings:
         head = f"{finding.check:<{wide}}  {needed(finding):<{wider}}  "
         said = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import TARGETED, VARIANT, add_options, variant_name
+from lab.commands.arguments import TARGETED, add_options, variant_name
 from lab.commands.measuring import inside
 
 if TYPE_CHECKING:

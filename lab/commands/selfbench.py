@@ -28,7 +28,9 @@ def add(adder: Adder) -> None:
     blocks = number("--blocks", 10, 1000)
     effects.add_argument("--blocks", type=blocks, default=40, help="number of blocks, read in tens (default: 40)")
     effects.add_argument("--into", metavar="FOLDER", help="folder in which the run goes on (default: one in LAB_RUNS)")
-    effects.add_argument("--seed", **{**OPTIONS["--seed"], "default": 1, "help": "seed for the randomized order (default: 1)"})
+    effects.add_argument(
+        "--seed", **{**OPTIONS["--seed"], "default": 1, "help": "seed for the randomized order (default: 1)"}
+    )
     order = check("order", _order, "whether the order of points changed a result of any committed run")
     for each in (overhead, order):
         add_options(each, "--plan", "--json")

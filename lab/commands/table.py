@@ -40,7 +40,9 @@ def add(adder: Adder) -> None:
 
 
 def add_compare(adder: Adder) -> None:
-    verb = adder(_compare, "every metric of a run's variants against their baselines, or of two runs against each other")
+    verb = adder(
+        _compare, "every metric of a run's variants against their baselines, or of two runs against each other"
+    )
     verb.add_argument(
         "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
     )

@@ -68,7 +68,9 @@ class Backends(Disturbance):
             return "" if len(seen) >= wanted else not_200(answer) or f"{len(seen)} of {wanted} did"
 
         within_s = READY_S + reload_interval_s(context.manifests)
-        await_answers(context, context.system.entry(), lacks, within_s, f"not all backend pods answered in {within_s:g} s")
+        await_answers(
+            context, context.system.entry(), lacks, within_s, f"not all backend pods answered in {within_s:g} s"
+        )
 
     def disturb(self, context: DisturbanceContext) -> None:
         context.say("Begin", detail=self.what, role="backend")

@@ -160,7 +160,9 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
         raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
     try:
         if marks := "".join(lines[1:]).encode().translate(None, b"0123456789.eE-,"):
-            raise ValueError(f"expected digits, got {marks[:20]!r}")  # numpy would read `1_0`, `+1`, other scripts' digits
+            raise ValueError(
+                f"expected digits, got {marks[:20]!r}"
+            )  # numpy would read `1_0`, `+1`, other scripts' digits
         return np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
     except ValueError:
         raise unreadable("seven numbers in every row", stdout, stderr) from None

@@ -61,9 +61,7 @@ function done(summary, latency, requests)
   io.write("LAB end\\n")
 end
 """
-SPECTRUM = re.compile(
-    r"\(HdrHistogram - Uncorrected Latency.*?\n *#\[Mean.*?Total count\s*=\s*([0-9]+)\]", re.DOTALL
-)
+SPECTRUM = re.compile(r"\(HdrHistogram - Uncorrected Latency.*?\n *#\[Mean.*?Total count\s*=\s*([0-9]+)\]", re.DOTALL)
 POINT = re.compile(rf"^ *({COUNT}\.[0-9]{{3}}) +[0-9.]+ +({COUNT}) +(?:[0-9.]+|inf)$", re.MULTILINE)
 TOTALS = re.compile(rf"^ +({COUNT}) requests in {COUNT}\.[0-9]+(?:us|ms|s|m|h), .*B read$", re.MULTILINE)
 END = re.compile(r"^ *Transfer/sec:", re.MULTILINE)

@@ -171,37 +171,103 @@ class PointSpec(Record, strict=True):
     generator: str
     connections: Connections | Annotated[list[Connections], Field(min_length=1)]
     rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = Field(
-        default=None, description="offered requests per second; null = closed loop; `connections` = as many as there are connections"
+        default=None,
+        description="offered requests per second; null = closed loop; `connections` = as many as there are connections",
     )
     of_knee: Fraction | Annotated[list[Fraction], Field(min_length=1)] | None = Field(
-        default=None, description="the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured; a list appends its percentage"
+        default=None,
+        description="the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured; a list appends its percentage",
     )
-    duration_s: float = Field(ge=1, le=86_400, description="how long to load; with `requests` the deadline: a generator still running well after it is killed")
-    warmup_s: float = Field(default=1.0, ge=0, le=600, description="the same load before it, not recorded, for this long, at least 1 s of all generators but a single wrk; 0 = none")
-    threads: int = Field(default=1, ge=1, le=256, description="threads of the generator, for those that have them; no more than it has CPUs")
-    threads_at_most: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, description="instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections")
+    duration_s: float = Field(
+        ge=1,
+        le=86_400,
+        description="how long to load; with `requests` the deadline: a generator still running well after it is killed",
+    )
+    warmup_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=600,
+        description="the same load before it, not recorded, for this long, at least 1 s of all generators but a single wrk; 0 = none",
+    )
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="threads of the generator, for those that have them; no more than it has CPUs",
+    )
+    threads_at_most: Annotated[int, Field(ge=1, le=256)] | None = Field(
+        default=None,
+        description="instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections",
+    )
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
-    requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description="end after so many requests instead of after `duration_s` (hey, oha); null = by time")
+    requests: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="end after so many requests instead of after `duration_s` (hey, oha); null = by time"
+    )
     keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="`requests` as a multiple of the connections, where both grow together"
     )
-    tls: Tls | Literal["routed"] = Field(default="routed", description="the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say")
-    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description="how many routes (hosts) the load is spread over; `all` = as many as the variant has")
-    resumption: bool | None = Field(default=None, description="whether new TLS connections must resume a session (true), must not (false); null = recorded only")
-    accept_encoding: Encoding = Field(default="identity", description="what the client accepts: `gzip` or `br` lets the proxy compress")
-    forwarded: bool = Field(default=False, description="requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto")
-    answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(default_factory=list[int], description="the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone")
-    protocol: Spoken = Field(default="h1", description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)")
+    tls: Tls | Literal["routed"] = Field(
+        default="routed",
+        description="the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say",
+    )
+    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(
+        default=1, description="how many routes (hosts) the load is spread over; `all` = as many as the variant has"
+    )
+    resumption: bool | None = Field(
+        default=None,
+        description="whether new TLS connections must resume a session (true), must not (false); null = recorded only",
+    )
+    accept_encoding: Encoding = Field(
+        default="identity", description="what the client accepts: `gzip` or `br` lets the proxy compress"
+    )
+    forwarded: bool = Field(
+        default=False,
+        description="requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto",
+    )
+    answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(
+        default_factory=list[int],
+        description="the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone",
+    )
+    protocol: Spoken = Field(
+        default="h1",
+        description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
+    )
     streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load)")
-    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description="the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes")
-    generators: int = Field(default=1, ge=1, le=100, description="how many generators make it together, each its part; more than one: k6, on a cluster")
-    subject: list[Subject] = Field(default_factory=list[Subject], description="faults that are this load's subject: counted as outcome, never a reason against a sample")
+    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(
+        default=None,
+        description="the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes",
+    )
+    generators: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="how many generators make it together, each its part; more than one: k6, on a cluster",
+    )
+    subject: list[Subject] = Field(
+        default_factory=list[Subject],
+        description="faults that are this load's subject: counted as outcome, never a reason against a sample",
+    )
     timeout_s: float = Field(default=10.0, gt=0, le=600, description="an answer later than this is an error")
-    alone: str = Field(default="", description="why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell")
-    generations: int = Field(default=1, ge=1, le=200, description="on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload")
-    repeats: int = Field(default=1, ge=1, le=20, description="how often a pair is measured on each of its generations of workers")
-    attempts: int = Field(default=3, ge=1, le=9, description="how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared")
+    alone: str = Field(
+        default="",
+        description="why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell",
+    )
+    generations: int = Field(
+        default=1,
+        ge=1,
+        le=200,
+        description="on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload",
+    )
+    repeats: int = Field(
+        default=1, ge=1, le=20, description="how often a pair is measured on each of its generations of workers"
+    )
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        le=9,
+        description="how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared",
+    )
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
 
     @property

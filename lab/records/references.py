@@ -230,7 +230,9 @@ def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> It
         if now != was:
             yield f"arm {arm.name} is {now} instead of {was}"
         elif len(digests) > 1:
-            objects = [reduce(run.record.target, run.record.facts, run.manifests(arm.variant)) for run in (first, added)]
+            objects = [
+                reduce(run.record.target, run.record.facts, run.manifests(arm.variant)) for run in (first, added)
+            ]
             if objects[0] != objects[1]:
                 yield f"other manifests of {arm.name}"
 

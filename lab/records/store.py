@@ -154,9 +154,7 @@ class RunStore:
         try:
             return read(form)
         except (OSError, tables.FrameError) as error:
-            raise UsageError(
-                str(place(form)), f"cannot be read: {error}", f"restore it from a copy{more}"
-            ) from None
+            raise UsageError(str(place(form)), f"cannot be read: {error}", f"restore it from a copy{more}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -278,9 +276,7 @@ class RunStore:
     def raw(self, sample: Sample) -> tuple[str, str]:
         """(stdout, stderr) of the generator, verbatim."""
         more = f"; without --from-raw, `just table {self.record.id}` does not read it"
-        return self._told(
-            lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), more
-        )
+        return self._told(lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), more)
 
     def result(self, sample: Sample) -> Result:
         """What the generator reported, parsed anew from its verbatim output. UsageError when that is damaged."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lab.analysis.aggregate.generations import Levels, levels
+from lab.analysis.applied import describe_programs
+from lab.analysis.judge.thirds import seconds_in
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.judge.thirds import seconds_in
-from lab.analysis.applied import describe_programs
 from lab.measure import roundtrip
 from lab.records.references import boots_text
 from lab.records.store import RunStore

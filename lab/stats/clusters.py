@@ -19,6 +19,8 @@ differs by a factor of 2 or more; gaps below 1.4 were in one metric of one run."
 ALPHA = 2e-4
 """Significance level of one arm in one metric at one point, so that a whole run with noise of the committed kind (some 40 of them)
 has a false pair of clusters in at most 3 of 1,000 (lab/tests/stats/test_method_simulation.py)."""
+
+
 def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]] | None:
     """Split values into two clusters, the lower first, or return None where one cluster explains them.
 

@@ -15,9 +15,9 @@ from statistics import stdev
 from rich.text import Text
 
 from lab.analysis import rerun
-from lab.analysis.judge.effects import Effect
 from lab.analysis.evidence import Damaged, Evidence, further_boots
 from lab.analysis.explain.run import difference_text
+from lab.analysis.judge.effects import Effect
 from lab.base.errors import LabError, UsageError
 from lab.model.metrics import about
 from lab.model.names import BRING_UP_S
@@ -232,7 +232,9 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
     decided = [verdict for verdict in verdicts if verdict.answer in ("reproduced", "contradicted")]
     found: list[BootWanted] = []
     for verdict, finding in ((verdict, finding) for verdict in decided for finding in verdict.findings):
-        near = [(far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR]
+        near = [
+            (far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR
+        ]
         if not near:
             continue
         run, part = by_name[finding.name], min(near, key=lambda each: each[0])[1]

@@ -20,8 +20,8 @@ from math import exp, hypot, log
 from typing import Literal
 
 from lab.analysis.costs import Cost, Interval, apart, cost_of
-from lab.analysis.judge.decision import worth_of
 from lab.analysis.evidence import Evidence
+from lab.analysis.judge.decision import worth_of
 from lab.analysis.judge.rows import Row
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
@@ -121,7 +121,11 @@ def carried(runs: Sequence[Evidence]) -> list[Carried]:
             why: dict[str, str] = {}
             for target in (each for each in matrix.places() if each not in loads[point]):
                 cell = matrix.of_variants(target, [knob[0]])
-                told = {"works": "it comes up there", "measured": "not in pairs at this load", "not possible": cell.said}
+                told = {
+                    "works": "it comes up there",
+                    "measured": "not in pairs at this load",
+                    "not possible": cell.said,
+                }
                 why[target] = told.get(cell.kind, "not measured there")
             lines.append(Carried(*knob, kinds[knob], point, loads[point], why))
     return lines
@@ -356,7 +360,9 @@ def _why_there(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) 
     blocks: list[tuple[str, ...]] = []
     for one in list_undecided(lines, target):
         too_wide = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
-        needed = str(one.blocks) if one.blocks is not None else too_wide if one.local_too_wide else f"more than {MAX_BLOCKS}"
+        needed = (
+            str(one.blocks) if one.blocks is not None else too_wide if one.local_too_wide else f"more than {MAX_BLOCKS}"
+        )
         blocks.append((one.line.variant, str(one.measured), needed))
     parts: list[Part] = []
     if why:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lab.analysis.applied import describe_kept_defaults
+from lab.analysis.evidence import Evidence, further_boots
+from lab.analysis.explain.run import Verdict, difference_text, verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.evidence import Evidence, further_boots
 from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.explain.run import Verdict, difference_text, verdicts
-from lab.analysis.applied import describe_kept_defaults
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated

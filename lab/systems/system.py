@@ -401,7 +401,9 @@ def expect(container: Container, held: bool, what: str, base: str) -> None:
         raise UsageError(container.place, f"expected {what}", f"as in manifests/base/{base}")
 
 
-def arguments(container: Container, words: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()) -> dict[str, str]:
+def arguments(
+    container: Container, words: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
+) -> dict[str, str]:
     """Name → value of arguments `NAME=VALUE`. UsageError for one that is not among those honoured, and does not begin as one that is waived."""
     found = dict[str, str]()
     for word in words:

@@ -21,7 +21,6 @@ from lab.records.store import RunStore
 from lab.stats.units import format_blocks
 
 
-
 def compare_runs(
     base: RunStore,
     other: RunStore | None,

@@ -79,7 +79,9 @@ class Meeting:
         if before.manifests_sha256 != after.manifests_sha256:
             gone, come = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
             knobs = [*(f"−{knob}" for knob in sorted(gone)), *(f"+{knob}" for knob in sorted(come))]
-            changed = f"knobs {' '.join(knobs)}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
+            changed = (
+                f"knobs {' '.join(knobs)}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
+            )
             yield f"{base.arm.name}: the manifests differ, so that is what is compared: {changed}"
 
 

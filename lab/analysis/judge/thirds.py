@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from lab.analysis.aggregate.unsteady import UnsteadyArm
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.aggregate.unsteady import UnsteadyArm
 from lab.model.metrics import about
 from lab.model.samples import Sample
 from lab.model.steadiness import CAUSES

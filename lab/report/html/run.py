@@ -14,8 +14,8 @@ from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
+from lab.analysis.judge.rows import Summary
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.run import RunRecord
@@ -67,8 +67,7 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         verdicts=[
             verdict
             for summary in result.told
-            for verdict in verdicts(summary)
-            or [Verdict("", "unresolved", noise_line(summary))][: len(summary.rows)]
+            for verdict in verdicts(summary) or [Verdict("", "unresolved", noise_line(summary))][: len(summary.rows)]
         ],
         figure=figure_of(result.told),
         tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],

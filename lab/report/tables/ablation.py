@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from lab.analysis.explain.run import effect_text, verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import Summary
-from lab.analysis.explain.run import effect_text, verdicts
+from lab.analysis.judge.rows import Row, Summary
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
 from lab.report import grid

@@ -16,14 +16,14 @@ from itertools import groupby
 from rich.text import Text
 
 from lab.analysis.aggregate import absolute
-from lab.analysis.judge.comparison import Comparison
-from lab.analysis.judge.meeting import TWO_MACHINES
-from lab.analysis.judge.compared import Compared, change_text
 from lab.analysis.aggregate.run_cells import CellStats
 from lab.analysis.explain.comparison import advices
 from lab.analysis.explain.notes import FEW_BLOCKS
-from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.explain.run import p_text
+from lab.analysis.judge.compared import Compared, change_text
+from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
 from lab.report.loads import disturbance_text, load_text

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from lab.analysis.aggregate.absolute import absolute_of, absolute_text
+from lab.analysis.explain.run import interval_text
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row, slowed_by
-from lab.analysis.judge.rows import Summary
-from lab.analysis.explain.run import interval_text
+from lab.analysis.judge.rows import Row, Summary, slowed_by
 from lab.model.metrics import DIFFERENCES, METRICS
 from lab.report import grid
 from lab.report.grid import Cell, Column, Grid, Panels

@@ -21,8 +21,7 @@ def page(gate: Gate, strict: bool) -> list[Part]:
     heading first.
     """
     unpassed: list[tuple[Verdict, str, str]] = [
-        (one.verdict, f"{one.name}: {one.said}", one.do)
-        for one in (*gate.of("regression"), *gate.of("cannot-tell"))
+        (one.verdict, f"{one.name}: {one.said}", one.do) for one in (*gate.of("regression"), *gate.of("cannot-tell"))
     ]
     if gate.missing:
         unpassed.append(("cannot-tell", missing_text(gate), MEASURE_MISSING))

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import Summary
+from lab.analysis.judge.rows import Row, Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, row

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from lab.analysis.aggregate.absolute import absolute_text
-from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
-from lab.analysis.migration.table import WEIGHTS, Weight
-from lab.analysis.judge.rows import Row as ResultRow
-from lab.analysis.judge.rows import misleading_ratios
-from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.notes import outcomes
 from lab.analysis.explain.run import effect_text
+from lab.analysis.judge.rows import Row as ResultRow
+from lab.analysis.judge.rows import Summary, misleading_ratios
+from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
+from lab.analysis.migration.table import WEIGHTS, Weight
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title
 from lab.report.loads import load_text

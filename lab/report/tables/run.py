@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from lab.analysis.aggregate.absolute import absolute_text
-from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import misleading_ratios
-from lab.analysis.judge.rows import Summary
 from lab.analysis.explain.run import effect_text, noise_line, verdicts
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.rows import Row, Summary, misleading_ratios
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title

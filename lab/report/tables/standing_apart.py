@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from math import expm1
 
 from lab.analysis.aggregate.absolute import absolute_text
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import LIMIT, SoloRatio, misleading_ratios
+from lab.analysis.judge.rows import LIMIT, Row, SoloRatio, misleading_ratios
 from lab.model.metrics import METRICS
 from lab.model.sweeps import Point
 from lab.report import grid

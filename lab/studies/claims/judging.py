@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lab.analysis.evidence import Damaged, Evidence, damage, matching
 from lab.analysis.applied import describe_kept_defaults
+from lab.analysis.evidence import Damaged, Evidence, damage, matching
 from lab.base.errors import LabError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.power import MAX_BLOCKS

@@ -14,8 +14,8 @@ from math import exp, expm1, inf, log
 
 from lab.analysis.aggregate.absolute import clusters_of, clusters_text, split_text
 from lab.analysis.aggregate.cells import resolution_s
-from lab.analysis.judge.decision import guard_of
 from lab.analysis.evidence import Blocks, Damaged, Evidence, further_boots
+from lab.analysis.judge.decision import guard_of
 from lab.analysis.judge.rulings import limited as limits
 from lab.analysis.judge.rulings import resent
 from lab.analysis.judge.thirds import seconds_in, thirds_of

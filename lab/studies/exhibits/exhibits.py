@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import product
+from math import expm1
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec
 
@@ -18,16 +19,18 @@ import plotly.graph_objects as go
 
 from lab.analysis import rerun, timelines
 from lab.analysis.aggregate.absolute import clusters_of, clusters_text
+from lab.analysis.aggregate.generations import levels
 from lab.analysis.derived import probe_timeouts_s
 from lab.analysis.evidence import Evidence, Log, Missing
 from lab.analysis.explain.run import effect_text
 from lab.base.errors import LabError
-from lab.model.metrics import about
+from lab.model.metrics import QUANTILES, about
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures, grid
+from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
 from lab.report.figures.ladder import Rung
 from lab.report.figures.percentiles import Curve, Panel
@@ -35,6 +38,7 @@ from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
 from lab.report.grid import texts
 from lab.report.markdown import markdown
+from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_range, with_interval
 from lab.studies import ledger, study_tables
@@ -204,6 +208,29 @@ def scaling(
     return _noted(run, figure, (), point)
 
 
+@_exhibit
+def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """What twins differ by, each dot a generation of workers; of the first fitting point whose pairs were measured on several."""
+    told = [one for one in levels(run.run.record, run.samples) if fits(one.point.name, point) and one.generations]
+    first = next((one.point for one in told), None)
+    shown = [one for one in told if one.point == first and (not variants or one.arm.variant in variants)]
+    dots = [
+        Dot(
+            one.arm.variant,
+            each.block,
+            each.reload + 1,
+            100 * expm1(each.ratio),
+            [100 * expm1(value) for value in each.ratios],
+        )
+        for one in shown
+        for each in one.generations
+    ]
+    text = "<br>".join(f"{one.arm.variant}: {sentence(one)}" for one in shown)
+    return noted(
+        figures.generations(dots, title), _folded(text) if dots else "no pair was measured on several generations"
+    )
+
+
 def choose_steps(run: Run, *choices: rungs.Steps) -> rungs.Steps:
     """Return the first of several ladders whose variants a run has all measured; the first of all where it has none of them whole."""
     if isinstance(run, Missing):
@@ -236,6 +263,20 @@ def ladder(
     if rows and (missing or notes):
         noted(figure, _folded("; ".join([*missing, *notes])), missing)
     return _of([*(run for run, _ in panels.values()), *([elsewhere.run] if elsewhere else [])], figure)
+
+
+@_exhibit
+def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for at, arm, (metric, share) in product(
+        reproduction.points_of(run, point), _arms(run, variants), QUANTILES.items()
+    ):
+        told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
+        if told is not None:
+            lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
+    figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
+    return _noted(run, figure, variants, point)
 
 
 @_exhibit

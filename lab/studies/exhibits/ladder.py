@@ -134,7 +134,9 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
     if absent := [name for name, found in levels.items() if found is None]:
         return Remainder(missing=[f"{LEFT}: nothing of {' and '.join(absent)} at {point}"])
     mine, theirs = (found for found in levels.values() if found is not None)
-    seen = [there.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(there, elsewhere.variant, point)]
+    seen = [
+        there.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(there, elsewhere.variant, point)
+    ]
     serving_titles = {str(title) for each in seen for title in each["title"]}  # what counts as the proxy there
     beside = _beside(run, variant, serving_titles, point)
     rows: list[Rung] = []

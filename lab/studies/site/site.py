@@ -18,28 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from plotly.offline import get_plotlyjs
-from rich.text import Text
 
-from lab.analysis.judge.decision import SURE_P
 from lab.analysis.evidence import Evidence, references
-from lab.analysis.noise import Noise, noises, nulls_text, pairs
-from lab.base.errors import LabError, UsageError
-from lab.base.files import reference_folder, replace, written_to
-from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, about
+from lab.analysis.judge.decision import SURE_P
+from lab.base.errors import UsageError
+from lab.base.files import replace, written_to
+from lab.model.metrics import about
 from lab.model.names import WORTH
-from lab.model.sweeps import Point
-from lab.records.calibration import REFERENCE, CalibrationFolder
 from lab.records.published import sources
-from lab.report.grid import Notes, texts
 from lab.report.html.rendering import html, rendered
-from lab.report.loads import disturbance_text, load_text
-from lab.report.markdown import markdown
-from lab.report.tables.calibration import page as calibration_page
 from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies import ledger
 from lab.studies.claims import ANSWERS, KINDS
 from lab.studies.claims.publications import OWN_ANSWERS
+from lab.studies.exhibits.exploring import overview
 from lab.studies.site.executing import ROOT, execute_all, notebooks
 from lab.studies.site.pages import Page, page
 from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
@@ -90,7 +83,7 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
         about=about,
         level_text=level_text,
         itself_text=itself_text,
-        overview=lambda run: html(_overview(run)),
+        overview=lambda run: html(overview(run)),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
     ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
     path = folder / FILE
@@ -160,98 +153,9 @@ def _refuse_unwritable(folder: Path) -> None:
 
 
 def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Iterator[Page]:
-    """The studies in the order of their publications, then what else there is."""
+    """The studies in the order of their publications, then what else there is but the explorer: a run has a page of its own."""
     found, studies = notebooks(), sources()
-    order = [*(key for key in studies if key in found), *(key for key in found if key not in studies)]
+    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, "explore"))]
     for shown in execute_all([found[key] for key in order], meanwhile):
         say(f"notebooks/{shown.name}.ipynb")
         yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)
-
-
-def _overview(run: Evidence) -> str:
-    """Markdown: which run, its variants, its loads, how much of it counts, and the machine."""
-    record = run.run.record
-    titles = {name: " ".join(variant.title.split()) for name, variant in record.variants.items()}
-    arms = [(arm.name, titles[arm.variant], arm.baseline or "–") for arm in record.arms]
-    made = {name: filter(None, (by.get("name"), by.get("version"))) for name, by in record.generators.items()}
-    loads = [(point.name, _load(point), " ".join(made.get(point.name, ())) or "–") for point in record.points]
-    facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
-    reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
-    invalid = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    seen = {name for each in run.counted.values() for name in each.outcome}
-    outcomes = [
-        name for name in DIFFERENCES if name in seen and not METRICS[name].detail and METRICS[name].better != "neither"
-    ]
-    lines = [
-        run.said,
-        f"`{' '.join(record.command)}`, commit {record.git_commit or 'unknown'}",
-        *([f"invalid samples: {invalid}"] if invalid else []),
-        *map(str, record.not_measurable),
-        f"metrics: {', '.join(f'`{name}`' for name in outcomes or RATIOS)}",
-    ]
-    parts = [
-        Notes(tuple(map(Text, lines))),
-        texts(("variant", "what it is", "against"), arms),
-        texts(("point", "load", "generator"), loads),
-        texts(("machine", ""), facts),
-    ]
-    return markdown(parts)
-
-
-def _load(point: Point) -> str:
-    done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-    return f"{load_text(point)}{done}{'; control run' if point.control else ''}"
-
-
-# -- how sure the numbers are: what the generators err by, and how noisy it was ------------------------------
-
-NO_CALIBRATION = (
-    "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Methods:
-    """`calibration`: HTML, or what is missing. `noises`: run and what it knows of its noise; `untold`: runs that know nothing, and why.
-
-    `nulls`: what was claimed of null arms; empty without.
-    """
-
-    calibration: str
-    calibrated: bool
-    noises: tuple[tuple[str, Noise], ...]
-    untold: tuple[tuple[str, str], ...]
-    nulls: str
-
-
-def methods(runs: Sequence[Evidence]) -> Methods:
-    """Of the lab, and of these runs; all of it is read from where the lab itself has it."""
-    try:
-        record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
-        calibration, calibrated = html(markdown(calibration_page(record)), below=2), True
-    except LabError as error:
-        why = f"{NO_CALIBRATION} ({error.fault})" if "unknown calibration" not in error.fault else NO_CALIBRATION
-        calibration, calibrated = html(why), False
-    known = {run.run.record.id: _noises(run) for run in runs}
-    compared = [noise for found, _ in known.values() for noise in found if noise.compared]
-    return Methods(
-        calibration,
-        calibrated,
-        tuple((run, noise) for run, (found, _) in known.items() for noise in found if not noise.why),
-        tuple((run, why) for run, (_, why) in known.items() if why),
-        nulls_text(compared) if compared else "",
-    )
-
-
-def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """(its noise, why it knows nothing of it)"""
-    record = run.run.record
-    if not pairs(record.arms):
-        return (), "nothing in it was measured twice"
-    if all(point.disturbance is not None for point in record.points):
-        return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
-    try:
-        found = noises(run.summary())
-    except LabError as error:
-        return (), f"cannot be read: {error.fault}"
-    return found, "" if any(not noise.why for noise in found) else "too few valid blocks"

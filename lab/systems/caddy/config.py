@@ -28,9 +28,7 @@ HEALTH = "health"
 Node = dict[str, Any]
 
 
-def render(
-    ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings
-) -> dict[str, str]:
+def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
     """Path → text."""
     health: Node = {
         "listen": [":1042"],

@@ -66,7 +66,9 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
             clusters = (item["cluster"] for item in _of(config, "clusters"))
             found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
         if kind == "RoutesConfigDump":
-            hosts = [host for item in _of(config, "route_configs") for host in item["route_config"].get("virtual_hosts", [])]
+            hosts = [
+                host for item in _of(config, "route_configs") for host in item["route_config"].get("virtual_hosts", [])
+            ]
             routes = (route for host in hosts for route in host.get("routes", []) if "route" in route)
             found.setdefault("route", []).extend(each for each in routes if each["route"].get("cluster") not in asked)
         if kind == "ListenersConfigDump":

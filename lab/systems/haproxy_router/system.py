@@ -24,7 +24,6 @@ from lab.systems.haproxy.system import FD_CEILING
 from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME, Backend, render
 from lab.systems.haproxy_router.control import TAKEN_S, RouterControl
 from lab.systems.manifests.objects import Objects
-from lab.systems.system import NODE_ADDRESS as SINK
 from lab.systems.system import (
     KLOG_FAULT,
     Context,
@@ -42,6 +41,7 @@ from lab.systems.system import (
     refuse_open_files,
     refuse_workers,
 )
+from lab.systems.system import NODE_ADDRESS as SINK
 
 IMAGE = "origin-haproxy-router"
 NAME = "haproxy-router"

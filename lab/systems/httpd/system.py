@@ -141,7 +141,10 @@ def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Ite
         fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
         raise UsageError(f"Gateway: port {port.port}", fault, "name one")
     yield f"Listen {port.port}"
-    for host in (ANY, *(host for host in port.ordered if host != ANY)):  # the first answers for every host that no other names
+    for host in (
+        ANY,
+        *(host for host in port.ordered if host != ANY),
+    ):  # the first answers for every host that no other names
         yield f"<VirtualHost *:{port.port}>"
         if host != ANY:
             yield from ("ServerName localhost", f"ServerAlias {host}") if "*" in host else (f"ServerName {host}",)

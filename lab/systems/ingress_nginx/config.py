@@ -98,8 +98,7 @@ def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mappi
         "has_root": any(route.path == "/" for route in routes),
         "certificate": next((_certificate(route.secret) for route in routes if route.secret), ""),
         "locations": [
-            _location(route, regex, _upstream(context, route.service, route.port), reached)
-            for route in routes
+            _location(route, regex, _upstream(context, route.service, route.port), reached) for route in routes
         ],
     }
 

@@ -58,9 +58,13 @@ _FILE_PROVIDER = f"--providers.file.filename={FILE}"
 _KUBERNETES_PROVIDER = re.compile(r"--providers\.kubernetesingress(nginx)?(=true|\.\w+=.*)?", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _FAULTS = (
-    re.compile(r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$"),  # its log: when, level, words, and what they are about as NAME=VALUE
+    re.compile(
+        r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$"
+    ),  # its log: when, level, words, and what they are about as NAME=VALUE
     KLOG_FAULT,  # its Kubernetes client, of what it may not read
-    re.compile(r'^\{.*"error":"(?:command traefik error: )?(?P<words>[^"]*)".*$'),  # its command line, before it has a log
+    re.compile(
+        r'^\{.*"error":"(?:command traefik error: )?(?P<words>[^"]*)".*$'
+    ),  # its command line, before it has a log
     re.compile(r"^(?P<words>panic: .*)$"),
 )
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)

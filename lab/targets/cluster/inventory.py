@@ -209,7 +209,9 @@ def remove_all(api: Api) -> list[str]:
     deletion.delete(api, found)
     if kinds := labelled("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
         command = f"kubectl delete crd -l {RUN_LABEL}"
-        said.append(f"kept: {len(kinds)} kinds that the lab added: `{command}` removes them, and all objects of these kinds")
+        said.append(
+            f"kept: {len(kinds)} kinds that the lab added: `{command}` removes them, and all objects of these kinds"
+        )
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
 
 

@@ -107,7 +107,9 @@ def create(config: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(config))
         done = _kind("create", "cluster", "--config", "-", "--wait", READY, limit_s=CREATE_S, stdin=text)
         if done.returncode:
-            remedy = f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"
+            remedy = (
+                f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"
+            )
             if "pull" in done.stderr:
                 image = config["nodes"][0]["image"]
                 line = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"

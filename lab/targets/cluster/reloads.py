@@ -147,7 +147,9 @@ def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[
         metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
         log = api.log(metadata["namespace"], metadata["name"], container, LINES, times=True)
         lines = (line.partition(" ") for line in log.splitlines())
-        events = ((event, datetime.fromisoformat(at).timestamp()) for at, _, words in lines if (event := event_of(words)))
+        events = (
+            (event, datetime.fromisoformat(at).timestamp()) for at, _, words in lines if (event := event_of(words))
+        )
         took_s = last_load_s(events)
         found |= {} if took_s is None else {"proxy/load_s": took_s}
     return found

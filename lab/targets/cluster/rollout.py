@@ -109,7 +109,9 @@ def _workload_faults(api: Api, refs: Sequence[Reference], to_come: Collection[Re
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
     found = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
     unmade = [ref for ref in to_come if found[ref] is None]
-    faults = {ref: fault for ref, obj in found.items() if ref not in unmade and (fault := _unready(ref, obj)) is not None}
+    faults = {
+        ref: fault for ref, obj in found.items() if ref not in unmade and (fault := _unready(ref, obj)) is not None
+    }
     faults |= {ref: _unmade(api, ref, up=not faults) for ref in unmade}
     places = sorted({ref.namespace for ref in faults})
     pods = [pod for namespace in places for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]

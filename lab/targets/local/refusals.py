@@ -32,7 +32,9 @@ def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], 
             for pod in objects.role(role)[:1] if role else ():
                 if why := cgroups.no_room(pod.containers[0].limits):
                     fault = f"the {role} cannot be given less CPU here: {why}"
-                    raise NotMeasurableError("CPU limits", place, fault, "`just doctor` tries limits; or use --target kind")
+                    raise NotMeasurableError(
+                        "CPU limits", place, fault, "`just doctor` tries limits; or use --target kind"
+                    )
             containers = [container for pod in objects.role("proxy") for container in pod.containers]
             if moves_backends(point.disturbance) and (deaf := [each for each in containers if fixed(each)]):
                 fault = f"{deaf[0].place}: this proxy knows its backends' addresses from its start, not a Service's"

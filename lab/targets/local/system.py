@@ -249,7 +249,9 @@ class LocalSystem:
             (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
             for pid in self.processes("proxy")
         )
-        told = {f"proxy/{name}": float(value) for name, value in self._told(lambda system: system.workers.running).items()}
+        told = {
+            f"proxy/{name}": float(value) for name, value in self._told(lambda system: system.workers.running).items()
+        }
         return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
     def leftovers(self) -> Leftovers:
@@ -416,7 +418,9 @@ class LocalSystem:
         found = self._told(lambda system: system.counters)
         return {f"proxy/{name}": int(value) for name, value in found.items() if ends_tls or not name.startswith("tls_")}
 
-    def _told(self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]) -> Mapping[str, float]:
+    def _told(
+        self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]
+    ) -> Mapping[str, float]:
         """What an interface of their systems says of all proxies together; nothing of one without it, or that has just ended."""
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):

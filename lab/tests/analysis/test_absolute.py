@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.analysis.aggregate.absolute import absolute_of, absolute_text, clusters_text, same_blocks_high, split_text
+from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Asked, Effect
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import misleading_ratios
+from lab.analysis.judge.rows import Row, misleading_ratios
 from lab.analysis.summary import Summary, summarise
-from lab.analysis.explain.run import verdicts
 from lab.model.metrics import METRICS
 from lab.model.plan import Shape, Slot
 from lab.model.samples import Sample

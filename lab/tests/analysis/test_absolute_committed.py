@@ -9,10 +9,9 @@ from math import floor, log, log10
 import pytest
 
 from lab.analysis.aggregate.cells import Cell
-from lab.analysis.judge.decision import Decision
 from lab.analysis.evidence import references
-from lab.analysis.judge.rows import Row
-from lab.analysis.judge.rows import misleading_ratios
+from lab.analysis.judge.decision import Decision
+from lab.analysis.judge.rows import Row, misleading_ratios
 from lab.analysis.summary import Summary
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report.grid import Grid

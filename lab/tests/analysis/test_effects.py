@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from lab.analysis.judge import effects
 from lab.analysis.aggregate.cells import cells_of, paired
+from lab.analysis.explain.run import difference_text
+from lab.analysis.judge import effects
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.explain.run import difference_text
 from lab.model.design import GUARD, LEVELS, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
@@ -180,7 +180,6 @@ def test_levels_come_from_the_arms_alone_only() -> None:
 
 def test_a_pair_of_which_one_side_is_invalid_is_no_block() -> None:
     """And it is said; without it the run is not complete."""
-
     lost = lose(lambda slot: slot.other and slot.arm.name == "baseline" and slot.block == 3, Reason.UNEVEN)
     store = run(1.05, change=lost)
     found = effect(store)
@@ -203,7 +202,6 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
-
     uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD

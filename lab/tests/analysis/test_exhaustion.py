@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
-from lab.analysis.summary import summarise_run
 from lab.analysis.explain.run import verdicts
+from lab.analysis.summary import summarise_run
 from lab.base.files import reference_folder
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Slot

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from lab.analysis.explain import run as verdicts
 from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.explain import run as verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import UNBOUNDED, Asked
 from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import rerun
-from lab.analysis.judge.effects import Asked
 from lab.analysis.evidence import Evidence
+from lab.analysis.judge.effects import Asked
 from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
 from lab.analysis.summary import Summary, summarise, summarise_run
@@ -190,7 +190,6 @@ def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
 
 def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
-
     heavier = alter(lambda slot: slot.arm.name == "ingress-nginx-null-1", costing(1.3))
     found = noises(summary_of(planned(), change=heavier))
     assert (one(found, "cpu_per_request").claimed, one(found, "cpu_per_request").compared) == (1, 2)

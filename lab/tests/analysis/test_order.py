@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from lab.analysis.aggregate.order import befores, find_missing_by_order
-from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.explain.run import verdicts
+from lab.analysis.summary import Summary, summarise_run
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample

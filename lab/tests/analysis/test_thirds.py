@@ -8,9 +8,9 @@ from math import log
 import polars as pl
 import pytest
 
-from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
 from lab.analysis.explain.run import verdicts
+from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
+from lab.analysis.summary import Summary, summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.steadiness import Change, Steadiness

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.aggregate.cells import counted_samples
-from lab.analysis.judge.effects import Asked
-from lab.analysis.summary import Summary, summarise
 from lab.analysis.aggregate.unsteady import unsteady_arms
 from lab.analysis.explain.run import verdicts
+from lab.analysis.judge.effects import Asked
+from lab.analysis.summary import Summary, summarise
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot

@@ -13,7 +13,7 @@ from lab.analysis.judge import recovery
 from lab.analysis.noise import noises
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
-from lab.experiments.bench.design import promises, with_design
+from lab.experiments.bench.design import with_design
 from lab.model.design import Design, Promise, shape_of, solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan

@@ -10,7 +10,6 @@ import pytest
 
 from lab.analysis import levels
 from lab.analysis.levels import scatter
-from lab.analysis.past import elsewhere
 from lab.experiments.bench import design
 from lab.experiments.bench.design import Costs, on_generations, plan_of, resolvable, shared
 from lab.records.levels import Known

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.analysis.summary import summarise_run
 from lab.analysis.explain.run import verdicts
+from lab.analysis.summary import summarise_run
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands.measuring import print_plan
 from lab.experiments import bench

@@ -6,11 +6,11 @@ import pytest
 
 from lab.base.errors import NodeRefusesError, UsageError
 from lab.experiments import sabotage, trial
-from lab.targets.survey import facts_of
 from lab.experiments.sabotage import Finding
 from lab.records import trials
 from lab.records.trials import Trial, Tried
 from lab.targets.base import Target
+from lab.targets.survey import facts_of
 from lab.tests.support.fakes import FakeTarget
 
 SWEEPS = {"quick": ["baseline"]}
@@ -23,7 +23,10 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
         target="fake",
         tried_at="2026-01-01",
         git_commit="old",
-        facts={**{name: value for name, value in facts_of(FakeTarget()).items() if name in trial.TELLING}, "cluster": "another"},
+        facts={
+            **{name: value for name, value in facts_of(FakeTarget()).items() if name in trial.TELLING},
+            "cluster": "another",
+        },
         variants={"gzip": Tried(outcome="FAILED", detail="no answer"), "keepalive": Tried(outcome="holds")},
         sweeps={},
     )

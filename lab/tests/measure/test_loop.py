@@ -49,7 +49,11 @@ def test_every_planned_cell_becomes_one_valid_folder() -> None:
 @pytest.mark.parametrize(
     ("generator", "reason", "in_detail"),
     [
-        (FakeGenerator(FakeGenerator.script.replace('"errors": {}', '"errors": {"status": 3}')), Reason.NON_2XX, "3 of 1000"),
+        (
+            FakeGenerator(FakeGenerator.script.replace('"errors": {}', '"errors": {"status": 3}')),
+            Reason.NON_2XX,
+            "3 of 1000",
+        ),
         (FakeGenerator(script="print('lorem ipsum')"), Reason.GENERATOR_OUTPUT, "lorem"),
         (FakeGenerator(script="raise SystemExit(3)"), Reason.GENERATOR_FAILED, "exit status 3"),
         (FakeGenerator(script="import os; os.kill(os.getpid(), 11)"), Reason.GENERATOR_FAILED, "exit status -11"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lab.analysis.explain.run import effect_text, verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.summary import summarise_run
-from lab.analysis.explain.run import effect_text, verdicts
 from lab.model.design import (
     BESIDE,
     CONCURRENT,

@@ -42,7 +42,9 @@ def test_every_table_fits_its_schema(name: str) -> None:
         assert all(re.fullmatch(bounds.get("pattern", ".*"), cell) for cell in cells), field
         if field["type"] in ("integer", "number"):
             assert all(map(NUMBER.fullmatch, cells)), field
-            assert values.drop_nulls().is_between(bounds.get("minimum", -1e300), bounds.get("maximum", 1e300)).all(), field
+            assert values.drop_nulls().is_between(bounds.get("minimum", -1e300), bounds.get("maximum", 1e300)).all(), (
+                field
+            )
 
 
 def test_every_study_has_a_publication_with_title_and_author() -> None:

@@ -14,7 +14,6 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import levels, packing, trials
 from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.records.renamed import names_in, renamed_run, renamed_sample
-
 from lab.records.store import Reparsed, RunStore
 from lab.tests.support.factories import make_plan, make_sample, of_slot
 from lab.tests.support.made_runs import made_record

@@ -83,6 +83,8 @@ def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
 def test_output_that_is_not_whole_is_damage(name: str, damage: str, tmp_path: Path) -> None:
     """However it is packed: never a shorter output."""
     whole = pack_raw(LOG) if name == "raw.zst" else small_log(LOG)
-    (tmp_path / name).write_bytes({"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}[damage])
+    (tmp_path / name).write_bytes(
+        {"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}[damage]
+    )
     with pytest.raises(FrameError):
         read_raw(tmp_path / name)

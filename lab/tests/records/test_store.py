@@ -122,15 +122,17 @@ NO_RUN = "has no run.json, so it is not a run"
 @pytest.mark.parametrize(
     ("name", "fault", "remedy"),
     [
-        ("mine", "is an ablation, not a run", "`just table mine` names its runs; go on with `just ablate --resume mine`"),
+        (
+            "mine",
+            "is an ablation, not a run",
+            "`just table mine` names its runs; go on with `just ablate --resume mine`",
+        ),
         *((name, NO_RUN, "name one of the runs in it: run-1") for name in ("", ".", "TOP", "TOP/")),
         *((name, NO_RUN, "name another run") for name in ("empty", "TOP/empty")),
         ("nest", NO_RUN, "name one of the runs in it: TOP/nest/run-1"),
     ],
 )
-def test_what_is_no_run_is_nothing_to_remove(
-    run: RunStore, tmp_path: Path, name: str, fault: str, remedy: str
-) -> None:
+def test_what_is_no_run_is_nothing_to_remove(run: RunStore, tmp_path: Path, name: str, fault: str, remedy: str) -> None:
     """An ablation, an empty variable in a script, a name forgotten: the runs in it are named as they can be given, or the verb that goes on."""
     for folder in ("mine", "empty"):
         (tmp_path / folder).mkdir()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import evidence
-from lab.studies import boots
 from lab.studies.boots import distance_to_bound, part_of
 from lab.studies.claims import Other
 from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's

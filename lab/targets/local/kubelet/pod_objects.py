@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.systems.manifests.pods import Container, Probe
+from lab.systems.manifests.pods import Probe
 from lab.targets.local.kubelet.kubelet import RunningPod
 from lab.targets.local.kubelet.runner import Runner
 

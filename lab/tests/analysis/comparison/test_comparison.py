@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, judged
-from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.compared import Compared
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, judged
 from lab.analysis.judge.decision import UNBOUNDED, Decision, guard_of
+from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
@@ -84,7 +84,6 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
 @pytest.mark.parametrize("costlier", [1.0, 1.2])
 def test_the_guard_is_what_the_baseline_shows_of_itself(costlier: float) -> None:
     """Nothing, where that is nothing for all that one can tell; else the far end of its interval."""
-
     store = made(change=alter(lambda slot: slot.arm.role == "again", costing(costlier)))
     arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
     for sample in store.samples():
@@ -131,7 +130,6 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
 
 def test_what_the_baseline_shows_of_itself_is_not_resolved_however_sure() -> None:
     """The baseline's twin is twice as slow: 20 % is nothing then."""
-
     slow = alter(lambda slot: slot.arm.role == "again", answering(0.5))
     row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
     assert row.decision is Decision.CANNOT_TELL and row.holm_p is not None and row.holm_p < 0.05
@@ -342,7 +340,6 @@ def test_loads_are_the_same_in_every_key_not_by_name() -> None:
 
 def test_judging_rules_hold_across_runs() -> None:
     """A ceiling that the generator limited in one run is a bound for the slower side's effect; in both it says nothing."""
-
     limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
     faster = made("run-2", {"keepalive": 0.5, "baseline": 0.5}, seed=2, change=limited)
     row = row_of(compare_runs(made(), faster), "rate", "ceiling")

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from lab.__main__ import main
 from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.explain.gate import conclusion
+from lab.analysis.gate.gate import confirmed, gate
 from lab.analysis.judge.comparison import TOO_FEW
 from lab.analysis.judge.decision import Decision
-from lab.analysis.gate.gate import confirmed, gate
-from lab.analysis.explain.gate import conclusion
 from lab.analysis.judge.gate import Bounds, Gate, Gated, worse_by
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
@@ -41,7 +41,6 @@ from lab.report.json.runs import GATE, describe_gate
 from lab.report.markdown import markdown
 from lab.report.tables import gate as gate_tables
 from lab.report.terminal import show
-from lab.stats import paired as stats
 from lab.stats.power import blocks_for
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
@@ -243,7 +242,6 @@ def test_a_rate_that_the_candidate_does_not_serve_is_searched_for(reason: Reason
 
 def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
     """Exit 1, as of any variant, but what to do is not to keep the base. One that does not work is no setting's doing."""
-
     slower = alter(lambda slot: slot.arm.name == "keepalive-null-1", answering(0.7))
     of = plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
     found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
@@ -309,7 +307,6 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
 
 def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     """How the baseline moved, and blocks that do not count; what differs between the runs stands first."""
-
     lost = lose(lambda slot: slot.arm.role == "variant" and slot.block == 8)
     planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
     moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"kernel": "another"}))
@@ -454,7 +451,6 @@ def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
 
 def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
     """The base was as fast as its generator: how much faster it is nobody knows."""
-
     base_limited = alter(
         lambda slot: slot.point.rate_rps is None and slot.arm.role != "variant", lambda _: {"limited_by": "generator"}
     )
@@ -484,7 +480,6 @@ def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
 
 def test_what_the_baseline_shows_of_itself_is_told_so() -> None:
     """Its twin is twice as slow: 20 % is nothing then, though all of the interval is beyond 5 %."""
-
     halved = alter(lambda slot: slot.arm.role == "again", answering(0.5))
     one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=halved), FIVE), "rate", "ceiling")
     assert one.verdict == "cannot-tell"

@@ -12,8 +12,7 @@ from lab.analysis import levels
 from lab.commands import readme
 from lab.commands.readme import starts
 from lab.records.levels import Known
-from lab.studies.site.rows import picture
-from lab.studies.site.rows import ANSWERED
+from lab.studies.site.rows import ANSWERED, picture
 
 pytestmark = pytest.mark.committed
 

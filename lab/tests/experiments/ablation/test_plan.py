@@ -10,7 +10,6 @@ import pytest
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.commands import ablate
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation.folder import AblationStore

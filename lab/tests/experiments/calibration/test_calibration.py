@@ -30,7 +30,6 @@ from lab.records.calibration import CalibrationRecord, Known, Latencies, Measure
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
-from lab.report.terminal import show
 from lab.stats.histogram import Histogram
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 

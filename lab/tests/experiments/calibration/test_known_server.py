@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-
 from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
 from lab.experiments.calibration.measuring import ServerRecord, read
 from lab.model.facts import ROOT

@@ -250,5 +250,3 @@ def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> N
 
 
 # -- the command ---------------------------------------------------------------------------------------
-
-

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.judge.comparison import Comparison
 from lab.analysis.explain.comparison import Advice, advices
+from lab.analysis.judge.comparison import Comparison
 from lab.analysis.noise import aa_arms
 from lab.model.plan import Arm, plan
 from lab.model.run import AtKnee, KneeSearch
@@ -135,7 +135,6 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
 
 def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     """However fast it was where it worked."""
-
     dying = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, Reason.PROXY_DIED)
     planned = make_plan(blocks=10)
     advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
@@ -268,7 +267,6 @@ def test_a_baseline_that_moved_may_hide_a_difference() -> None:
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
     """Better or worse: nothing to apply and nothing to stay with, though the variant has a snippet."""
-
     change = alter(lambda slot: slot.arm.name == "keepalive-null-1", costing(factor))
     store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
     (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
@@ -305,7 +303,10 @@ def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
     """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
 
     def advised(*roles: str) -> str:
-        slow, planned = lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED), make_plan(points=[make_point()])
+        slow, planned = (
+            lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED),
+            make_plan(points=[make_point()]),
+        )
         return advice_of(compare_runs(made(planned=planned, change=slow, target="kind"), None)).text
 
     said = (
@@ -326,7 +327,6 @@ def test_a_disturbances_bound_is_in_its_own_unit() -> None:
 
 def test_a_side_that_is_a_bound_is_told_in_the_sentence() -> None:
     """The faster side could only be faster without its generator."""
-
     limited = alter(
         lambda slot: slot.arm.name == "keepalive" and slot.point.rate_rps is None, lambda _: {"limited_by": "generator"}
     )

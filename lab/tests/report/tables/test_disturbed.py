@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.analysis.explain.run import verdicts
 from lab.disturbances.outage import Outage
 from lab.model.names import WORTH
 from lab.model.plan import Plan, Slot

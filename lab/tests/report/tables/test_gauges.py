@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.analysis.explain import run as verdicts
 from lab.analysis.aggregate.cells import counted_samples
+from lab.analysis.explain import run as verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Asked, Effect
-from lab.analysis.judge.rulings import LIMITED
 from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rulings import LIMITED
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
@@ -99,7 +99,6 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
 def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
     """No verdict rests on the direct reference, though all its samples are invalid; every one on arms and their baselines."""
-
     lost = lose(lambda slot: slot.arm.role == role, Reason.OTHER_PROCESSES)
     assert summary_of(make_plan(), change=lost).complete is complete
 
@@ -203,7 +202,6 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
 
 def test_without_enough_a_a_blocks_nothing_guards() -> None:
     """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
-
     lost = lose(lambda slot: slot.arm.role == "again" and slot.block == 1)
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
@@ -276,7 +274,6 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
 
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
-
     limited = alter(
         lambda slot: slot.point.rate_rps is None and slot.block == 2 and slot.arm.name == "baseline",
         lambda _: {"limited_by": "generator"},
@@ -404,7 +401,6 @@ def test_a_run_that_has_not_begun_prints() -> None:
 
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
     """CPU below the clock's resolution reads zero."""
-
     idle = alter(lambda _: True, costing(0))
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)

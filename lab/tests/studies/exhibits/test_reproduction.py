@@ -20,7 +20,6 @@ import pytest
 from lab.analysis import evidence
 from lab.commands.measuring import print_result
 from lab.records.store import RunStore, run_names
-from lab.records.tables import digest
 from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed

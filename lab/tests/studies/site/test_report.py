@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import plotly.graph_objects as go
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from plotly.offline import get_plotlyjs

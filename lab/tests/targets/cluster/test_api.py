@@ -91,7 +91,10 @@ def status(code: int, message: str) -> tuple[int, Any]:
         ("", "context test: "),
         ("a: [", "context test: "),
         ("clusters: 3", "context test: "),
-        ("contexts: [{name: tset, context: {cluster: c, user: u}}]", r"context test: is not in .*\n  did you mean 'tset'"),
+        (
+            "contexts: [{name: tset, context: {cluster: c, user: u}}]",
+            r"context test: is not in .*\n  did you mean 'tset'",
+        ),
     ],
 )
 def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path, content: str | None, said: str) -> None:

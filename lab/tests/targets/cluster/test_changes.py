@@ -222,9 +222,7 @@ def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, mo
         made.changes.squeeze("proxy", None)
 
 
-@pytest.mark.parametrize(
-    "statuses", [None, [{"name": "proxy", "containerID": ""}], [{"name": "other"}]]
-)
+@pytest.mark.parametrize("statuses", [None, [{"name": "proxy", "containerID": ""}], [{"name": "other"}]])
 def test_no_process_is_killed_by_an_id_that_is_none(made: Made, statuses: object) -> None:
     """An empty one would be found in every cgroup of the node."""
     obj = pod("a")

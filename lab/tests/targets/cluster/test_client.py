@@ -80,7 +80,10 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
                 hosts.write_text(theirs)
             raise fault
 
-    for fault, left in ((ZeroDivisionError(), "127.0.0.1 localhost\n"), (LostError("lease", "lost: bob holds it"), theirs)):
+    for fault, left in (
+        (ZeroDivisionError(), "127.0.0.1 localhost\n"),
+        (LostError("lease", "lost: bob holds it"), theirs),
+    ):
         with pytest.raises(type(fault)):
             end(fault)
         assert hosts.read_text() == left

@@ -260,7 +260,9 @@ def test_only_cpus_that_a_container_may_use_count() -> None:
         Said(v1(0), [begin, stat(7)], cpus=cpus(*[(0, 0)] * 8)),
         Said(v1(0), end, cpus=cpus((100, 0), *[(0, 100)] * 7)),
     ]
-    assert watched(("proxy", FakeShell(ends))).cores == {"proxy": pytest.approx(0.98)}, "one worker of many CPUs is full when its own is"
+    assert watched(("proxy", FakeShell(ends))).cores == {"proxy": pytest.approx(0.98)}, (
+        "one worker of many CPUs is full when its own is"
+    )
     assert cpu_list("0-2,5") == [0, 1, 2, 5]
 
 
@@ -558,6 +560,9 @@ def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() 
 def test_a_runner_that_dies_in_the_middle_is_said_and_ends_no_run() -> None:
     """Its exit status is the load's; the generator's own pod is where all the others come from."""
     client, dying = places([("generator", FakeShell([Said(v1(0))]))]), FakeShell([Said(v1(0))], lost_from=1)
-    with ClusterWatch(client, dict[str, int], nobody, 60.0) as watch, watch.beginning_anew([place("generator", dying, 5)]):
+    with (
+        ClusterWatch(client, dict[str, int], nobody, 60.0) as watch,
+        watch.beginning_anew([place("generator", dying, 5)]),
+    ):
         pass
     assert watch.observation().counters["generator/lost_pods"] == 1

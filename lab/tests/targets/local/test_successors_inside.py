@@ -41,9 +41,7 @@ def _takes(name: str) -> bool:
 def telling() -> list[str]:
     """Those whose proxy tells of itself."""
     return [
-        name
-        for name in changing()
-        if any(system is not None and system.workers.metric for system in _systems(name))
+        name for name in changing() if any(system is not None and system.workers.metric for system in _systems(name))
     ]
 
 

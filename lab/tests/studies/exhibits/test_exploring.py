@@ -1,0 +1,127 @@
+"""The explorer's parts: which run is looked at, what is said of it, and its variants side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.analysis.evidence import Evidence, Missing
+from lab.stats.paired import MIN_BLOCKS
+from lab.studies.exhibits import exhibits, exploring
+from lab.tests.support.committed import nds_story, run_of
+
+STEADY = "quick-keepalive"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No run of one's own, and those that are committed."""
+    monkeypatch.delenv("LAB_REFERENCE", raising=False)
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    return tmp_path
+
+
+def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    run_of(
+        folder,
+        monkeypatch,
+        "kill",
+        [("grace-period-30+host-port", "ingress-nginx+grace-period-30")],
+        nds_story,
+        1,
+        name,
+        points=["held"],
+    )
+
+
+def named(run: exhibits.Run) -> str:
+    return run.name if isinstance(run, Evidence) else run.said
+
+
+@pytest.mark.slow
+def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its state: one without a valid sample is shown as such, a damaged one is a gap."""
+    disturbed(own, monkeypatch, "20260101-a")
+    disturbed(own, monkeypatch, "20260102-b")
+    for path in (own / "20260102-b" / "samples").glob("*/sample.json"):
+        path.write_text(path.read_text().replace('"verdict": "valid"', '"verdict": "invalid"'))
+    newest = exploring.picked()
+    assert named(newest) == "20260102-b"
+    assert " samples invalid" in exploring.overview(newest)
+    assert exhibits.table(newest, exploring.metrics(newest)).startswith("*nothing to show: ")
+    (own / "20260103-c").mkdir()
+    (own / "20260103-c" / "run.json").write_text("{")
+    assert exploring.overview(exploring.picked()).startswith("*no run: 20260103-c: damaged: ")
+    assert named(exploring.picked("20260101-a")) == "20260101-a"
+    assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
+
+
+def test_without_any_a_committed_one_that_has_intervals() -> None:
+    """And something to compare; also when the newest was made for its shape alone, or of one system alone."""
+    picked = exploring.picked()
+    assert isinstance(picked, Evidence)
+    assert picked.run.record.blocks >= MIN_BLOCKS
+    assert any(arm.role == "variant" for arm in picked.run.record.arms)
+    assert named(exploring.picked(STEADY)) == STEADY
+
+
+def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every part, and no figure stops."""
+    monkeypatch.setenv("LAB_REFERENCE", str(own))
+    run = exploring.picked()
+    assert isinstance(run, Missing)
+    for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
+        assert text.startswith("*no run: nothing in data/reference of any sweep")
+    assert exploring.variants(run)
+    monkeypatch.setenv("LAB_RUNS", str(own / "none"))
+    (own / "broken").mkdir()
+    (own / "broken" / "run.json").write_text("{")
+    assert "; broken is damaged: " in named(exploring.picked())
+    assert "unknown run" in named(exploring.picked("none"))
+
+
+def test_the_overview_has_arms_loads_and_machine_and_metrics_are_those_of_the_run(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = exploring.overview(exploring.picked(STEADY))
+    assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | ingress-nginx |" in text
+    assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text
+    assert "| cpu | Intel" in text
+    assert "cpu_per_request" in exploring.metrics(exploring.picked(STEADY))
+    disturbed(own, monkeypatch, "20260101-a")
+    assert "| held |" in exploring.overview(exploring.picked())
+    assert "gap_s" in exploring.metrics(exploring.picked())
+
+
+def test_variants_are_compared_with_their_baselines() -> None:
+    """Only those points, metrics and variants that are asked for; a second run beside it."""
+    run = exploring.picked(STEADY)
+    text = exploring.compared(run, metrics=["rate"], point="ceil*")
+    assert "| keepalive against ingress-nginx | rate (req/s) |" in text
+    assert "**rate-1000**" not in text
+    assert "p99 (ms)" not in text
+    assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other="none").startswith("*no run: ")
+
+
+def test_what_is_not_shown_counts_all_the_same() -> None:
+    """Looking at one row makes it no surer, and changes no advice."""
+    run = exploring.picked(STEADY)
+    whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
+    rows = [line for line in part if line.startswith("| keepalive")]
+    assert [row.rpartition(" | ")[0] for row in rows] == [
+        line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line
+    ]
+    assert part[-1] == whole[-1]
+    assert any("Holm-adjusted over 2 and 3 comparisons" in line and line in whole for line in part)
+
+
+def test_figures_of_a_steady_run() -> None:
+    """Percentiles are drawn; there is no timeline, and why is said."""
+    run = exploring.picked(STEADY)
+    assert len(exhibits.tails(run, "T", "ceiling", ["keepalive"]).to_dict()["data"]) == 1
+    assert "steady loads alone" in (exhibits.timeline(run, "T", "keepalive").to_json() or "")
+    assert "keepalive at ceiling" in exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
+    assert "ingress-nginx" not in exhibits.table(run, ["rate"], "ceiling", ["keepalive"]).replace(STEADY, "")
