@@ -42,7 +42,7 @@ def xml(gate: Gate, strict: bool) -> bytes:
             return
         kind = "failure" if verdict == "regression" else "error" if strict and decides else "skipped"
         attributes = {"message": sentence} | ({"type": verdict} if kind != "skipped" else {})
-        ET.SubElement(found, kind, attributes).text = _printable("\n".join((name, said, do)))
+        ET.SubElement(found, kind, attributes).text = _printable(f"{name}\n{said}\n{do}")
 
     for one in gate.rows:
         case(f"gate.{base.sweep}.{one.row.point.name}", one.name, one.verdict, one.said, one.do, one.decides)

@@ -231,7 +231,7 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
     by_name = {run.name: run for run in runs}
     decided = [verdict for verdict in verdicts if verdict.answer in ("reproduced", "contradicted")]
     found: list[BootWanted] = []
-    for verdict, finding in ((verdict, finding) for verdict in decided for finding in verdict.findings):
+    for verdict, finding in ((each, found_by) for each in decided for found_by in each.findings):
         near = [
             (far, part) for part in finding.measured if (far := distance_to_bound(part)) is not None and far <= NEAR
         ]

@@ -124,7 +124,7 @@ def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
     """The better ones first, then what is the same or cannot be told, then the worse ones, each by size, what is no ratio last. Without the same variant under another name, and without runs that cannot be summarised."""
     told = dict[Key, list[Published]]()
     for verdict in judged:
-        for finding, part in ((finding, part) for finding in verdict.findings for part in finding.measured):
+        for finding, part in ((each, part) for each in verdict.findings for part in each.measured):
             ratio = published_ratio(verdict, part)
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)

@@ -254,9 +254,9 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
         own, base = (metric.with_unit(level.value if level else None) for level in levels)
         return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
     said = [row.thirds.sentence(effect.metric, effect.estimate.effect)] if row.thirds and effect.estimate else []
-    for side in (row.cell, row.base) if row.point.sustained else ():
-        if side is not None and (change := lasting_change(list(side.counted.values()))):
-            said.append(f"of {side.arm.name} {change.sentence()}")
+    sides = [side for side in (row.cell, row.base) if side is not None and row.point.sustained]
+    changes = ((side.arm.name, lasting_change(list(side.counted.values()))) for side in sides)
+    said += [f"of {name} {change.sentence()}" for name, change in changes if change]
     within = "".join(f", {each}" for each in said if each)
     note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
     return f"{_where(row, effect)} {difference_text(effect)}{note}{within}"

@@ -87,7 +87,7 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         _, rule, able, lost = max(there, key=lambda each: each[0])
         found = _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
         return replace(found, why="; ".join(filter(None, [found.why, *unread])))
-    for rule, run in ((rule, run) for rule in rules for run in matching(runs, rule.sweeps, target=rule.target)):
+    for rule, run in ((each, run) for each in rules for run in matching(runs, each.sweeps, target=each.target)):
         if missing := [item for item in run.run.record.not_measurable if item.variant in rule.named()]:
             why = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
             asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)

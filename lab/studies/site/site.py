@@ -21,12 +21,16 @@ from plotly.offline import get_plotlyjs
 
 from lab.analysis.evidence import Evidence, references
 from lab.analysis.judge.decision import SURE_P
-from lab.base.errors import UsageError
-from lab.base.files import replace, written_to
+from lab.analysis.noise import Noise, noises, nulls_text, pairs
+from lab.base.errors import LabError, UsageError
+from lab.base.files import reference_folder, replace, written_to
 from lab.model.metrics import about
 from lab.model.names import WORTH
+from lab.records.calibration import REFERENCE, CalibrationFolder
 from lab.records.published import sources
 from lab.report.html.rendering import html, rendered
+from lab.report.markdown import markdown
+from lab.report.tables.calibration import page as calibration_page
 from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies import ledger
@@ -159,3 +163,57 @@ def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Itera
     for shown in execute_all([found[key] for key in order], meanwhile):
         say(f"notebooks/{shown.name}.ipynb")
         yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)
+
+
+# -- how sure the numbers are: what the generators err by, and how noisy it was ------------------------------
+
+NO_CALIBRATION = (
+    "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Methods:
+    """`calibration`: HTML, or what is missing. `noises`: run and what it knows of its noise; `untold`: runs that know nothing, and why.
+
+    `nulls`: what was claimed of null arms; empty without.
+    """
+
+    calibration: str
+    calibrated: bool
+    noises: tuple[tuple[str, Noise], ...]
+    untold: tuple[tuple[str, str], ...]
+    nulls: str
+
+
+def methods(runs: Sequence[Evidence]) -> Methods:
+    """Of the lab, and of these runs; all of it is read from where the lab itself has it."""
+    try:
+        record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
+        calibration, calibrated = html(markdown(calibration_page(record)), below=2), True
+    except LabError as error:
+        why = f"{NO_CALIBRATION} ({error.fault})" if "unknown calibration" not in error.fault else NO_CALIBRATION
+        calibration, calibrated = html(why), False
+    known = {run.run.record.id: _noises(run) for run in runs}
+    compared = [noise for found, _ in known.values() for noise in found if noise.compared]
+    return Methods(
+        calibration,
+        calibrated,
+        tuple((run, noise) for run, (found, _) in known.items() for noise in found if not noise.why),
+        tuple((run, why) for run, (_, why) in known.items() if why),
+        nulls_text(compared) if compared else "",
+    )
+
+
+def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
+    """(its noise, why it knows nothing of it)"""
+    record = run.run.record
+    if not pairs(record.arms):
+        return (), "nothing in it was measured twice"
+    if all(point.disturbance is not None for point in record.points):
+        return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
+    try:
+        found = noises(run.summary())
+    except LabError as error:
+        return (), f"cannot be read: {error.fault}"
+    return found, "" if any(not noise.why for noise in found) else "too few valid blocks"

@@ -1,6 +1,7 @@
 """The documented schemas: as the code has them, and as what is recorded and printed keeps them."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema

@@ -245,7 +245,7 @@ def unheld(limits: Mapping[str, str]) -> str:
         return group.unapplied[0].removeprefix("limit not applied: trial: ") if group.unapplied else _kept_out(group)
 
 
-.contextmanager
+@contextlib.contextmanager
 def _tried(limits: Mapping[str, str], room: bool = False) -> Iterator[Group]:
     """A group with these limits, which is taken away again."""
     group = Groups().make("lab", "trial", "trial", limits, room)

@@ -19,7 +19,7 @@ import pytest
 
 from lab.analysis import evidence
 from lab.commands.measuring import print_result
-from lab.records.store import RunStore, run_names
+from lab.records.store import Reparsed, RunStore, run_names
 from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed
