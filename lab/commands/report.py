@@ -88,11 +88,11 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     if options.study is not None:
         refuse_unknown(options.study, study_keys(), "study", f"unknown study '{options.study}'")
     verdicts = ledger.ledger(options.study)
+    known = () if options.boots else ledger.checks(options.study)
     if options.boots:
         wanted = boots_wanted(evidence.references()[0], verdicts)
         page, as_json = boots.page(wanted), dumps(wanted)
     else:
-        known = ledger.checks(options.study)
         page, as_json = ledger.page(verdicts, known, linked=True), dumps(ledger.list_verdicts(verdicts, known))
     if options.json:
         print(as_json)

@@ -13,7 +13,7 @@ from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.base.quantities import number
 from lab.commands import Adder, answer, calibrate, print_answer, subcommands
-from lab.commands.arguments import OPTIONS, add_options
+from lab.commands.arguments import add_options
 from lab.commands.measuring import say, settle
 
 SWEEP = "quick"
@@ -28,13 +28,12 @@ def add(adder: Adder) -> None:
     blocks = number("--blocks", 10, 1000)
     effects.add_argument("--blocks", type=blocks, default=40, help="number of blocks, read in tens (default: 40)")
     effects.add_argument("--into", metavar="FOLDER", help="folder in which the run goes on (default: one in LAB_RUNS)")
-    effects.add_argument(
-        "--seed", **{**OPTIONS["--seed"], "default": 1, "help": "seed for the randomized order (default: 1)"}
-    )
+    seed = number("--seed", 0, 2**31 - 1)
+    effects.add_argument("--seed", type=seed, default=1, help="seed for the randomized order (default: 1)")
+    add_options(effects, "--plan")
     order = check("order", _order, "whether the order of points changed a result of any committed run")
     for each in (overhead, order):
         add_options(each, "--plan", "--json")
-    add_options(effects, "--plan")
     calibrate.add_to(check("calibrate", calibrate.calibrate, calibrate.ABOUT))
 
 

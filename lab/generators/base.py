@@ -234,4 +234,7 @@ def error_kind(text: str) -> ErrorKind:
         ("write", ("broken pipe", "write: ", "write tcp")),
         ("read", ("eof", "reset by peer", "connection closed", "read: ", "read tcp", "incomplete")),
     )
-    return next((kind for kind, marks in kinds if any(mark in said for mark in marks)), "other")
+    for kind, marks in kinds:
+        if any(mark in said for mark in marks):
+            return kind
+    return "other"

@@ -139,9 +139,9 @@ class H2load(Generator):
         if not len(in_time):
             raise OutputError(f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
         counts: dict[ErrorKind, int] = {
-            "read": np.count_nonzero(lost),
-            "timeout": np.count_nonzero(late),
-            "status": np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300)),
+            "read": int(np.count_nonzero(lost)),
+            "timeout": int(np.count_nonzero(late)),
+            "status": int(np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300))),
         }
         return Result(
             requests=len(in_time),

@@ -133,7 +133,7 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
     due = load.requests if by_number else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
     missing = max(0, (due or 0) - len(rows))
     errors: dict[ErrorKind, int] = {
-        "status": np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)),
+        "status": int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300))),
         "other": missing if by_number else 0,
     }
     duration_s = max(last_s, 0.0 if by_number else load.duration_s)

@@ -12,8 +12,8 @@ from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.experiments.at_knee import Place, placed
 from lab.experiments.bench.request import LoadedRequest, fixtures_of
-from lab.generators.k6 import K6, Out
 from lab.generators.base import load_of
+from lab.generators.k6 import K6, Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS

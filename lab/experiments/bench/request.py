@@ -131,7 +131,8 @@ def load(request: Request) -> LoadedRequest:
     encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
     reference = reference_name(manifests) if steady and not encrypted else None
     itself = request.nulls is not None
-    needed = dict.fromkeys([*asked, *([] if itself else filter(None, compared.values())), *filter(None, [reference])])
+    baselines = [] if itself else compared.values()
+    needed = dict.fromkeys(name for name in (*asked, *baselines, reference) if name)
     variants = {each: known.get(each) or load_variant(each, manifests, fixtures) for each in needed}
     families = {each.family: each.name for each in variants.values() if each.name != reference}
     if len(families) > 1:

@@ -261,14 +261,15 @@ def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     if any(hidden):  # a generator made the number smaller or larger
         which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
         why = f"generator-limited: {about(test.metric).title} {which}"
-    found = replace(found, holds=lies(found.low, found.high), why=why)
+    value, low, high = found.value, found.low, found.high
+    found = replace(found, holds=lies(low, high), why=why)
     if found.holds is not None:
         return found
-    if lies(found.value, found.value) is None:  # however narrow the interval
+    if lies(value, value) is None:  # however narrow the interval
         return replace(found, remedy=GENERATOR) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
     edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
-    numbers = [found.value, found.low, found.high, *edges]
+    numbers = [value, low, high, *edges]
     if test.ratio_to is not None:
         if min(numbers) <= 0:
             return replace(found, more=MAX_BLOCKS + 1)

@@ -60,7 +60,7 @@ def realise(context: Context) -> Realisation:
     found = settings.sections("ConfigMap/haproxy", objects.configmaps.get("haproxy", {}), DEFAULTS)
     if (threads := found["global"].get("nbthread", "")).isdecimal():
         refuse_workers("ConfigMap/haproxy: global.nbthread", int(threads), context, "threads")
-    sections = Sections(*(found[name] for name in DEFAULTS))
+    sections = Sections(found["global"], found["defaults"], found["frontend"], found["backend"], found["server"])
     return started(context, objects.served("lab.test/haproxy"), sections, "HAProxy")
 
 

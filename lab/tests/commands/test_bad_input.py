@@ -19,17 +19,19 @@ from lab.targets.local.target import LocalTarget
 ROOT = Path(__file__).parents[3]
 GIVEN = tomllib.loads(Path(__file__).with_name("bad_input.toml").read_text("utf-8"))
 INPUTS: list[dict[str, str]] = [
-    {**given, "argv": argv}
-    for given in GIVEN["input"]
-    for argv in ([given["argv"]] if isinstance(given["argv"], str) else given["argv"])
-]
-INPUTS += [
-    {
-        "argv": argv,
-        "says": f"{place if (place := argv.split()[-2]).startswith('--') else 'argument variants'}: is empty",
-        "remedy": "give it a value, or leave it out: is a variable unset?",
-    }
-    for argv in GIVEN["empty"]
+    *(
+        {**given, "argv": argv}
+        for given in GIVEN["input"]
+        for argv in ([given["argv"]] if isinstance(given["argv"], str) else given["argv"])
+    ),
+    *(
+        {
+            "argv": argv,
+            "says": f"{place if (place := argv.split()[-2]).startswith('--') else 'argument variants'}: is empty",
+            "remedy": "give it a value, or leave it out: is a variable unset?",
+        }
+        for argv in GIVEN["empty"]
+    ),
 ]
 LEAST = 60
 

@@ -219,7 +219,7 @@ def test_what_the_backend_was_told_is_compared_with_addresses_by_whose_they_are(
     assert headers["X-Forwarded-For"] == "203.0.113.7, 198.51.100.4"
 
 
-INFO = """<dl><dt><strong>Configuration:</strong>
+CONFIGURATION = """<dl><dt><strong>Configuration:</strong>
 <dd><tt><strong>In file: /srv/httpd/httpd.conf</strong></tt></dd>
 <dd><tt>&nbsp;&nbsp;15:&nbsp;MaxKeepAliveRequests <i>0</i></tt></dd>
 <dd><tt>&nbsp;&nbsp;17:&nbsp;CustomLog <i>/dev/stdout &quot;%h %l \\&quot;%r\\&quot; %&gt;s&quot;</i></tt></dd>
@@ -228,7 +228,7 @@ INFO = """<dl><dt><strong>Configuration:</strong>
 <dd><tt>&nbsp;&nbsp;&nbsp;&nbsp;:&nbsp;&nbsp;&nbsp;&lt;/Location&gt;</tt></dd><dd><tt>&nbsp;&nbsp;26:&nbsp;&nbsp;SetEnv <i>proxy-nokeepalive 1</i></tt></dd>
 </dl>"""
 STATUS = "127.0.0.1\nServerMPM: event\nBusyWorkers: 1\nIdleWorkers: 74\n"
-PAGES = {"/server-info?config": INFO, "/server-status?auto": STATUS, "/empty": ""}
+PAGES = {"/server-info?config": CONFIGURATION, "/server-status?auto": STATUS, "/empty": ""}
 
 
 @pytest.mark.parametrize(
