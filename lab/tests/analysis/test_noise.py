@@ -313,7 +313,6 @@ def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: 
         "context": None,
         "plan": False,
         "json": False,
-        "run": None,
         "resume": None,
     }
     fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
@@ -322,10 +321,10 @@ def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: 
 
 
 def test_a_stored_run_is_printed_again_and_ends_in_something_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """By its name or by --run: the blocks that `bench --resolve` would choose, at the point that wants the most."""
+    """The blocks that `bench --resolve` would choose, at the point that wants the most."""
     stored()
     status, out = printed("run-aa", capsys)
-    assert status == 0 and printed(None, capsys, run="run-aa") == (0, out)
+    assert status == 0
     last = out.splitlines()[-1]
     assert last.startswith("in CPU per request one block's comparison scatters by ")
     assert "`just bench " in last and "--resolve 2%`" in last

@@ -99,7 +99,9 @@ def test_as_many_blocks_leave_a_bound_out_as_claim_an_effect_of_its_distance() -
 @pytest.mark.parametrize("knob", WORK)
 def test_a_knob_of_known_work_is_the_same_work_so_many_times(knob: str) -> None:
     """Lines that differ only in their number, none of which matches what a client sends; the last one is read back."""
-    lines = (MANIFESTS / "components" / knob / "work.conf").read_text().splitlines()
+    component = yaml.safe_load((MANIFESTS / "components" / knob / "kustomization.yaml").read_text())
+    ((literal,),) = (each["literals"] for each in component["configMapGenerator"])
+    lines = literal.removeprefix("server-snippet=").splitlines()
     assert [int(re.search(r"\(\?#(\d+)\)", line)[1]) for line in lines if line] == list(range(1, WORK[knob] + 1))  # pyright: ignore[reportOptionalSubscript]
     assert len({re.sub(r"\(\?#\d+\)", "", line) for line in lines}) == 1
     (check,) = load_knob(knob).readback
