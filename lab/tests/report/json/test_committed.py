@@ -25,7 +25,7 @@ VERBS = {
     "result": "table {} --json",
     "comparison": "compare {} --json",
     "gate": "gate {} --max-regression 5% --json",
-    "aa": "aa --run {} --json",
+    "aa": "aa {} --json",
     "capacity": "capacity --rate 1M --run {} --json",
     "used": "table {} --usage --json",
 }
