@@ -1,4 +1,4 @@
-"""A load of many generators: how it is shared and its results merged, the pods that make it, and their life on a cluster of a few lines."""
+"""The life of a load of many generators, on a cluster of a few lines: with k6-operator, and without."""
 
 from __future__ import annotations
 
@@ -6,31 +6,22 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-import kubernetes_validate
-import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from lab.base.errors import LostError
 from lab.generators import generator
-from lab.generators.k6 import environment, merged
 from lab.model.endpoint import Ran
-from lab.model.load import Load, OutputError
-from lab.model.sweeps import Point, Sweep
-from lab.model.variants.labels import ROLE_LABEL
-from lab.model.variants.schemas import KUBERNETES
-from lab.stats.histogram import Histogram
-from lab.targets.cluster import runners
-from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api
+from lab.model.load import Load
+from lab.targets.cluster import runners, testrun
+from lab.targets.cluster.api import Api
 from lab.targets.cluster.container_sampler import Place
-from lab.targets.cluster.runners import CONTAINER, MEMBER, Runners
+from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
 from lab.tests.support.summaries import summary
 
@@ -40,96 +31,18 @@ IMAGE = "docker.io/lab/loadgen:dev"
 RUNNING = 7
 """Of k6's ExecutionStatus."""
 
-# What the parts come to
-
-
-def test_what_the_parts_made_is_added_bucket_by_bucket_and_the_longest_duration_counts() -> None:
-    """Percentiles come from the merged histogram and are no average of the parts; one generator has no parts, and one that said nothing is
-    missed.
-    """
-    shared = replace(LOAD, duration_s=5.0, rate_rps=201.0)
-    said = f"--- runner 1 of 2\n{summary(500, 1.0, 2)}\n--- runner 2 of 2\n{summary(504, 9.0, 1, 4, 5100.0)}\n"
-    result = K6.parse(said, "", 0, shared)
-    assert (result.requests, result.dropped, dict(result.errors)) == (1000, 3, {"timeout": 4})
-    assert (result.duration_s, result.size_bytes) == (pytest.approx(5.1), 100_400)
-    assert result.achieved_rps == 200.0
-    assert result.latency.total == 1000
-    assert [part.requests for part in result.parts] == [500, 500]
-    assert "2 generators made 500 + 500 requests" in result.notes
-    one = K6.parse(summary(990, 1.0), "", 0, replace(shared, generators=1))
-    assert one.parts == ()
-    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
-        K6.parse(summary(500, 1.0), "", 0, shared)
-    quick, slow = Histogram.of_values(np.full(990, 0.001)), Histogram.of_values(np.full(10, 0.1))
-    both = merged([replace(one, latency=quick), replace(one, latency=slow, requests=10)])
-    assert both.latency.quantile_s(0.99) == pytest.approx(0.001, rel=1e-3)
-    assert both.latency.maximum_s == pytest.approx(0.1, rel=1e-2)
-    values = [np.geomspace(1e-4 * (1 + number), 0.2 * (1 + number), 100 + number) for number in range(7)]
-    parts = [replace(one, latency=Histogram.of_values(each), requests=each.size) for each in values]
-    both, whole = merged(parts).latency, Histogram.of_values(np.concatenate(values))
-    assert (both.counts == sum(part.latency.counts for part in parts)).all()
-    assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
-    assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
-
-
-def point(**changed: Any) -> Point:
-    table = {"name": "many", "generator": "k6", "connections": 10, "rate_rps": 100.0, "duration_s": 5, **changed}
-    return Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [table]}).expanded()[0]
-
-
-def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
-    assert K6.refusal(LOAD) is None
-    assert "shared evenly by 3 generators" in (K6.refusal(replace(LOAD, generators=3)) or "")
-    hosts = ("a.lab.test", "b.lab.test")
-    assert "with 2 hosts" in (K6.refusal(replace(LOAD, hosts=hosts, connections=6, generators=2)) or "")
-    assert "only k6" in (generator("wrk").refusal(replace(LOAD, rate_rps=None)) or "")
-    assert (point().generators, point(generators=4).generators) == (1, 4)
-    with pytest.raises(ValidationError, match="only k6 is run as several at once, not wrk"):
-        point(generator="wrk", rate_rps=None, generators=2)
-
-
-@pytest.mark.parametrize("of", [2, 3, 4, 7, 100])
-def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
-    spelled = [runners.segments(number, of) for number in range(1, of + 1)]
-    assert len({sequence for _, sequence in spelled}) == 1
-    bounds = [Fraction(each) for each in spelled[0][1].removeprefix("--execution-segment-sequence=").split(",")]
-    assert (bounds[0], bounds[-1]) == (0, 1) and bounds == sorted(set(bounds))
-    parts = [tuple(map(Fraction, part.removeprefix("--execution-segment=").split(":"))) for part, _ in spelled]
-    assert parts == list(pairwise(bounds))
-    assert {end - begin for begin, end in parts} == {Fraction(1, of)}
-
-
-def test_a_runner_is_a_pod_of_our_image_that_waits_with_its_part_of_our_script() -> None:
-    load = replace(LOAD, connections=30, generators=3)
-    config = runners.config("load-1", "r1", K6.files(load), {"web.lab.test": "10.96.0.7"})
-    pod = runners.runner("load-1", "r1", IMAGE, load, 2, marked=True)
-    for obj in (config, pod):
-        kubernetes_validate.validate(obj, KUBERNETES, strict=True)
-    assert config["data"]["k6.js"] == K6.files(load)["k6.js"]
-    assert json.loads(config["data"]["k6.json"]) == {"hosts": {"web.lab.test": "10.96.0.7"}}
-    assert config["metadata"]["labels"] == {RUN_LABEL: "r1", MEMBER: "load-1"}
-    assert pod["metadata"]["labels"] == {RUN_LABEL: "r1", ROLE_LABEL: "generator", MEMBER: "load-1"}
-    assert (pod["metadata"]["name"], pod["spec"]["nodeSelector"]) == ("load-1-2", {ROLE_LABEL: "generator"})
-    (container,) = pod["spec"]["containers"]
-    assert (container["name"], container["image"]) == (CONTAINER, IMAGE)
-    assert " ".join(container["command"]) == (
-        "k6 run --quiet --execution-segment=1/3:2/3 --execution-segment-sequence=0,1/3,2/3,1"
-        " --no-color --no-usage-report --linger --config /test/k6.json /test/k6.js --address=0.0.0.0:6565 --paused"
-    )
-    assert {each["name"]: each["value"] for each in container["env"]} == environment(load), "as k6 runs elsewhere"
-
-
-# Their life
-
 
 @dataclass
 class Cluster(FakeApi):
     """Pods run as soon as they are made, and do what k6 does: wait, work when let go, print when told to end.
 
-    `fate`: of runner 2. `slow`: so many questions are answered before a part is done. `told`: what happened, in order.
+    `operated`: an operator is there, which makes and starts them. `fate`: of runner 2. `slow`: so many questions are
+    answered before a part is done. `told`: what happened, in order.
     """
 
+    operated: bool = False
     fate: str = ""
+    stage: str = ""
     slow: int = 2
     told: list[str] = field(default_factory=list[str])
 
@@ -138,8 +51,18 @@ class Cluster(FakeApi):
         self.status: dict[str, int] = {}
         self.selectors: list[Mapping[str, str]] = []
 
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        return ("testruns", True) if self.operated or kind != KIND else None
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        found = super().get(api_version, kind, name, namespace)
+        return found and {**found, "status": {"stage": self.stage}}
+
     def create(self, obj: Mapping[str, Any]) -> Object:
         made = super().create(obj)
+        if obj["kind"] == KIND and not self.stage:
+            for number in range(1, obj["spec"]["parallelism"] + 1):
+                self._run(testrun.runner(dict(obj), number))
         if obj["kind"] == "Pod":
             self._run(dict(obj))
         return made
@@ -166,7 +89,7 @@ class Cluster(FakeApi):
         self.put(pod)
 
     def end(self, name: str, exit_status: int) -> None:
-        pod = self.objects["Pod", CLIENT_NAMESPACE, name]
+        pod = self.objects["Pod", testrun.CLIENT_NAMESPACE, name]
         pod["status"]["containerStatuses"][1]["state"] = {"terminated": {"exitCode": exit_status}}
         self.put(pod)
 
@@ -187,6 +110,8 @@ class Cluster(FakeApi):
             return subprocess.CompletedProcess([text], 0, "http://10.0.0.2:6565" if deaf else "", "")
         lines: list[str] = []
         for name in [name for name in self.status if f"//10.0.0.{name[-1]}:" in text]:
+            if self.operated and "looking" in self.told:
+                self.status[name] = max(RUNNING, self.status[name])  # its starter has been there
             if self.status[name] == RUNNING:
                 self.slow -= 1
                 if self.slow < 0 and not self._late(name):
@@ -247,31 +172,45 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "POLL_S", 0.001)
 
 
-def test_all_begin_after_the_first_look_end_after_the_last_and_nothing_is_left() -> None:
-    """Nor of what a lab that died left behind, which is removed first."""
-    cluster = Cluster()
-    cluster.create(runners.config("load-0", "r0", K6.files(LOAD), {}))
-    cluster.create(runners.runner("load-0", "r0", IMAGE, LOAD, 1, marked=False))
-    cluster.status.clear()
-    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": CLIENT_NAMESPACE}})
+@pytest.mark.parametrize("operated", [False, True])
+def test_all_begin_after_the_first_look_end_after_the_last_and_nothing_is_left(operated: bool) -> None:
+    cluster = Cluster(operated=operated)
     ran = generate(cluster)
-    assert (ran.exit_status, ran.stderr, ran.hung) == (0, "", False)
-    assert [name for _, _, name in cluster.objects] == ["inventory"]
-    assert cluster.told == ["looking", "go", "looked at node-1 node-2", "end 1", "end 2", "closed", "closed"]
+    assert (ran.exit_status, ran.stderr, ran.hung, cluster.objects) == (0, "", False, {})
+    go = [] if operated else ["go"]
+    assert cluster.told == ["looking", *go, "looked at node-1 node-2", "end 1", "end 2", "closed", "closed"]
     lines = ran.stdout.splitlines()
     assert lines[0].startswith("--- runner 1 of 2: load-") and lines[0].endswith(" on node-1")
     result = K6.parse(ran.stdout, ran.stderr, ran.exit_status, LOAD)
     assert (result.requests, [part.requests for part in result.parts]) == (6, [2, 4])
 
 
-def test_where_a_node_is_marked_for_generators_every_runner_is_there() -> None:
+def test_only_a_cluster_with_the_operator_is_asked_for_a_test_run() -> None:
+    for operated, made in ((False, ["Pod", "Pod"]), (True, [KIND])):
+        cluster = Cluster(operated=operated)
+        generate(cluster)
+        assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
+
+
+def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_makes_it() -> None:
     """A preference alone put the second one on the proxy's node in the arm that has no proxy."""
     here = {"lab/role": "generator"}
     for labels, selector in (({}, {}), ({"lab/role": "proxy"}, {}), (here, here)):
-        cluster = Cluster()
-        cluster.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}})
-        generate(cluster)
-        assert cluster.selectors == [selector, selector]
+        for operated in (False, True):
+            cluster = Cluster(operated=operated)
+            cluster.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}})
+            generate(cluster)
+            assert cluster.selectors == [selector, selector]
+
+
+def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
+    cluster = Cluster()
+    config, run = testrun.objects("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
+    cluster.create(config)
+    cluster.create(testrun.runner(run, 1))
+    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": testrun.CLIENT_NAMESPACE}})
+    generate(cluster)
+    assert [name for _, _, name in cluster.objects] == ["inventory"]
 
 
 @pytest.mark.parametrize(
@@ -280,21 +219,38 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there() -> None:
         ("bad script", 107, "-2: Running"),
         ("killed", 137, "-2: Running"),
         ("deaf", runners.NOT_STARTED, "cannot be let go: http://10.0.0.2:6565"),
-        ("no image", runners.NOT_STARTED, "-2: Pending, ErrImagePull"),
-        ("hangs", 105, ""),
     ],
 )
-def test_one_runner_that_fails_fails_the_load(
-    fate: str, status: int, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It never begins, ends too soon, or goes on beyond its time: then it is hung."""
-    monkeypatch.setattr(runners, "START_S", 0.0 if fate == "no image" else 60.0)
-    if fate == "hangs":
-        monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
+def test_one_runner_that_fails_fails_the_load(fate: str, status: int, says: str) -> None:
     cluster = Cluster(fate=fate)
     ran = generate(cluster)
-    assert (ran.exit_status, ran.hung) == (status, fate == "hangs")
+    assert (ran.exit_status, ran.hung) == (status, False)
     assert says in ran.stderr and cluster.objects == {}
+
+
+def test_a_runner_that_goes_on_beyond_its_time_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
+    ran = generate(Cluster(fate="hangs"))
+    assert ran.hung and ran.exit_status == 105
+
+
+def test_runners_that_never_begin_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "START_S", 0.0)
+    ran = generate(Cluster(fate="no image"))
+    assert ran.exit_status == runners.NOT_STARTED and "-2: Pending, ErrImagePull" in ran.stderr
+
+
+def test_an_operator_that_does_not_run_is_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "START_S", 0.0)
+    cluster = Cluster(operated=True)
+    monkeypatch.setattr(cluster, "_run", lambda pod: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    assert "is the operator running?" in generate(cluster).stderr
+
+
+def test_a_load_that_the_operator_refuses_is_told_in_its_words() -> None:
+    cluster = Cluster(operated=True, stage="error")
+    ran = generate(cluster)
+    assert ran.exit_status == 1 and "k6-operator refused the load: its own log says why" in ran.stderr
 
 
 def test_what_ends_the_lab_leaves_no_runner_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,10 @@ from lab.generators import generator
 from lab.model.load import Load
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.container_sampler import Place
-from lab.targets.cluster.runners import CONTAINER, Runners
+from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
 
 pytestmark = [
@@ -75,6 +76,9 @@ class Here(FakeApi):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder, self.running = folder, dict[str, subprocess.Popen[bytes]]()
+
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        return None if kind == KIND else ("pods", True)
 
     def create(self, obj: Mapping[str, Any]) -> Object:
         made = super().create(obj)
