@@ -7,7 +7,8 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,6 +227,21 @@ class Api:
         except ValueError:
             return answer.data.decode(errors="replace")
 
+    def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
+        """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
+        asked = list(dict.fromkeys(wanted))
+        with ThreadPoolExecutor(8) as pool:
+            allowed = list(pool.map(self._may, asked))
+        return [_right(*right) for right, may in zip(asked, allowed, strict=True) if not may]
+
+    def _may(self, right: tuple[str, str, str, str | None]) -> bool:
+        verb, group, resource, namespace = right
+        resource, _, subresource = resource.partition("/")
+        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+        spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+        return bool(self.create(review)["status"]["allowed"])
+
     def _write(
         self,
         method: str,
@@ -304,6 +320,11 @@ def _root(api_version: str) -> str:
 def _said(kind: str, namespace: str | None = None, name: str | None = None) -> str:
     """`Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
+
+
+def _right(verb: str, group: str, resource: str, namespace: str | None) -> str:
+    """`create deployments.apps in namespace ingress-lab`."""
+    return f"{verb} {resource}{'.' + group if group else ''}" + (f" in namespace {namespace}" if namespace else "")
 
 
 def _options(grace_s: int | None, orphan: bool) -> Object:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -34,6 +34,7 @@ KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
 """What variants on a cluster need that Kubernetes does not have."""
 INVENTORY = "ingress-lab-inventory"
 CLUSTER_KINDS = (
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     ("gateway.networking.k8s.io/v1", "GatewayClass"),
     ("networking.k8s.io/v1", "IngressClass"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
@@ -186,8 +187,7 @@ class Inventory:
 def remove_all(api: Api) -> list[str]:
     """Everything on the cluster that carries RUN_LABEL, whichever run it is from; what was removed, in words.
 
-    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched, and the kinds that the lab added stay:
-    others may use them by now.
+    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched.
     """
     said: list[str] = []
 
@@ -206,13 +206,33 @@ def remove_all(api: Api) -> list[str]:
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
+    why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
+    # Who uses one kind of a group watches the others, too.
+    used = {_group(ref) for ref in why if why[ref]}
+    kept = [ref for ref in why if _group(ref) in used]
+    said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
+    found = [ref for ref in found if ref not in kept]
     deletion.delete(api, found)
-    if kinds := labelled("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
-        command = f"kubectl delete crd -l {RUN_LABEL}"
-        said.append(
-            f"kept: {len(kinds)} kinds that the lab added: `{command}` removes them, and all objects of these kinds"
-        )
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
+
+
+def _group(definition: Reference) -> str:
+    """Of `gateways.gateway.networking.k8s.io`: all but the first word."""
+    return definition.name.partition(".")[2]
+
+
+def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
+    """Why a kind that the lab added must stay for its objects' sake; empty if it need not."""
+    spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
+    if spec is None:
+        return ""
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    try:
+        listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
+    except DeniedError:
+        return "whether objects of others would go with it cannot be seen"
+    count = sum(not is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
+    return f"{count} objects of others would go with it" if count else ""
 
 
 def _namespace(name: str) -> Reference:

@@ -22,9 +22,8 @@ from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import testrun
-from lab.targets.cluster.api import Api
+from lab.targets.cluster.api import CLIENT_NAMESPACE, Api
 from lab.targets.cluster.container_sampler import Place
-from lab.targets.cluster.api import CLIENT_NAMESPACE
 from lab.targets.cluster.pods import container_id
 from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell

@@ -31,15 +31,20 @@ def up(options: argparse.Namespace, talk: Console) -> None:
     with step(talk, "reachable") as remarks:
         api = _api(options.context)
         remarks.append(f"Kubernetes {api.version()}")
+    from lab.base.errors import UsageError
     from lab.systems.table import DEFINITIONS_OF
-    from lab.targets.cluster import images, inventory
-    from lab.targets.cluster.api import CLIENT_NAMESPACE, DeniedError
+    from lab.targets.cluster import images, inventory, rights
+    from lab.targets.cluster.api import CLIENT_NAMESPACE
     from lab.targets.cluster.client import ClientPod
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
     run, chosen = run_id(), images.load()
-    inventory.claim_namespace(api, CLIENT_NAMESPACE, run)
+    with step(talk, "you may do there what the lab does"):
+        if denied := api.denied(rights.EVERY_RUN):
+            remedy = "ask for these rights (lab/targets/cluster/README.md names them), or use another context"
+            raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
+        inventory.claim_namespace(api, CLIENT_NAMESPACE, run)
     lease = Lease(api, holder(run))
     lease.acquire()
     try:
@@ -47,12 +52,15 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             client = ClientPod.ensure(api, chosen, run, time.monotonic() + CLIENT_DEADLINE_S)
             remarks.append(f"on node {client.node}")
             client.close()
-        try:
+        if api.denied(rights.KINDS):
+            who = f"the variants of {DEFINITIONS_OF}"
+            say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {who} need them")
+        else:
             with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
                 remarks.append(", ".join(inventory.ensure_kinds(api, run)) or "there already")
-        except DeniedError as error:
-            who = f"the variants of {DEFINITIONS_OF}"
-            say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: {error.fault}; only {who} need them")
+        for what, wanted in rights.SOME_RUNS.items():
+            if denied := api.denied(wanted):
+                say(talk, f"  [yellow]–[/] only {what} need it: you may not {'; '.join(denied)}")
     finally:
         lease.release()
     say(talk, f"ready: just bench keepalive --target remote --context {options.context}")
@@ -79,7 +87,7 @@ def down(options: argparse.Namespace, talk: Console) -> None:
             lease.release()
     for line in removed:
         say(talk, f"  {line}")
-    say(talk, "nothing else of the lab's is there" if removed else "there was nothing of the lab's")
+    say(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
 
 
 def _api(context: str | None) -> Api:

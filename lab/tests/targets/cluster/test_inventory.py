@@ -231,15 +231,13 @@ def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_fo
 
 
 def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
-    """But the kinds that the lab added, which others may use by now. What may not even be listed in a namespace goes with it."""
+    """What may not even be listed in a namespace goes with it."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("ClusterRole", "of-an-older-run", labels=LABEL))
     fake.put(thing("ClusterRole", "foreign"))
     fake.put(thing("Namespace", "foreign"))
     fake.put(thing("Deployment", "foreign", "foreign", labels=LABEL))
-    assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
-    assert ensure_kinds(cast("Api", fake), "run-2") == []
     everywhere = fake.list
 
     def limited(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
@@ -249,13 +247,10 @@ def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None
 
     fake.list = limited
     said = remove_all(cast("Api", fake))
-    left = [name for name in kinds(fake) if not name.startswith("CustomResourceDefinition")]
-    assert left == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"] != kinds(fake)
+    assert kinds(fake) == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"]
     assert said.index("ClusterRole of-an-older-run") < said.index("Namespace ingress-lab")
     assert "not looked for: CronJob in namespace ingress-lab: user u cannot list CronJob" in said
-    assert "kinds that the lab added: `kubectl delete crd -l lab/run`" in said[-1]
     assert "delete Deployment ingress-lab/proxy" in fake.asked
-    assert remove_all(cast("Api", fake)) == said[-1:]
 
 
 def with_a_controller() -> list[dict[str, Any]]:
@@ -303,3 +298,34 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
     inventory.remove()
     assert "replace GatewayClass ingress-lab" in fake.asked
     assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
+
+
+def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
+    """Whose controller watches the others, too; Envoy Gateway's own are of another group."""
+    fake, inventory = made()
+    inventory.apply(with_a_controller())
+    assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
+    assert ensure_kinds(cast("Api", fake), "run-2") == []
+    fake.put(thing("Gateway", "theirs", "shop"))
+    said = remove_all(cast("Api", fake))
+    place = "kept: CustomResourceDefinition {}.gateway.networking.k8s.io: {}"
+    assert place.format("gateways", "1 objects of others would go with it") in said
+    assert place.format("gatewayclasses", "others use kinds of its group") in said
+    left = [name for kind, _, name in fake.objects if kind.startswith("Custom")]
+    assert left and all(name.endswith(".gateway.networking.k8s.io") for name in left)
+
+
+def test_a_kind_whose_objects_may_not_be_listed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, _ = made()
+    ensure_kinds(cast("Api", fake), "run-1")
+    listed = fake.list
+
+    def denied(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Any]:
+        if kind == "EnvoyProxy":
+            raise DeniedError("context test", "may not list envoyproxies", "")
+        return listed(api_version, kind, namespace, labels)
+
+    monkeypatch.setattr(fake, "list", denied)
+    said = remove_all(cast("Api", fake))
+    assert any("envoyproxies.gateway.envoyproxy.io: whether objects of others" in line for line in said)
+    assert ("CustomResourceDefinition", "", "envoyproxies.gateway.envoyproxy.io") in fake.objects
