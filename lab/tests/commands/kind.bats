@@ -295,6 +295,8 @@ PYTHON
   assert_success
   run left_over
   assert_output ""
+  run of_cluster get crd -l lab/run --output name
+  assert_output ""
 }
 
 @test "down leaves no container, network, volume or kubeconfig of it" {
