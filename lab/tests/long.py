@@ -23,7 +23,7 @@ RECORDS = Path("data/long")
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """One of them: `command` is the arguments of Python."""
+    """One of them: `command` begins with `python` or a program of the lab's."""
 
     about: str
     takes: str
@@ -34,28 +34,35 @@ SOAKS = {
     "kills": Soak(
         "`kill -9` of twenty runs on local, apiserver and kind (after `just up kind`), and of one of every system",
         "about half an hour",
-        ("-m", "pytest", "-v", "-m", "long", "lab/tests/commands/test_kills.py"),
+        ("python", "-m", "pytest", "-v", "-m", "long", "lab/tests/commands/test_kills.py"),
     ),
     "tests": Soak(
         "every other test marked long",
         "about an hour",
-        ("-m", "pytest", "-q", "-m", "long", "--durations=20", "--ignore=lab/tests/commands/test_kills.py"),
+        ("python", "-m", "pytest", "-q", "-m", "long", "--durations=20", "--ignore=lab/tests/commands/test_kills.py"),
     ),
-    "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),
+    "shell": Soak(
+        "every bats test tagged long, those on kind where there is a Docker engine",
+        "half an hour",
+        ("bats", "--recursive", "--timing", "--filter-tags", "long", "lab/tests"),
+    ),
+    "sabotage": Soak(
+        "every overlay without each of its knobs", "about half an hour", ("python", "-m", "lab", "sabotage")
+    ),
     "soak": Soak(
         "the lab's own memory, file descriptors and time per sample over an hour of one run",
         "an hour",
-        ("-m", "lab.tests.support.soak", "3600"),
+        ("python", "-m", "lab.tests.support.soak", "3600"),
     ),
     "by-hand": Soak(
         "the lab's rate against the same load typed by hand, on the same pods of kind (after `just up kind`)",
         "three minutes",
-        ("-m", "lab.tests.support.by_hand"),
+        ("python", "-m", "lab.tests.support.by_hand"),
     ),
     "gates": Soak(
         "ten gates of an unchanged tree and ten of one that became 5 % dearer",
         "an hour and a half",
-        ("-m", "lab.tests.support.gates"),
+        ("python", "-m", "lab.tests.support.gates"),
     ),
 }
 
@@ -65,7 +72,7 @@ def listed() -> str:
     for name, soak in SOAKS.items():
         record = _record(name)
         last = "not run yet" if not (ROOT / record).exists() else (ROOT / record).read_text().partition("\n")[0]
-        lines += [f"{name:10} {soak.about}: {soak.takes}", f"{'':10} python {' '.join(soak.command)}"]
+        lines += [f"{name:10} {soak.about}: {soak.takes}", f"{'':10} {' '.join(soak.command)}"]
         lines += [f"{'':10} record: {record} ({last})"]
     return "\n".join([*lines, "", "run one by: just test --long NAME; then commit its record"])
 
@@ -77,8 +84,13 @@ def run(name: str) -> int:
         raise UsageError("--long", f"unknown name '{name}'", did_you_mean(name, SOAKS))
     began = datetime.now(UTC)
     printed: list[str] = []
+    program, *arguments = soak.command
     with subprocess.Popen(
-        [sys.executable, *soak.command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable if program == "python" else program, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -86,7 +98,7 @@ def run(name: str) -> int:
             sys.stderr.write(line)
     took = datetime.now(UTC) - began
     head = [f"{began:%F %H:%M} UTC, {took.total_seconds() / 60:.0f} minutes, exit status {process.returncode}"]
-    head += [f"commit {commit()}", f"machine {platform.platform()}", f"python {' '.join(soak.command)}"]
+    head += [f"commit {commit()}", f"machine {platform.platform()}", " ".join(soak.command)]
     record = ROOT / _record(name)
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text("\n".join([*head, "", *map(str.rstrip, printed)]) + "\n")

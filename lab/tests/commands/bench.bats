@@ -103,7 +103,7 @@ environmental_or_ok() {
   assert_success
 }
 
-# bats test_tags=slow
+# bats test_tags=long
 @test "proxies of the user's environment change nothing in a run, and what k6 wrote beside a sample is printed" {
   {
     sed 's/^name.*/name = "open"/; s/^generator.*/generator = "k6"\nrate_rps = 50/' "$sweep"
@@ -155,7 +155,7 @@ environmental_or_ok() {
   assert_failure
 }
 
-# bats test_tags=slow
+# bats test_tags=long
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
   instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
   lab bench ingress-nginx --sweep "$sweep"

@@ -178,6 +178,7 @@ for record in last.values():
 PYTHON
 }
 
+# bats test_tags=long
 @test "a pod that is deleted is replaced, and the requests tell how long nothing answered" {
   printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
     'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' 'attempts = 1' \
@@ -215,6 +216,7 @@ PYTHON
   assert_output namespace/ingress-lab-client
 }
 
+# bats test_tags=long
 @test "an API server that goes away ends the run with a message, and --resume finishes it" {
   python -m lab bench ingress-nginx --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local lab=$! status=0
@@ -267,6 +269,7 @@ print(nodes)
 PYTHON
 }
 
+# bats test_tags=long
 @test "two generators share a load, each role on a node of its own, and the proxy counts what they made together" {
   export LAB_KIND_NAME=$LAB_KIND_NAME-2
   timeout 420 just up kind --workers 2
@@ -281,19 +284,19 @@ PYTHON
   assert_success
   run of_cluster get pods --namespace ingress-lab-client --output name
   assert_output pod/generator
+  just down kind
 }
 
-@test "that cluster of three nodes, used as remote through its kubeconfig, passes the same test and is left empty" {
-  local first=$LAB_KIND_NAME
-  LAB_KIND_NAME=$first-2 timeout 420 just up kind --workers 2
-  KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$first-2.kubeconfig
-  lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
+@test "the cluster, used as remote through its kubeconfig, passes the same test and is left empty" {
+  KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$LAB_KIND_NAME.kubeconfig
+  lab bench keepalive --target remote --context "kind-$LAB_KIND_NAME" --sweep "$sweep"
   measured "direct ingress-nginx ingress-nginx-again keepalive"
-  lab down remote --context "kind-$first-2"
+  lab down remote --context "kind-$LAB_KIND_NAME"
   assert_success
-  LAB_KIND_NAME=$first-2 run left_over
+  run left_over
   assert_output ""
-  LAB_KIND_NAME=$first-2 just down kind
+  run of_cluster get crd -l lab/run --output name
+  assert_output ""
 }
 
 @test "down leaves no container, network, volume or kubeconfig of it" {

@@ -13,7 +13,7 @@ ledger() {
   lab ledger "$@"
 }
 
-# bats test_tags=slow
+# bats test_tags=long
 @test "every claim is judged, here and by its own data" {
   ledger
   assert_success

@@ -10,7 +10,7 @@ setup() {
   out=$BATS_TEST_TMPDIR/out
 }
 
-# bats test_tags=slow
+# bats test_tags=long
 @test "without a run every notebook is executed, and every figure is a gap" {
   LAB_REFERENCE=$BATS_TEST_TMPDIR lab report --output "$out"
   assert_success

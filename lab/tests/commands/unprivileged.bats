@@ -39,6 +39,7 @@ limited() {
   "${as[@]}" python -c 'import sys; from lab.targets.local.sandbox import cgroups; sys.exit(bool(cgroups.unheld({"cpu": "100m"})))'
 }
 
+# bats test_tags=long
 @test "whatever variant a plain user names is planned, or the lab says beforehand why it cannot be shown" {
   [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
   beforehand - ingress-nginx

@@ -235,7 +235,7 @@ def test_counts_without_a_difference_are_claimed_no_more_often_than_promised(blo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [6, 10, 20])
+@pytest.mark.parametrize("n", [6, *(pytest.param(n, marks=pytest.mark.long) for n in (10, 20))])
 def test_two_runs_of_the_same_claim_nothing_in_a_table_of_twelve_rows(n: int) -> None:
     """1000 tables: by Holm's p alone at most 5 of 100 hold any claim (a table in which one row is wrong counts as wrong).
 

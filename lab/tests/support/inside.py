@@ -10,10 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,32 +27,19 @@ from lab.tests.support.factories import make_point
 ROOT = Path(__file__).parents[3]
 INSIDE = "LAB_TEST_INSIDE" in os.environ
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-IDENTITIES = ("this user", "nobody")
+IDENTITIES = [pytest.param("this user", marks=[pytest.mark.long] * (os.geteuid() == 0)), "nobody"]
+"""Root's own turn is long: a user without privileges has the narrower way, and the benches of other tests are root's where they run as root."""
 inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
 
 
-def run_inside(
-    file: str, identity: str, identities: tuple[str, ...] = IDENTITIES, selected: tuple[str, ...] = ()
-) -> None:
-    """Every test of the file (or those that pytest's arguments `selected` choose), in the namespaces that `enter` would make; fails with what they print.
-
-    All `identities` are started with the first that is asked for, at once: their tests mostly wait, for probes and grace periods.
-    """
+def run_inside(file: str, identity: str, selected: tuple[str, ...] = ()) -> None:
+    """Every test of the file (or those that pytest's arguments `selected` choose), in the namespaces that `enter` would make; fails with what they print."""
     if identity == "nobody" and os.geteuid() != 0:
         pytest.skip("this user is already one without privileges")
-    done = _started(file, identities, selected)[identity].result()
+    done = _run(file, identity, selected)
     if done is None:
         pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
-@cache
-def _started(
-    file: str, identities: tuple[str, ...], selected: tuple[str, ...]
-) -> Mapping[str, Future[subprocess.CompletedProcess[str] | None]]:
-    wanted = [identity for identity in identities if identity == "this user" or os.geteuid() == 0]
-    with ThreadPoolExecutor(len(wanted)) as pool:
-        return {identity: pool.submit(_run, file, identity, selected) for identity in wanted}
 
 
 def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:

@@ -12,4 +12,4 @@ from lab.tests.support.inside import run_inside
 @pytest.mark.inside
 def test_inside() -> None:
     identity = "nobody" if os.geteuid() == 0 else "this user"
-    run_inside(__file__.replace("test_arms", "test_arms_inside"), identity, (identity,))
+    run_inside(__file__.replace("test_arms", "test_arms_inside"), identity)

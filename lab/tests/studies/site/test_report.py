@@ -207,6 +207,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
         yield found, text.replace(held, "")
 
 
+@pytest.mark.long
 def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
     """Whatever was derived is made again from the data."""
     again = site.build(tmp_path / "again")

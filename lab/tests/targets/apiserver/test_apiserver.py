@@ -12,7 +12,7 @@ from lab.base.errors import UsageError
 from lab.systems.programs import ROOTS
 from lab.systems.table import CONTROLLERS
 from lab.targets.apiserver import programs
-from lab.tests.support.inside import run_inside
+from lab.tests.support.inside import IDENTITIES, run_inside
 
 
 def missing() -> str:
@@ -31,6 +31,6 @@ def missing() -> str:
 
 @pytest.mark.inside
 @pytest.mark.skipif(bool(missing()), reason=f"made by scripts/controllers: {missing()}")
-@pytest.mark.parametrize("identity", ["this user", "nobody"])
+@pytest.mark.parametrize("identity", IDENTITIES)
 def test_inside(identity: str) -> None:
     run_inside(str(Path(__file__).with_name("test_apiserver_inside.py")), identity)

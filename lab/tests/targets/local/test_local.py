@@ -33,7 +33,7 @@ def test_inside(identity: str) -> None:
     """All of test_inside.py, in the namespaces that `enter` would make; as root, what differs for root: nobody runs them all."""
     before = machine()
     selected = ("-k", "overlay or sysctl or take or says_why") if (identity, os.geteuid()) == ("this user", 0) else ()
-    run_inside(str(Path(__file__).with_name("test_inside.py")), identity, (identity,), selected)
+    run_inside(str(Path(__file__).with_name("test_inside.py")), identity, selected)
     assert machine() == before
 
 
