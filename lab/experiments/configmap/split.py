@@ -193,6 +193,8 @@ def _explain(
             found[key] = f"not measurable here: it may need what {others} would define: {said}"
         elif _ELSEWHERE.match(said):
             found[key] = f"not measurable here: it needs what only your cluster can have: {said}"
+        elif said.startswith(keys.UNREAD):
+            found[key] = f"not measurable here: {said}"
         elif checker.is_late(said):
             found[key] = f"not measurable here: whether nginx takes it cannot be said: {said}"
         else:

@@ -23,9 +23,10 @@ from lab.systems.ingress_nginx.system import CHECKER, files
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
 from lab.systems.nginx.system import nginx_version
-from lab.systems.reading import ABSENT
+from lab.systems.reading import ABSENT, UnreadableError
 from lab.systems.system import Context
 
+UNREAD = "the lab cannot read nginx.conf with it"
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""
 
@@ -92,10 +93,16 @@ def look(name: str, text: str) -> Found:
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
+    """Why nginx refuses this variant with these keys, in its own words, or UNREAD and why the lab cannot read them; empty = it takes them."""
     context = _context(variant, 1, 100_000)
     text = render(settings("ConfigMap", data), context, nginx_version())
-    return checker.refusal(CHECKER, files(text, context))
+    if said := checker.refusal(CHECKER, files(text, context)):
+        return said
+    try:
+        _directives(tuple(sorted(data.items())), variant, UNLIKELY[0])
+    except UnreadableError as error:
+        return f"{UNREAD}: {error}"
+    return ""
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:
