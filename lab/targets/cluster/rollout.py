@@ -26,6 +26,8 @@ NODE_REFUSES = "refused by the node"
 """What manifests/clusters/node-tuning/tune.sh says at last of a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
 SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
+RETRIED = "RunContainerError"
+"""The container runtime could not start it, which a busy one may a moment later: the kubelet tries again."""
 FATAL: Mapping[str, str] = {
     "ErrImagePull": IMAGES,
     "ImagePullBackOff": IMAGES,
@@ -35,7 +37,7 @@ FATAL: Mapping[str, str] = {
     "SysctlForbidden": SYSCTLS,
     "CreateContainerConfigError": "correct what it names in the manifests",
     "CreateContainerError": "correct what it names in the manifests",
-    "RunContainerError": "correct what it names in the manifests; has the image that program?",
+    RETRIED: "correct what it names in the manifests; has the image that program?",
 }
 """Reason of a waiting container, or of a failed pod → remedy."""
 
@@ -229,8 +231,10 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
     crashed = False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
-        crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
-        words, final = f"{reasoned(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
+        often = container.get("restartCount", 0) + 1 >= CRASHES
+        crashed = reason == "CrashLoopBackOff" and often
+        words = f"{reasoned(reason, waiting.get('message'))}{before}"
+        final = crashed or (reason in FATAL and (often or reason != RETRIED))
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
         words, remedy = exited(ended), ""
