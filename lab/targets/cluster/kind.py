@@ -114,7 +114,9 @@ def create(config: Mapping[str, Any]) -> None:
                 image = config["nodes"][0]["image"]
                 line = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
                 remedy = f"no registry has {image} for this machine: {line}"
-            raise UsageError(f"kind cluster {name()}", docker.last_words(done), remedy)
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+            told = dict.fromkeys(line.removeprefix("ERROR: ") for line in (*errors[:1], docker.last_words(done)))
+            raise UsageError(f"kind cluster {name()}", ": ".join(told), remedy)
     except BaseException:
         with suppress(LabError):  # the first fault is the one to tell
             delete()
