@@ -23,4 +23,3 @@ capacity() {
   assert_line --partial 'directive-equivalent, not the controller'
   assert_line --partial 'LINEAR IN CORES'
 }
-

@@ -162,4 +162,3 @@ nothing_changed() {
     assert_output --partial "did you mean 'production'?"
   done
 }
-

@@ -52,4 +52,3 @@ PY
   assert_line --partial "ingress-nginx: no difference resolved"
   refute_output --partial boot_id
 }
-

@@ -59,4 +59,3 @@ host_state() {
   assert_line --regexp '^--target local: not here, for want of .*taskset'
   assert_line --regexp '^Docker +kind +missing +docker: no answer in 10 s'
 }
-

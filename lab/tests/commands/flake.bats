@@ -53,4 +53,3 @@ outputs() { # EXPRESSION over `out`
   assert_success
   assert_output '["nixfmt-tree","lint"]'
 }
-

@@ -72,4 +72,3 @@ sys.exit(subprocess.run([sys.executable, "-m", "lab", *sys.argv[1:]], stdout=wri
 PY
   assert_equal "$stderr" ""
 }
-

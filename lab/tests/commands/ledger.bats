@@ -38,4 +38,3 @@ ledger() {
   run jq -r '.claims | length, all(.answer != null and .own.answer != null)' <<<"$output"
   assert_output $'12\ntrue'
 }
-

@@ -91,4 +91,3 @@ begin"
   run -0 git log -1 --format=%s
   assert_output "Measure waiting"
 }
-

@@ -73,4 +73,3 @@ done
   assert_output --partial 'not found on PATH'
   assert_output --partial 'scripts/shell scripts/validate'
 }
-

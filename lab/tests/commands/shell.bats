@@ -183,4 +183,3 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_line "nix <$bare>"
   assert_line "nix <a b>"
 }
-

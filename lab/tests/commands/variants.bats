@@ -65,4 +65,3 @@ YAML
   run just list
   assert_line --regexp '^workers-2 +quick +rate '
 }
-

@@ -27,7 +27,9 @@ RUN = "keepalive-pairs"
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for data/reference, with one run in it."""
     folder = tmp_path / "reference"
-    shutil.copytree(ROOT / "data" / "reference" / RUN, folder / RUN, ignore=shutil.ignore_patterns("hist.parquet"))
+    shutil.copytree(
+        ROOT / "data" / "reference" / RUN, folder / RUN, ignore=shutil.ignore_patterns("hist.parquet", "boot-*")
+    )
     monkeypatch.setenv("LAB_REFERENCE", str(folder))
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     return folder
