@@ -19,7 +19,6 @@ from lab.systems import renewing
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Controller
 from lab.systems.table import find_controller
-from lab.targets.cluster.reloads import last_load_s
 from lab.targets.local.kubelet.containers import Process
 
 LOOK_S = 0.02
@@ -128,7 +127,16 @@ class Followed:
         return file.stat().st_size if file is not None and file.exists() else 0
 
     def load_s(self) -> float | None:
-        return last_load_s((self.controller.event_of(line), stamp(line)) for line in self.lines())
+        """From the last Reload to the Reloaded after it; None where its log tells none."""
+        began_s: float | None = None
+        took_s: float | None = None
+        for line in self.lines():
+            event = self.controller.event_of(line)
+            if event == "Reload":
+                began_s = stamp(line)
+            elif event == "Reloaded" and began_s is not None and (at_s := stamp(line)) is not None:
+                took_s, began_s = at_s - began_s, None
+        return took_s
 
     def _run(self) -> None:
         """The thread: every line once, its first configuration's load left out."""

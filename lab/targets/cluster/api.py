@@ -7,11 +7,12 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.targets.cluster.connection import READ_S, Connection, Stream
@@ -19,6 +20,7 @@ from lab.targets.cluster.connection import READ_S, Connection, Stream
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse as Answer
 
+T = TypeVar("T")
 Object = dict[str, Any]
 RUN_LABEL = "lab/run"
 """On everything that the lab makes, namespaces first: what lacks it is somebody else's."""
@@ -59,6 +61,14 @@ def right() -> Iterator[None]:
         raise LostError(
             error.place, error.fault, "ask for this right (lab/targets/cluster/README.md names them), then --resume"
         ) from None
+
+
+def until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
+    """What `ask` answers as soon as that is something, else what it answered last when the time was over."""
+    deadline = time.monotonic() + limit_s
+    while not (answer := ask()) and time.monotonic() <= deadline:
+        time.sleep(poll_s)
+    return answer
 
 
 class RefusedError(MeasuringError):

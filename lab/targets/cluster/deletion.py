@@ -6,7 +6,7 @@ A controller that waits for a class of its own to be let go (HELD) was the lab's
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -47,7 +47,8 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
     _end(api, set(workloads) - makers, places, RUN_LABEL)
     if any(map(_reverts, _end_pods(api, places))):
         await_pods(api, places)
-    _await_end(api, workloads)
+    for ref in workloads:
+        _await_end(api, ref)
     return places
 
 
@@ -91,39 +92,43 @@ def _reverts(pod: Mapping[str, Any]) -> bool:
     return pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]
 
 
+def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
+    """`act` of them by several threads, those that others need before those others; or the other way round."""
+    ranks: dict[int, list[Reference]] = {}
+    for ref in refs:
+        ranks.setdefault(ref.rank, []).append(ref)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for rank in sorted(ranks, reverse=last_first):
+            list(pool.map(act, ranks[rank]))
+
+
 def delete(api: Api, refs: Iterable[Reference]) -> None:
     """Delete and wait until they are gone: the last kinds in `objects.ORDER` first. MeasuringError at the deadline."""
-    left = list(refs)
-    with ThreadPoolExecutor(THREADS) as pool:
-        for rank in sorted({ref.rank for ref in left}, reverse=True):
-            ranked = [ref for ref in left if ref.rank == rank]
-            gone = list(
-                pool.map(lambda ref: api.delete(ref.api_version, ref.kind, ref.name, ref.namespace or None), ranked)
-            )
-            ending = [ref for ref, done in zip(ranked, gone, strict=True) if not done]
-            for ref in ending:
-                if (
-                    ref.kind in HELD
-                    and (found := api.get(ref.api_version, ref.kind, ref.name)) is not None
-                    and found["metadata"].pop("finalizers", None)
-                ):
-                    # Somebody else writes to it, or it has just gone: the wait for its end tells.
-                    with suppress(ConflictError, RefusedError):
-                        api.replace(found)
-            _await_end(api, ending)
+
+    def end(ref: Reference) -> None:
+        place = ref.api_version, ref.kind, ref.name, ref.namespace or None
+        if api.delete(*place):
+            return
+        if ref.kind in HELD and (found := api.get(*place)) is not None and found["metadata"].pop("finalizers", None):
+            # Somebody else writes to it, or it has just gone: the wait for its end tells.
+            with suppress(ConflictError, RefusedError):
+                api.replace(found)
+        _await_end(api, ref)
+
+    by_rank(refs, end, last_first=True)
 
 
-def _await_end(api: Api, refs: Iterable[Reference]) -> None:
+def _await_end(api: Api, ref: Reference) -> None:
     deadline = time.monotonic() + GONE_S
-    for ref in refs:
-        while (found := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
-            if time.monotonic() > deadline:
-                if ref.kind == "Namespace":
-                    raise MeasuringError(f"{api.place}: {ref}", *stuck(found))
-                finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
-                fault = f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}"
-                raise MeasuringError(f"{api.place}: {ref}", fault, "whoever set the finalizer must act on it")
-            time.sleep(POLL_S)
+    while (found := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
+        if time.monotonic() > deadline:
+            finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
+            why = (
+                f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}",
+                "whoever set the finalizer must act on it",
+            )
+            raise MeasuringError(f"{api.place}: {ref}", *(stuck(found) if ref.kind == "Namespace" else why))
+        time.sleep(POLL_S)
 
 
 def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:

@@ -13,10 +13,9 @@ written, but when it takes the place over (`take_over`).
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from lab.base.errors import LostError, MeasuringError, UsageError
@@ -25,7 +24,6 @@ from lab.model.variants.kustomize import read_yaml
 from lab.systems.table import DEFINITIONS
 from lab.targets.cluster import deletion, objects
 from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, ConflictError, DeniedError, RefusedError
-from lab.targets.cluster.deletion import THREADS
 from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, flat, headless
 
 TERMINATING_S = 90.0
@@ -85,10 +83,7 @@ class Inventory:
         for place in sorted(places):
             claim_namespace(self._api, place, self._run, rendered.get(place))
         self._delete(listed - planned)
-        with ThreadPoolExecutor(THREADS) as pool:
-            for rank in sorted({ref.rank for ref in wanted}):
-                ranked = [ref for ref in wanted if ref.rank == rank]
-                list(pool.map(lambda ref: self._apply(ref, wanted[ref], again=ref in listed), ranked))
+        deletion.by_rank(wanted, lambda ref: self._apply(ref, wanted[ref], again=ref in listed))
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
@@ -128,9 +123,9 @@ class Inventory:
 
     def take_over(self) -> None:
         """`remove` what a run has left that ended in the middle. Only right after the lease was acquired."""
-        if data := self._data():
-            self._write(_parse(data))
-        self.remove()
+        if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
+            self._write(self._read(anybodys=True))
+            self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
         """`again`: it may be there from the last variant, with fields that cannot be changed. A headless Service stays so without a word
@@ -163,19 +158,17 @@ class Inventory:
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
         deletion.delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
-    def _read(self) -> set[Reference]:
-        data = self._data()
-        if data and data.get("run") != self._run:
+    def _read(self, anybodys: bool = False) -> set[Reference]:
+        found = self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}
+        data = found.get("data") or {}
+        if data and data.get("run") != self._run and not anybodys:
             raise LostError(
                 f"{self._api.place}: ConfigMap {self._name}",
                 f"is of the run {data.get('run', '(unknown)')}: another lab has begun there",
                 "see that no other lab uses this cluster, then --resume",
             )
-        return _parse(data)
-
-    def _data(self) -> Mapping[str, str]:
-        found = self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
-        return (found or {}).get("data") or {}
+        lines = (line.split() for line in data.get("objects", "").splitlines())
+        return {Reference(version, kind, namespace.strip("-"), name) for version, kind, namespace, name in lines}
 
     def _write(self, refs: Iterable[Reference]) -> None:
         metadata = {"name": self._name, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: self._run}}
@@ -200,25 +193,25 @@ def remove_all(api: Api) -> list[str]:
             return []
 
     places = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
-    groups = {kind: WORKLOAD_GROUPS.get(kind, "apps/v1") for kind in WORKLOADS}
     # What may not be listed there goes with its namespace.
-    workloads = [ref for place in places for kind, group in groups.items() for ref in labelled(group, kind, place)]
+    workloads = [
+        ref
+        for place in places
+        for kind in WORKLOADS
+        for ref in labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, place)
+    ]
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
     why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
     # Who uses one kind of a group watches the others, too.
-    used = {_group(ref) for ref in why if why[ref]}
-    kept = [ref for ref in why if _group(ref) in used]
+    groups = {ref: ref.name.partition(".")[2] for ref in why}
+    used = {groups[ref] for ref in why if why[ref]}
+    kept = [ref for ref in why if groups[ref] in used]
     said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
     found = [ref for ref in found if ref not in kept]
     deletion.delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
-
-
-def _group(definition: Reference) -> str:
-    """Of `gateways.gateway.networking.k8s.io`: all but the first word."""
-    return definition.name.partition(".")[2]
 
 
 def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
@@ -237,15 +230,6 @@ def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
 
 def _namespace(name: str) -> Reference:
     return Reference("v1", "Namespace", "", name)
-
-
-def _parse(data: Mapping[str, str]) -> set[Reference]:
-    """Lines that are no reference are not ours to act on."""
-    lines = [line.split() for line in data.get("objects", "").splitlines()]
-    return {
-        Reference(api_version, kind, "" if namespace == "-" else namespace, name)
-        for api_version, kind, namespace, name in (words for words in lines if len(words) == 4)
-    }
 
 
 def is_ours(found: Mapping[str, Any] | None) -> bool:
@@ -296,22 +280,15 @@ def ensure_kinds(api: Api, run: str) -> list[str]:
     Which had to be added; then they carry its label. What the lab added before is brought up to date: an older one may not know a field that a
     disturbance sets.
     """
-    wanted = flat(read_yaml(file, str(file)) for file in KINDS)
-    return [each["spec"]["names"]["kind"] for each in wanted if _ensure(api, run, copy.deepcopy(dict(each)))]
-
-
-def _ensure(api: Api, run: str, wanted: Object) -> bool:
-    """Whether it had to be added."""
-    metadata = wanted["metadata"]
-    found = api.get(wanted["apiVersion"], wanted["kind"], metadata["name"])
-    if found is not None:
-        if is_ours(found):
-            metadata["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
+    added: list[str] = []
+    for each in flat(read_yaml(file, str(file)) for file in KINDS):
+        wanted: Object = {**each, "metadata": {**each["metadata"], "labels": {RUN_LABEL: run}}}
+        found = api.get(wanted["apiVersion"], wanted["kind"], wanted["metadata"]["name"])
+        if found is None:
+            with suppress(ConflictError):  # somebody added it just now
+                api.create(wanted)
+                added.append(wanted["spec"]["names"]["kind"])
+        elif is_ours(found):
+            wanted["metadata"]["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
             api.apply(wanted)
-        return False
-    metadata["labels"] = {RUN_LABEL: run}
-    try:
-        api.create(wanted)
-    except ConflictError:
-        return False  # somebody added it just now
-    return True
+    return added

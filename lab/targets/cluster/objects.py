@@ -15,6 +15,7 @@ from typing import Any
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.paths import at
+from lab.model.endpoint import Role
 from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
@@ -32,8 +33,8 @@ ORDER = (
 )  # fmt: skip
 """What must be there before what: any other kind comes after these, and WORKLOADS last. Removed in reverse."""
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod")
-SPREAD_ROLES = ("proxy", "backend")
-"""Away from the generator, where there is a second node."""
+ROLES: Sequence[Role] = ("proxy", "backend")
+"""Of a variant's pods; away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 NO_BALANCER = "lab/none"
@@ -133,7 +134,7 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
             metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
             for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
                 container["image"] = images.resolve(container["image"])
-            if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
+            if metadata["labels"].get(ROLE_LABEL) in ROLES:
                 _place(spec, metadata["labels"][ROLE_LABEL])
         elif obj["kind"] == "Secret":
             certify(obj)

@@ -1,25 +1,40 @@
-"""What happens to a variant's pods while it is measured, from the API server, the kubelets and the proxies' own logs.
+"""What happens to a variant's pods while it is measured: what the API server, the kubelets and the proxies' own logs tell → the events of
+`lab.model.events`.
 
-See `lab.model.system.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of
-the proxy's; the kubelets' counts of probes every second. Refuses to give half of it: where any of these may have missed
-something, `events` raises. What a watch tells is later than it was, by the API server's own delay and never earlier: `notes`
-says so.
+    pod proxy-5f: deletionTimestamp appears      →   Deleted, "grace 300 s"
+    its container's ID changes, restartCount 1   →   Started, "restart 1; by the node's clock 2026-11-21T21:53:10Z"
+    its endpoint is ready no more                →   NotReady, "terminating"
+
+See `lab.model.system.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of the proxy's.
+Refuses to give half of it: where any of these may have missed something, `events` raises; and to call anything an event that was so when
+watching began. Times are those of arrival here: all by one clock, later than what they tell by the API's own delay (milliseconds on kind).
+What the API says of the time, whole seconds by another clock, stands in the detail.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from lab.base.errors import LabError
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster import pods
 from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.pod_events import PodEvents, Probing
+from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched
+
+SERVICE = "kubernetes.io/service-name"
+"""Label of an EndpointSlice."""
+NOTES = (
+    "what the API server tells of pods and endpoints comes later than it was, never earlier",
+    "single probes cannot be seen, only those that the kubelet reports as failed",
+)
 
 
 class ClusterRecorder:
@@ -34,7 +49,6 @@ class ClusterRecorder:
             Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self._told.slice),
             Watched(api, "v1", "Event", namespace, self._told.event),
         ]
-        self._probing = Probing(api, namespace, self._told)
         self._logs: list[Followed] = []
         self._fault: LabError | None = None
         self._left = threading.Event()
@@ -43,7 +57,6 @@ class ClusterRecorder:
         try:
             for watch in self._watches:
                 watch.start()
-            self._probing.start()
         except BaseException:
             self._left.set()
             for part in (*self._watches, *list(self._logs)):
@@ -56,7 +69,7 @@ class ClusterRecorder:
     ) -> None:
         self._left.set()
         logs = [lambda log=log: log.stop(self._told.ended(log.container_id)) for log in list(self._logs)]
-        for stop in (self._probing.stop, *(watch.stop for watch in self._watches), *logs):
+        for stop in (*(watch.stop for watch in self._watches), *logs):
             try:
                 stop()
             except LabError as error:  # the first is told by `events`; the rest must end as well
@@ -77,11 +90,7 @@ class ClusterRecorder:
 
     def notes(self) -> Sequence[str]:
         """What a reader of the events must know; only afterwards."""
-        notes = ["what the API server tells of pods and endpoints comes later than it was, never earlier"]
-        if self._probing.denied:
-            lack = f"single probes cannot be seen ({self._probing.denied})"
-            notes.append(f"{lack}, only those that the kubelet reports as failed")
-        return notes
+        return NOTES
 
     def _started(self, pod: Object, container_id: str, before: bool) -> None:
         """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""
@@ -89,3 +98,137 @@ class ClusterRecorder:
             name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
             place = (self._api, self._namespace, name, container, container_id)
             self._logs.append(Followed(*place, pod["spec"]["nodeName"], whole=not before))
+
+
+class PodEvents:
+    """`started` is told of every container that runs, (pod, container, runs since before watching began), in a watch's thread."""
+
+    def __init__(self, started: Callable[[Object, str, bool], None]) -> None:
+        self._started = started
+        self._pods: dict[str, Object] = {}
+        """Of proxy and backend by their names, as they are known now."""
+        self._known: set[tuple[str, str, str]] = set()  # (pod's uid, kind, container): what is so, and is told once
+        self._events: list[Event] = []
+        self._roles: dict[str, str] = {}
+        self._slices: dict[str, Object] = {}
+        self._ready: dict[str, bool] = {}
+        self._endpoints: dict[str, frozenset[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def say(self, at_s: float, source: str, name: str, kind: str, detail: str = "") -> None:
+        self._events.append(Event(at_s, source, "", name, kind, detail))
+
+    def events(self) -> list[Event]:
+        """In the order of time, each with the role of its pod: only afterwards, since an event may come before its pod."""
+        told = [replace(event, role=self._roles.get(event.object, "")) for event in self._events]
+        return sorted(told, key=lambda event: event.at_s)
+
+    def ended(self, container_id: str) -> bool:
+        """Whether that container is known to have ended."""
+        return any((kind, container) == ("Exited", container_id) for _, kind, container in list(self._known))
+
+    def pod(self, at_s: float, change: str, obj: Object) -> None:
+        metadata = obj["metadata"]
+        role, name, uid = (metadata.get("labels") or {}).get(ROLE_LABEL), metadata["name"], metadata["uid"]
+        if role not in ROLES:
+            return
+        self._roles[name] = role
+        self._pods[name] = obj
+        for kind, container, detail in _facts(obj):
+            if (uid, kind, container) in self._known:
+                continue
+            self._known.add((uid, kind, container))
+            if change != "LISTED":
+                self.say(at_s, "api", name, kind, detail)
+            if kind == "Started":
+                self._started(obj, container, change == "LISTED")
+        if change == "DELETED":
+            if (uid, "Deleted", "") not in self._known:
+                self.say(at_s, "api", name, "Deleted", "grace 0 s")
+            self.say(at_s, "api", name, "Gone")
+            self._known |= {(uid, "Exited", one) for of, kind, one in self._known if (of, kind) == (uid, "Started")}
+            del self._pods[name]
+
+    def slice(self, at_s: float, change: str, obj: Object) -> None:
+        uid, service = obj["metadata"]["uid"], _service(obj)
+        self._slices[uid] = obj
+        if change == "DELETED":
+            del self._slices[uid]
+        silent = change == "LISTED"
+        self._readiness(at_s, silent)
+        ready = frozenset(
+            address for one in self._slices.values() if _service(one) == service for address in _ready_addresses(one)
+        )
+        if ready != self._endpoints.get(service, frozenset()) and not silent:
+            self.say(at_s, "api", service, "Endpoints", str(len(ready)))
+        self._endpoints[service] = ready
+
+    def event(self, at_s: float, change: str, obj: Object) -> None:
+        """One of Kubernetes' own Events: the same one is counted up when it happens again."""
+        about, series = obj.get("involvedObject") or {}, obj.get("series") or {}
+        reason, uid = obj.get("reason"), obj["metadata"]["uid"]
+        count = int(series.get("count") or obj.get("count") or 1)
+        before = self._counts.get(uid, 0)
+        self._counts[uid] = count
+        if change in ("LISTED", "DELETED") or about.get("kind") != "Pod" or reason not in ("Killing", "Unhealthy"):
+            return
+        name, words = str(about.get("name")), " ".join(str(obj.get("message", "")).split())
+        if reason == "Killing" and (pod := self._pods.get(name)):
+            default = pod["spec"].get("terminationGracePeriodSeconds", 30)
+            words += f"; grace {pod['metadata'].get('deletionGracePeriodSeconds', default)} s"
+        words = _clock(words, series.get("lastObservedTime") or obj.get("lastTimestamp"))
+        for _ in range(max(1, count - before)):
+            self.say(at_s, "kubelet", name, reason, words)
+
+    def _readiness(self, at_s: float, silent: bool) -> None:
+        """Of pods, as the endpoints of all their Services have it together."""
+        found: dict[str, bool] = {}
+        ending: set[str] = set()
+        for endpoint in (item for one in self._slices.values() for item in one.get("endpoints") or ()):
+            target = endpoint.get("targetRef") or {}
+            if target.get("kind") == "Pod":
+                found[target["name"]] = found.get(target["name"], False) or _is_ready(endpoint)
+                if (endpoint.get("conditions") or {}).get("terminating"):
+                    ending.add(target["name"])
+        for name in found.keys() | self._ready.keys():
+            now = found.get(name, False)
+            if now != self._ready.get(name, False) and not silent:
+                detail = "terminating" if name in ending else "" if name in found else "no endpoint any more"
+                self.say(at_s, "api", name, "Ready" if now else "NotReady", detail)
+        self._ready = found
+
+
+def _facts(pod: Object) -> Iterator[tuple[str, str, str]]:
+    """(kind, ID of the container or nothing, detail) of all that has happened to a pod and its first container: the lab's own."""
+    metadata, status = pod["metadata"], pods.container_status(pod)
+    state, last = status.get("state") or {}, status.get("lastState") or {}
+    yield "Created", "", _clock("", metadata.get("creationTimestamp"))
+    for ended in filter(None, (last.get("terminated"), state.get("terminated"))):
+        yield "Exited", ended.get("containerID", ""), _clock(pods.exited(ended), ended.get("finishedAt"))
+    running, container_id = state.get("running"), pods.container_id(pod)
+    if running is not None and container_id:
+        restarts = status.get("restartCount", 0)
+        yield "Started", container_id, _clock(f"restart {restarts}" if restarts else "", running.get("startedAt"))
+    if "deletionTimestamp" in metadata:
+        yield "Deleted", "", f"grace {metadata.get('deletionGracePeriodSeconds', 0)} s"
+
+
+def _service(endpoint_slice: Object) -> str:
+    return (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE, "")
+
+
+def _ready_addresses(endpoint_slice: Object) -> Iterator[str]:
+    """`10.244.0.5:8080` of every endpoint that is ready; ports tell the slices of one pod apart."""
+    ports = ",".join(str(item.get("port")) for item in endpoint_slice.get("ports") or ())
+    for endpoint in endpoint_slice.get("endpoints") or ():
+        if _is_ready(endpoint):
+            yield from (f"{address}:{ports}" for address in endpoint["addresses"])
+
+
+def _is_ready(endpoint: Mapping[str, Any]) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
+def _clock(words: str, said: str | None) -> str:
+    """`words; by the API's clock 2026-11-21T21:53:10Z`."""
+    return "; ".join(filter(None, (words, f"by the API's clock {said}" if said else "")))

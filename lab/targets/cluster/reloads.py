@@ -1,4 +1,4 @@
-"""A proxy's configuration: how large it is, when it was loaded anew and how long that took, when it may still be.
+"""A proxy's configuration: when it was loaded anew, and when it may still be.
 
     2026-11-21T21:53:12.398Z I1121 … "Configuration changes detected, backend reload required"   →   Reload
     2026-11-21T21:53:12.541Z I1121 … "Backend successfully reloaded"                             →   Reloaded
@@ -7,7 +7,7 @@ Which words tell what, each controller says of itself (`lab.systems.table.event_
 They write these lines for a container's first configuration, too: that is its start, no event.
 Lines of a container that had begun before it was followed arrive late, so their times are the node's own; `behind_s` of any
 line is its clock's distance from the lab's and the line's way, and the least of all of a node's lines is put to each.
-Refuses to read anything else (a log also has a line for every request), and to estimate what is not told.
+Refuses to read anything else: a log also has a line for every request.
 """
 
 from __future__ import annotations
@@ -21,19 +21,15 @@ from typing import Any
 
 from lab.base import quantities
 from lab.base.errors import LabError, MeasuringError
-from lab.systems.table import INTERVALS, SYSTEMS, event_of
+from lab.systems.table import INTERVALS, event_of
 from lab.targets.cluster import objects
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.connection import Stream
-from lab.targets.cluster.shell import Shell
 
 CAUGHT_UP_S = 5.0
 POLL_S = 0.02
 MARGIN_S = 1.0
 """For a load itself."""
-LINES = 2000
-"""Of the log: a line per request since the last load is in the way."""
-_SIZE = f"cat {' '.join(file for system in SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
 
 
 class Followed:
@@ -116,43 +112,6 @@ class Followed:
             self.told.append((written_s, event))
         elif event == "Reloaded":
             self._starting = False
-
-
-def last_load_s(events: Iterable[tuple[str | None, float | None]]) -> float | None:
-    """From the last Reload to the Reloaded after it, of (event, when); None where they tell none."""
-    began: float | None = None
-    took: float | None = None
-    for event, at_s in events:
-        if event == "Reload":
-            began = at_s
-        elif event == "Reloaded" and began is not None and at_s is not None:
-            took, began = at_s - began, None
-    return took
-
-
-def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[str, float]:
-    """What one proxy's pod says of its configuration; what it does not tell is not there.
-
-    proxy/config_bytes   its configuration and maps, as they lie in the container
-    proxy/load_s         from the beginning to the end of a load, where its controller's log tells both
-
-    `loads`: its log is asked for its last load, too: that is 2000 lines of a proxy that logs every request, so only where
-    configurations may change.
-    """
-    found: dict[str, float] = {}
-    size = shell.script(_SIZE).stdout.strip()
-    if size.isdigit() and int(size):
-        found["proxy/config_bytes"] = float(size)
-    if loads:
-        metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
-        log = api.log(metadata["namespace"], metadata["name"], container, LINES, times=True)
-        lines = (line.partition(" ") for line in log.splitlines())
-        events = (
-            (event, datetime.fromisoformat(at).timestamp()) for at, _, words in lines if (event := event_of(words))
-        )
-        took_s = last_load_s(events)
-        found |= {} if took_s is None else {"proxy/load_s": took_s}
-    return found
 
 
 def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:

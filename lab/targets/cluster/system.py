@@ -23,11 +23,9 @@ from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
-from lab.model.variants.labels import ROLE_LABEL
 from lab.systems import inside, renewing, table, workers
-from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import deletion, reloads, sampling, tunnel
+from lab.targets.cluster import deletion, sampling, tunnel
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
@@ -37,6 +35,7 @@ from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.others import Others
+from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
@@ -58,7 +57,6 @@ RENEWAL_LOOK_S = 0.1
 """Between two looks at a proxy's processes, each of which costs it a millisecond."""
 NODE_SCOPE = "lab/scope=node"
 LOG_LINES = 20
-ROLES: Sequence[Role] = ("proxy", "backend")
 _PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -72,6 +70,7 @@ for p in /proc/[0-9]*; do
   [ "${{p#/proc/}}" = "$SHELL_PID" ] || [ "$parent" = "$SHELL_PID" ] || echo "${{p#/proc/}} $parent ${{name%)*}}"
 done 2>/dev/null
 """
+_SIZE = f"cat {' '.join(file for system in table.SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
 _COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
 """What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
 
@@ -92,7 +91,7 @@ def _numbered(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
     }
 
 
-class ClusterSystem:
+class ClusterSystem(Changes):
     """See `lab.targets.base.System`. `namespace` is the one that the variant's pods are in.
 
     `check` raises LostError when the lab may no longer measure there: asked before load is made and at both ends of a
@@ -112,26 +111,18 @@ class ClusterSystem:
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
-        self._api, self._images, self._client = api, images, client
-        self._manifests, self._namespace, self._others, self._check = manifests, namespace, others, check
-        self._run = run
+        super().__init__(api, images, inventory, manifests, namespace, run)
+        self._client, self._others, self._check = client, others, check
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._shells: dict[tuple[str, ...], Shell] = {}
         self._used: list[str] = []
         """Where the pod keeps what generators used that nobody has asked for yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
-        self._recorder: ClusterRecorder | None = None
         self._watch: sampling.ClusterWatch | None = None
-        self._squeezed: set[Role] = set()
         self._frozen: dict[Role, Mapping[str, Any]] = {}
-        self._changing: Changes | None = None
-        if inventory is not None:
-            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say)
         self._ordinary = leftovers.Ordinary()
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
-
-    # -- where load goes --------------------------------------------------------------------------------
 
     def entry(self) -> Endpoint:
         host, tls = next(iter(self._routed.items()))
@@ -163,7 +154,7 @@ class ClusterSystem:
         return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
 
     def _entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
-        return entrypoint(self._api, self._manifests, role, port, self._changing is not None, by)
+        return entrypoint(self._api, self._manifests, role, port, self._changing, by)
 
     def pod_address(self, role: Role) -> str:
         return self._first(role)["status"]["podIP"]
@@ -225,8 +216,6 @@ class ClusterSystem:
     def shape(self, link_mbit: float | None) -> None:
         """`check_variant` lets no point pass that shapes the client's link."""
 
-    # -- who runs ---------------------------------------------------------------------------------------
-
     def watch(self) -> Watch:
         self._generator_s()  # of warm-ups
         client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)
@@ -234,7 +223,7 @@ class ClusterSystem:
             [client, *self._running()],
             self.counters,
             self._others,
-            places_now=None if self._changing is None else self._running,
+            places_now=self._running if self._changing else None,
             spared=self._squeezed.__contains__,
             generator_s=self._generator_s,
         )
@@ -247,7 +236,7 @@ class ClusterSystem:
 
     def _running(self) -> list[Place]:
         """First containers that run now, a controller's with them; where nothing changes, those of the pods that came up."""
-        pods = {role: self._came_up[role] if self._changing is None else self._all(role) for role in ROLES}
+        pods = {role: self._all(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
             Place(
                 role,
@@ -268,7 +257,7 @@ class ClusterSystem:
         MeasuringError if handshakes are not told; requests are where the image has what asks for them.
         """
         self._check()
-        if self._changing is not None:
+        if self._changing:
             return {}  # counts of pods that come and go have no increase
         handshakes = bool({"edge", "reencrypt"} & set(self._routed.values()))
         found: Counter[str] = Counter()
@@ -313,7 +302,7 @@ class ClusterSystem:
 
     def _present(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The pods that serve now; where nothing changes, those that came up."""
-        return self._came_up.get(role, ()) if self._changing is None else self.pods(role)
+        return self.pods(role) if self._changing else self._came_up.get(role, ())
 
     @right()
     def renew(self) -> Renewed:
@@ -350,8 +339,6 @@ class ClusterSystem:
     def unapplied(self) -> Sequence[str]:
         return []
 
-    # -- a way in ---------------------------------------------------------------------------------------
-
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if role == "node":
             return self._node_shell().run(argv)
@@ -369,29 +356,28 @@ class ClusterSystem:
         return done.stdout
 
     def log_tail(self) -> str:
+        def asked(pod: Mapping[str, Any]) -> list[str]:
+            place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+            return [self._api.log(self._namespace, *place, LOG_LINES)]
+
         logs = {
-            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: self._log(one))
+            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: asked(one))
             for role in ROLES
             for pod in self._all(role)
         }
         return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
 
-    def _log(self, pod: Mapping[str, Any]) -> list[str]:
-        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-        return [self._api.log(self._namespace, name, container, LOG_LINES)]
-
-    # -- what disturbances do, and see ------------------------------------------------------------------
-
     def gauges(self) -> Mapping[str, float]:
         return self._again(self._gauges) if self._way_in == "proxy" else {}
 
     def _gauges(self) -> Mapping[str, float]:
-        pod = self._first("proxy")
-        told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        """`proxy/config_bytes`, as its configuration and maps lie in the container, and `proxy/workers`; without what cannot be told."""
+        size = self._shell(self._first("proxy")).script(_SIZE).stdout.strip()
         listed = [self._shell(each).script(workers.list_script()).stdout for each in self.pods("proxy")]
         count = workers.started(process for text in listed for process in workers.listed(text))
         count = count or sum(workers.told(text) or 0 for text in listed)
-        return {**told, **({GAUGE: float(count)} if count else {})}
+        told = {"proxy/config_bytes": float(size) if size.isdigit() else 0.0, workers.GAUGE: float(count)}
+        return {name: value for name, value in told.items() if value}
 
     def leftovers(self) -> Leftovers:
         return self._again(self._leftovers)
@@ -442,18 +428,6 @@ class ClusterSystem:
         return clock_offset(self._client.shell)
 
     @right()
-    def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        return self._changes.end_pod(role, how)
-
-    @right()
-    def scale(self, role: Role, replicas: int) -> None:
-        self._changes.scale(role, replicas)
-
-    @right()
-    def roll(self, role: Role) -> None:
-        self._changes.roll(role)
-
-    @right()
     def freeze(self, role: Role, frozen: bool) -> None:
         """Its PID 1 excepted, which nothing inside its container can stop: an init, a controller or a master, no server.
 
@@ -471,27 +445,6 @@ class ClusterSystem:
                 raise
         self._frozen.pop(role, None)
 
-    @right()
-    def squeeze(self, role: Role, cpu: str | None) -> None:
-        """A watch spares it meanwhile."""
-        self._squeezed.add(role)
-        self._changes.squeeze(role, cpu)
-        if cpu is None:
-            self._squeezed.discard(role)
-
-    @right()
-    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        self._changes.apply(objects)
-
-    @property
-    def _changes(self) -> Changes:
-        assert self._changing is not None, "up(changing=True) comes first"
-        return self._changing
-
-    def _say(self, kind: str, name: str, detail: str) -> None:
-        if self._recorder is not None:
-            self._recorder.say(kind, name, detail)
-
     def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
         """To all of its processes but the first."""
         shell = self._shell(pod)
@@ -501,12 +454,7 @@ class ClusterSystem:
             fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
-    def _runs_on(self, pod: Mapping[str, Any]) -> bool:
-        """The very container that is told of runs now."""
-        now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-        return now is not None and running(now) and container_id(now) == container_id(pod)
-
-    def _kill(self, pod: Mapping[str, Any]) -> None:
+    def kill(self, pod: Mapping[str, Any]) -> None:
         """Its processes, from inside: a pod that has ended by then is no loss."""
         try:
             self._signal(pod, "KILL", "killed")
@@ -538,10 +486,6 @@ class ClusterSystem:
                 raise MeasuringError(self.entry().base_url, fault, self.log_tail() or "nothing was logged")
             time.sleep(0.1)
 
-    def settle(self) -> None:
-        """End what a disturbance has left ending."""
-        self._changes.settle(self._kill)
-
     def close(self) -> None:
         """End the shells and helpers; idempotent."""
         for helper in self._helpers:
@@ -550,8 +494,6 @@ class ClusterSystem:
         for shell in list(self._shells.values()):
             shell.close()
         self._helpers, self._shells = [], {}
-
-    # -- inside -----------------------------------------------------------------------------------------
 
     def _closed(self, endpoint: Endpoint) -> str:
         """That nobody takes a connection there, in words; empty when somebody does.
@@ -583,19 +525,16 @@ class ClusterSystem:
         try:
             return ask()
         except LostError:
-            if self._changing is None:
+            if not self._changing:
                 raise
             return ask()
-
-    def _all(self, role: Role) -> list[dict[str, Any]]:
-        return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
     def _first(self, role: Role) -> Mapping[str, Any]:
         if not self._came_up.get(role):
             raise UsageError(
                 f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
             )
-        return self._came_up[role][0] if self._changing is None else self._changing.first(role)
+        return self.first(role) if self._changing else self._came_up[role][0]
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
         """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""

@@ -248,7 +248,7 @@ class ClusterTarget:
             with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
                 taken.lease.check()
                 if system is not None and changing:
-                    system.settle()
+                    system.settle(system.kill)
                 inventory.end_workloads()
 
     def close(self) -> None:

@@ -25,12 +25,12 @@ def down_arguments(verb: argparse.ArgumentParser) -> None:
 
 
 def up(options: argparse.Namespace, talk: Console) -> None:
-    from lab.targets.cluster import kind_up  # see the package's docstring
+    from lab.targets.cluster import kind  # see the package's docstring
 
-    kind_up.up(options.workers, talk)
+    kind.up(options.workers, talk)
 
 
 def down(options: argparse.Namespace, talk: Console) -> None:
-    from lab.targets.cluster import kind_up
+    from lab.targets.cluster import kind
 
-    kind_up.down(talk)
+    kind.down(talk)
