@@ -140,28 +140,25 @@ class Followed:
 
     def _run(self) -> None:
         """The thread: every line once, its first configuration's load left out."""
+        at, rest, starting, file = 0, "", True, self.process.stderr
         try:
-            self._follow(self.process.stderr)
+            while not self._over.wait(LOOK_S):
+                if not file.exists():
+                    continue
+                with file.open("rb") as stream:
+                    size = stream.seek(0, 2)
+                    stream.seek(at if size >= at else 0)  # it was cut
+                    text = stream.read()
+                    at = stream.tell()
+                *whole, rest = (rest + text.decode(errors="replace")).split("\n")
+                for line in whole:
+                    kind = self.controller.event_of(line)
+                    if kind is not None and not starting:
+                        self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
+                    elif kind == "Reloaded":
+                        starting = False
         except OSError as error:
             self.fault = str(error)
-
-    def _follow(self, file: Path) -> None:
-        at, rest, starting = 0, "", True
-        while not self._over.wait(LOOK_S):
-            if not file.exists():
-                continue
-            with file.open("rb") as stream:
-                size = stream.seek(0, 2)
-                stream.seek(at if size >= at else 0)  # it was cut
-                text = stream.read()
-                at = stream.tell()
-            *whole, rest = (rest + text.decode(errors="replace")).split("\n")
-            for line in whole:
-                kind = self.controller.event_of(line)
-                if kind is not None and not starting:
-                    self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
-                elif kind == "Reloaded":
-                    starting = False
 
 
 def stamp(line: str) -> float | None:

@@ -10,7 +10,6 @@ the lab knows them. Refuses to judge manifests: what the API server refuses is a
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from lab.systems.system import Context, Realisation
 from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.controllers import Controllers
-from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.api import Api, Object, until
 from lab.targets.cluster.objects import Reference, on_side
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.kubelet import Kubelet
@@ -110,16 +109,11 @@ class Registry:
         for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
         for obj in objects.applied(self._manifests):
-            self._known(obj)
+            # A kind that was defined a moment ago; one that is never served, the API refuses in its words.
+            until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, DEFINED_S, 0.05)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
-
-    def _known(self, obj: Object) -> None:
-        """Wait until a kind that was defined a moment ago is served; one that never is, the API refuses in its words."""
-        deadline = time.monotonic() + DEFINED_S
-        while self._api.resource(obj["apiVersion"], obj["kind"]) is None and time.monotonic() < deadline:
-            time.sleep(0.05)
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
         """With what a kubelet puts into a container of a pod that has a service account: a token, and where the API server is."""
@@ -165,14 +159,29 @@ class Registry:
             self._objects = replace(self._objects, ready=tuple(ready))
             everybody = {**self._net.addresses, **addresses}
             for running in self._kubelet.pods:
-                self._tell_status(running.pod, everybody.get(running.pod.name, ""), running.runners, running.ready)
+                pod, reference = running.pod, self._pods.get(running.pod.name)
+                if reference is None or not running.runners:
+                    continue
+                containers = [
+                    (runner.container.name, self._controllers.what(runner.container), runner.ready, runner.restarts)
+                    for runner in running.runners
+                ]
+                body = objects.status(everybody.get(pod.name, ""), running.ready, containers)
+                if self._told.get(reference) != body:
+                    self._api.change("v1", "Pod", pod.name, pod.namespace, body, "status")
+                    self._told[reference] = body
+            spaces = {
+                obj["metadata"]["name"]: obj["metadata"].get("namespace", "default")
+                for obj in reversed(self._manifests)
+                if obj["kind"] == "Service"
+            }
             for service in self._objects.services.values():
                 numbers = [number for number in service.ports if isinstance(number, int)]
                 members = {
                     number: [item for item in self._objects.members(service.name, number, everybody) if item.pod]
                     for number in numbers
                 }
-                for obj in objects.slices(service, self._space(service.name), members):
+                for obj in objects.slices(service, spaces[service.name], members):
                     self._write(obj)
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
@@ -233,19 +242,6 @@ class Registry:
                 for space in self._spaces:
                     self._api.delete_all(api_version, kind, space, "", grace_s=0)
 
-    def _tell_status(self, pod: Pod, address: str, runners: Sequence[Any], ready: bool) -> None:
-        reference = self._pods.get(pod.name)
-        if reference is None or not runners:
-            return
-        containers = [
-            (runner.container.name, self._controllers.what(runner.container), runner.ready, runner.restarts)
-            for runner in runners
-        ]
-        body = objects.status(address, ready, containers)
-        if self._told.get(reference) != body:
-            self._api.change("v1", "Pod", pod.name, pod.namespace, body, "status")
-            self._told[reference] = body
-
     def _write(self, obj: Object) -> None:
         """Unless it is there so already."""
         reference = Reference.of(obj)
@@ -253,10 +249,6 @@ class Registry:
             if self._told.get(reference) != obj:
                 self._api.apply(obj)
                 self._told[reference] = obj
-
-    def _space(self, service: str) -> str:
-        made = (obj["metadata"] for obj in self._manifests if obj["kind"] == "Service")
-        return str(next(one for one in made if one["name"] == service).get("namespace", "default"))
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

@@ -1,8 +1,7 @@
 """An image → a folder of its own files: from a folder, an archive, the Docker engine here, or a registry; each once.
 
-An archive is what `docker save` or an OCI tool writes (layers in it), or a plain tar of a root. Files belong to whoever unpacks them;
-devices are left out, since a container gets the machine's. Refuses what would land outside the folder, and contents whose digest is
-not the one that was asked for.
+An archive is what `docker save` writes (layers in it), or a plain tar of a root. Files belong to whoever unpacks them; devices are left out,
+since a container gets the machine's. Refuses what would land outside the folder, and contents whose digest is not the one that was asked for.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
-
-import zstandard
 
 from lab.base.errors import UsageError
 from lab.targets.cluster import docker
@@ -63,7 +60,7 @@ def _folder(kept: Path, key: str) -> Path:
     return kept / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _once(kept: Path, key: str, make: Any) -> Path:
+def _once(kept: Path, key: str, make: Callable[[Path], None]) -> Path:
     folder = _folder(kept, key)
     if not folder.is_dir():
         kept.mkdir(parents=True, exist_ok=True)
@@ -90,28 +87,13 @@ def _saved(reference: str, into: Path) -> None:
 
 def _archive(file: Path, into: Path) -> None:
     with tarfile.open(file) as archive:
-        names = set(archive.getnames())
-        if "manifest.json" in names:
-            (image,) = json.loads(_read(archive, "manifest.json"))
-            layers = list(image["Layers"])
-        elif "index.json" in names:
-            layers = list(_of_index(archive))
-        else:
+        if "manifest.json" not in archive.getnames():
             _extract(archive, into)
             return
-        for layer in layers:
-            _layer(io.BytesIO(_read(archive, layer)), into)
-
-
-def _of_index(archive: tarfile.TarFile) -> Iterator[str]:
-    manifest = json.loads(_read(archive, "index.json"))
-    while "manifests" in manifest:
-        manifest = json.loads(_read(archive, _blob(_ours(manifest["manifests"])["digest"])))
-    yield from (_blob(layer["digest"]) for layer in manifest["layers"])
-
-
-def _blob(digest: str) -> str:
-    return f"blobs/{digest.replace(':', '/')}"
+        (image,) = json.loads(_read(archive, "manifest.json"))
+        for layer in image["Layers"]:
+            with tarfile.open(fileobj=io.BytesIO(_read(archive, layer))) as packed:
+                _extract(packed, into)
 
 
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
@@ -121,67 +103,34 @@ def _read(archive: tarfile.TarFile, name: str) -> bytes:
     return file.read()
 
 
-def _ours(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one for this machine; LookupError."""
-    machine = platform.machine()
-    wanted = _ARCHITECTURES.get(machine, machine)
-    for each in manifests:
-        where = each.get("platform", {})
-        if len(manifests) == 1 or (where.get("os"), where.get("architecture")) == ("linux", wanted):
-            return each
-    raise LookupError(f"it has nothing for linux/{wanted}")
-
-
-def _layer(stream: IO[bytes], into: Path) -> None:
-    magic = stream.read(4)
-    stream.seek(0)
-    if magic == b"\x28\xb5\x2f\xfd":
-        stream = io.BytesIO(zstandard.ZstdDecompressor().stream_reader(stream).read())
-    with tarfile.open(fileobj=stream, mode="r|gz" if magic[:2] == b"\x1f\x8b" else "r|") as archive:
-        _extract(archive, into)
-
-
 def _extract(archive: tarfile.TarFile, into: Path) -> None:
     """One layer over what is there. ValueError for what would land elsewhere."""
     root = into.resolve()
+    archive.extraction_filter = lambda member, path: member  # what lands where is judged here
     for member in archive:
-        path = root / member.name.lstrip("/")
-        if path == root:
-            continue  # the root's own entry, `.`
+        member.name = member.name.lstrip("/")
+        path = root / member.name
+        if path == root or member.isdev():
+            continue  # the root's own entry, `.`, or what a container gets of the machine's
         parent = path.parent.resolve()
-        if parent != root and root not in parent.parents:
+        if not parent.is_relative_to(root):
             raise ValueError(f"{member.name} would land outside")
         path = parent / path.name
         if path.name == _OPAQUE:
             for old in parent.iterdir():
                 _remove(old)
-            continue
-        if path.name.startswith(_WHITEOUT):
+        elif path.name.startswith(_WHITEOUT):
             _remove(parent / path.name.removeprefix(_WHITEOUT))
-            continue
-        if member.isdev():
-            continue
-        parent.mkdir(parents=True, exist_ok=True)
-        if member.isdir():
-            if path.is_symlink() or (path.exists() and not path.is_dir()):
-                _remove(path)
-            path.mkdir(exist_ok=True)
-            path.chmod(member.mode & 0o777 | 0o700)
-            continue
-        _remove(path)
-        if member.issym():
-            path.symlink_to(member.linkname)
-        elif member.islnk():
-            other = (root / member.linkname.lstrip("/")).parent.resolve() / Path(member.linkname).name
-            if root not in other.parents:
-                raise ValueError(f"{member.name} would be a link to what is outside")
-            os.link(other, path, follow_symlinks=False)
         else:
-            source = archive.extractfile(member)
-            assert source is not None
-            with path.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            path.chmod(member.mode & 0o777 | 0o600)
+            if not member.isdir() or path.is_symlink() or not path.is_dir():
+                _remove(path)
+            if member.islnk():
+                member.linkname = member.linkname.lstrip("/")
+                if not (root / member.linkname).parent.resolve().is_relative_to(root):
+                    raise ValueError(f"{member.name} would be a link to what is outside")
+            member.mode = member.mode & 0o777 | (0o700 if member.isdir() else 0o600)
+            member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+            archive.extract(member, root)
 
 
 def _remove(path: Path) -> None:
@@ -194,47 +143,56 @@ def _remove(path: Path) -> None:
 def _pulled(reference: str, into: Path) -> None:
     """By the registry's HTTP API (OCI distribution-spec 1.1), anonymously."""
     host, _, rest = reference.partition("/")
-    name, at, digest = rest.partition("@")
+    name, at, wanted = rest.partition("@")
     if not at:
-        name, _, digest = rest.rpartition(":")
-    plain = host.split(":")[0] in ("localhost", "127.0.0.1")
-    registry = Registry(
-        f"{'http' if plain else 'https'}://{'registry-1.docker.io' if host == 'docker.io' else host}", name
-    )
-    manifest = registry.manifest(digest)
+        name, _, wanted = rest.rpartition(":")
+    scheme = "http" if host.split(":")[0] in ("localhost", "127.0.0.1") else "https"
+    registry = Registry(f"{scheme}://{'registry-1.docker.io' if host == 'docker.io' else host}/v2/{name}")
+    manifest = registry.manifest(wanted)
     if "manifests" in manifest:
-        manifest = registry.manifest(_ours(manifest["manifests"])["digest"])
+        manifest = registry.manifest(_ours(manifest["manifests"]))
     for layer in manifest["layers"]:
         with tempfile.TemporaryFile(dir=into.parent) as file:
-            registry.blob(layer["digest"], file)
-            file.seek(0)
-            _layer(file, into)
+            registry.get("blobs", layer["digest"], file)
+            with tarfile.open(fileobj=file) as packed:
+                _extract(packed, into)
+
+
+def _ours(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """The digest of the one for this machine; LookupError."""
+    machine = platform.machine()
+    wanted = {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
+    for each in manifests:
+        if len(manifests) == 1 or wanted.items() <= each.get("platform", {}).items():
+            return each["digest"]
+    raise LookupError(f"it has nothing for linux/{wanted['architecture']}")
 
 
 class Registry:
-    """One repository of one registry. Every call raises OSError, ValueError for other contents than were asked for."""
+    """One repository of one registry, by its URL. Every call raises OSError, ValueError for other contents than were asked for."""
 
-    def __init__(self, url: str, name: str) -> None:
-        self._url, self._name, self._token = url, name, ""
+    def __init__(self, url: str) -> None:
+        self._url, self._token = url, ""
 
     def manifest(self, reference: str) -> dict[str, Any]:
         """By tag or digest."""
-        with self._ask(f"manifests/{reference}") as answer:
-            body = answer.read()
-        if reference.startswith("sha256:"):
-            _compare(reference, hashlib.sha256(body).hexdigest())
-        return json.loads(body)
+        body = io.BytesIO()
+        self.get("manifests", reference, body)
+        return json.load(body)
 
-    def blob(self, digest: str, into: IO[bytes]) -> None:
+    def get(self, kind: str, reference: str, into: IO[bytes]) -> None:
+        """To a file, which is at its beginning then."""
         found = hashlib.sha256()
-        with self._ask(f"blobs/{digest}") as answer:
+        with self._ask(f"{kind}/{reference}") as answer:
             while part := answer.read(1 << 20):
                 found.update(part)
                 into.write(part)
-        _compare(digest, found.hexdigest())
+        if reference.startswith("sha256:") and reference != f"sha256:{found.hexdigest()}":
+            raise ValueError(f"{reference} has other contents: sha256:{found.hexdigest()}")
+        into.seek(0)
 
     def _ask(self, what: str, again: bool = True) -> Any:
-        asked = urllib.request.Request(f"{self._url}/v2/{self._name}/{what}", headers={"Accept": KINDS})
+        asked = urllib.request.Request(f"{self._url}/{what}", headers={"Accept": KINDS})
         if self._token:  # for the registry alone, not for where it sends us on to
             asked.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
@@ -242,17 +200,9 @@ class Registry:
         except urllib.error.HTTPError as error:
             if error.code != 401 or not again:
                 raise
-            self._token = _token(dict(_CHALLENGE.findall(error.headers.get("WWW-Authenticate", ""))))
+            challenge = dict(_CHALLENGE.findall(error.headers.get("WWW-Authenticate", "")))
+            query = "&".join(f"{key}={value}" for key, value in challenge.items() if key != "realm")
+            with urllib.request.urlopen(f"{challenge['realm']}?{query}", timeout=ASK_S) as answer:
+                said = json.loads(answer.read())
+            self._token = str(said.get("token") or said["access_token"])
             return self._ask(what, again=False)
-
-
-def _token(challenge: Mapping[str, str]) -> str:
-    query = "&".join(f"{key}={value}" for key, value in challenge.items() if key != "realm")
-    with urllib.request.urlopen(f"{challenge['realm']}?{query}", timeout=ASK_S) as answer:
-        said = json.loads(answer.read())
-    return str(said.get("token") or said["access_token"])
-
-
-def _compare(wanted: str, found: str) -> None:
-    if wanted != f"sha256:{found}":
-        raise ValueError(f"{wanted} has other contents: sha256:{found}")

@@ -86,8 +86,9 @@ class Api:
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
 
     @property
-    def core(self) -> Any:
-        return self._connection.core
+    def client(self) -> Any:
+        """The kubernetes library's own, with the credentials of now."""
+        return self._connection.client
 
     def version(self) -> str:
         """`v1.34.4`."""
@@ -160,17 +161,14 @@ class Api:
     def evict(self, namespace: str, pod: str) -> str | None:
         """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
-        path, said = (
-            f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction",
-            f"eviction of {_said('Pod', namespace, pod)}",
-        )
-        answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
-        if answer.status == EVICTION_REFUSED:
-            for cause in (answer.json().get("details") or {}).get("causes") or ():
-                if cause.get("reason") == "DisruptionBudget":
-                    return " ".join(str(cause.get("message")).split())
-        self._judged(answer, "POST", said)
-        return None
+        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", f"eviction of Pod {namespace}/{pod}"
+        answer = self._ask("POST", said, path, body=body, missing=(EVICTION_REFUSED,))
+        if answer.status != EVICTION_REFUSED:
+            return None
+        for cause in (answer.json().get("details") or {}).get("causes") or ():
+            if cause.get("reason") == "DisruptionBudget":
+                return " ".join(str(cause.get("message")).split())
+        raise self._fault(answer, "POST", said)
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
         """Server-side apply: fields that MANAGER applied before and does not now, go. UsageError for a field that the server does not know."""
@@ -279,15 +277,16 @@ class Api:
         missing: Container[int] = (),
         read_s: float = READ_S,
     ) -> Answer:
-        """The answer, if it is a good one, or of a status that says that it is not there."""
-        answer = self._connection.send(method, path, query, body, content_type, read_s)
-        return answer if answer.status in missing else self._judged(answer, method, said)
+        """The answer, if it is a good one, or of a status that says that it is not there, or not to be had."""
+        answer = self._connection.send(method, path, query, body, content_type, read_s, missing)
+        if answer.status < 300 or answer.status in missing:
+            return answer
+        raise self._fault(answer, method, said)
 
     def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
         found = self._connection.stream(path, query)
         if not isinstance(found, Stream):
-            self._judged(found, "GET", said)
-            raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
+            raise self._fault(found, "GET", said)
         return found
 
     def _path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
@@ -298,29 +297,26 @@ class Api:
         inner = f"/namespaces/{namespace}" if namespaced and namespace else ""
         return f"{_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
 
-    def _judged(self, answer: Answer, method: str, said: str) -> Answer:
-        """The answer, if it is a good one."""
-        if answer.status < 300:
-            return answer
+    def _fault(self, answer: Answer, method: str, said: str) -> LabError:
+        """What a bad answer says."""
         place = f"{self.place}: {said}"
         try:
-            status: Mapping[str, Any] = answer.json()
+            words = str(answer.json().get("message") or "").strip()
         except ValueError:
-            status = {}
-        words = str(status.get("message") or answer.data[:300].decode(errors="replace")).strip()
+            words = ""
+        words = words or answer.data[:300].decode(errors="replace").strip()
         if answer.status == 401:
-            raise DeniedError(
-                place, f"{method}: the API server does not know you: {words}", "log in to the cluster again"
-            )
+            fault = f"{method}: the API server does not know you: {words}"
+            return DeniedError(place, fault, "log in to the cluster again")
         if answer.status == 403 and (may_not := _MAY_NOT.search(words)):
             fault = f"user {may_not['who']} cannot {may_not['what']}"
-            raise DeniedError(place, fault, "ask for this right, or name another context")
+            return DeniedError(place, fault, "ask for this right, or name another context")
         if answer.status == 403 and "attempting to grant RBAC permissions" in words:
-            raise DeniedError(place, words, "ask for the rights that this role grants, or name another context")
+            return DeniedError(place, words, "ask for the rights that this role grants, or name another context")
         if answer.status == 409:
-            raise ConflictError(place, words, "try again")
+            return ConflictError(place, words, "try again")
         fault, remedy = f"{method} refused ({answer.status}): {words}", "correct what it names"
-        raise UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
+        return UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
 
 
 def _root(api_version: str) -> str:

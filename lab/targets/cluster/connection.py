@@ -13,9 +13,8 @@ import os
 import ssl
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,15 +114,7 @@ class Connection:
             raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
         self._configuration.proxy = _proxy(self._configuration.host)
         self._configuration.no_proxy = ""
-        self._client = client.ApiClient(self._configuration)
-        self.__dict__.pop("core", None)  # the one of before has the credentials of before
-
-    @cached_property
-    def core(self) -> Any:
-        """A CoreV1Api of its own: the library's streams change their client while they connect."""
-        from kubernetes import client  # see the module's docstring
-
-        return client.CoreV1Api(client.ApiClient(self._configuration))
+        self.client = client.ApiClient(self._configuration)
 
     def send(
         self,
@@ -133,12 +124,12 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         read_s: float = READ_S,
-        refusal: int | None = None,
+        answers: Container[int] = (),
     ) -> Answer:
         """One request. LostError when there is no answer, again and again for BLIP_S; a bad status is the caller's.
 
-        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `refusal`: a status that is the
-        answer here and not `not now` (an eviction's 429).
+        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `answers`: statuses that are
+        answers here and not `not now` (an eviction's 429).
         """
         give_up = time.monotonic() + BLIP_S
         url = path + ("?" + urlencode(query) if query else "")
@@ -157,7 +148,7 @@ class Connection:
                     renewed = True
                     self._open()
                     continue
-                if answer.status not in NOT_NOW or answer.status == refusal:
+                if answer.status not in NOT_NOW or answer.status in answers:
                     return answer
                 fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
@@ -182,9 +173,9 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "ingress-lab"}
         if body is not None:
             headers["Content-Type"] = content_type
-        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        self.client.update_params_for_auth(headers, [], ["BearerToken"])
         try:
-            return self._client.rest_client.pool_manager.request(
+            return self.client.rest_client.pool_manager.request(
                 method,
                 self._configuration.host + url,
                 body=None if body is None else json.dumps(body),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from lab.base.errors import LostError, MeasuringError, UsageError
-from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
+from lab.model.endpoint import ClockOffset, Endpoint, Ran, Response, Role, Tls
 from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pages import PAGES
@@ -34,8 +34,8 @@ from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.others import Others
 from lab.targets.cluster.objects import ROLES
+from lab.targets.cluster.others import Others
 from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners

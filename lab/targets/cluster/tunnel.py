@@ -66,7 +66,7 @@ def _open(api: Api, timeout_s: float) -> Any:
     import websocket
     from kubernetes.stream import ws_client  # takes a second: see lab.targets.cluster.connection
 
-    client = api.core.api_client
+    client = api.client
     known = client.configuration
     headers: dict[str, str] = {}
     client.update_params_for_auth(headers, [], ["BearerToken"])
