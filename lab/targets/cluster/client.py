@@ -1,7 +1,7 @@
 """The client's place on a cluster: one pod that load comes from, kept between runs.
 
 manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.remote_process`).
+(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.shell`).
 
 Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
 """
@@ -22,10 +22,10 @@ from lab.base.errors import LabError, LostError, MeasuringError
 from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
 from lab.model.endpoint import ClockOffset
 from lab.model.variants import kustomize
-from lab.targets.cluster import inventory, objects, pods, remote_process, rollout
+from lab.targets.cluster import inventory, objects, pods, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.shell import LEFTOVERS, Held, Shell
 
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
 CONTAINER = "generator"
@@ -70,7 +70,7 @@ class ClientPod:
         api.apply(pod)
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
-        client.shell.script(f"{remote_process.LEFTOVERS}\nrm -rf /scratch/tmp.*")
+        client.shell.script(f"{LEFTOVERS}\nrm -rf /scratch/tmp.*")
         client._write_hosts()
         return client
 
@@ -109,8 +109,8 @@ class ClientPod:
 
     def held(
         self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes], used: str
-    ) -> remote_process.Held:
-        """A generator in the pod, in a fresh folder with these files, that waits to be let go; see `lab.targets.cluster.remote_process`."""
+    ) -> Held:
+        """A generator in the pod, in a fresh folder with these files, that waits to be let go; see `lab.targets.cluster.shell`."""
         self.check()
         return self.shell.held(argv, files, stdout, stderr, used)
 
@@ -124,7 +124,7 @@ class ClientPod:
         lines = done.stdout.splitlines()
         if done.returncode or len(lines) != TIMES * len(files):
             return None
-        return sum(map(remote_process.seconds, " ".join(lines[TIMES - 1 :: TIMES]).split()))
+        return sum(map(seconds, " ".join(lines[TIMES - 1 :: TIMES]).split()))
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
@@ -157,6 +157,14 @@ class ClientPod:
         if done.returncode:
             fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"
             raise MeasuringError(self.shell.place, fault, "it must run as root (manifests/clusters/client)")
+
+
+def seconds(told: str) -> float:
+    """Of one time as `times` writes it: `1m2.340000s`. ValueError for another form."""
+    minutes, separator, rest = told.partition("m")
+    if not (separator and rest.endswith("s")):
+        raise ValueError(f"expected a time as `times` writes it, got {told!r}")
+    return 60 * int(minutes) + float(rest[:-1].replace(",", "."))
 
 
 def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.base import quantities
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.paths import at
 from lab.model.endpoint import Role
@@ -20,7 +21,7 @@ from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.manifests import certificates
-from lab.systems.table import DEFINITIONS_OF, MADE
+from lab.systems.table import DEFINITIONS_OF, INTERVALS, MADE
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, Object
 from lab.targets.cluster.images import Images
 
@@ -196,6 +197,25 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """Empty for a kind that makes no pods."""
     template = pod_template(obj)
     return (template or {}).get("metadata", {}).get("labels") or {}
+
+
+def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
+    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no such interval.
+
+    A router that has one loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
+    same Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one
+    closes idle keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with
+    5 s, 15 s and 120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
+    """
+    found = [
+        seconds
+        for obj in manifests
+        if role(obj) == "proxy"
+        for container in pod_spec(obj)["containers"]
+        for item in container.get("env", [])
+        if item["name"] in INTERVALS and (seconds := quantities.seconds(str(item.get("value", "")))) is not None
+    ]
+    return max(found) + 1.0 if found else 0.0  # one second for a load itself
 
 
 def _label(holder: Object, run: str) -> None:

@@ -26,8 +26,7 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import pods
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import ROLES
-from lab.targets.cluster.reloads import Followed
-from lab.targets.cluster.watches import Watched
+from lab.targets.cluster.watches import Followed, Watched
 
 SERVICE = "kubernetes.io/service-name"
 """Label of an EndpointSlice."""

@@ -31,7 +31,6 @@ from lab.targets.cluster import (
     facts,
     images,
     objects,
-    reloads,
     rollout,
 )
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
@@ -202,7 +201,7 @@ class ClusterTarget:
         wanted = objects.prepare(placed(there, side), taken.images, self._run, stamp)
         if (other := next(iter(self._there.values()), None)) is not None:
             objects.beside(wanted, other.nodes())
-        pending_s = reloads.pending_s(wanted)
+        pending_s = objects.pending_s(wanted)
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
