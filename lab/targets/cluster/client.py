@@ -33,12 +33,6 @@ SPEC = "lab/spec"
 """Annotation: hash of the spec that the pod was made from. Another one, another pod."""
 HOSTS = "/etc/hosts"
 OURS = " # ingress-lab"
-GRACE_S = 1
-POLL_S = 0.1
-TIMES = 2
-"""Lines of `times`: of the shell, of what it waited for."""
-TRIES = 12
-"""Of asking a clock."""
 
 
 class ClientPod:
@@ -66,7 +60,14 @@ class ClientPod:
         found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         fits = found is not None and pods.ready(found) and found["metadata"].get("annotations", {}).get(SPEC) == spec
         if found is not None and not fits:
-            _delete(api, found, deadline)
+            api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, grace_s=1)
+            uid, node = found["metadata"]["uid"], found["spec"].get("nodeName", "no node")
+            while (ending := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) and ending["metadata"]["uid"] == uid:
+                if time.monotonic() > deadline:
+                    fault = f"is being deleted and does not end (on {node}): is that node there?"
+                    place = f"pod {CLIENT_NAMESPACE}/{CLIENT_POD}"
+                    raise MeasuringError(place, fault, "`kubectl get nodes`, then try again")
+                time.sleep(0.1)
         api.apply(pod)
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
@@ -120,28 +121,29 @@ class ClientPod:
         """
         if not files:
             return None
+        # `times` says two lines: of the shell, and of what it waited for.
         done = self.shell.script(f'cd "${{TMPDIR:-/tmp}}" && cat {shlex.join(files)} && rm -f {shlex.join(files)}')
         lines = done.stdout.splitlines()
-        if done.returncode or len(lines) != TIMES * len(files):
+        if done.returncode or len(lines) != 2 * len(files):
             return None
-        return sum(map(seconds, " ".join(lines[TIMES - 1 :: TIMES]).split()))
+        return sum(map(seconds, " ".join(lines[1::2]).split()))
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
         """Host → address, for everything in the pod, till the end, beside what else resolves then. MeasuringError."""
         self._resolved.append(addresses)
         try:
-            try:
-                self._write_hosts()
-                yield
-            finally:
-                self._resolved.remove(addresses)
+            self._write_hosts()
+            yield
         except LostError:
+            self._resolved.remove(addresses)
             raise  # it is gone, or another lab's now
         except BaseException:
+            self._resolved.remove(addresses)
             with suppress(LabError):  # the first fault is the one to tell
                 self._write_hosts()
             raise
+        self._resolved.remove(addresses)
         self._write_hosts()
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ def seconds(told: str) -> float:
     return 60 * int(minutes) + float(rest[:-1].replace(",", "."))
 
 
-def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:
+def clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     """What a container's clock is ahead of the lab's: date(1) there, between two looks at the clock here.
 
     The answer was given somewhere in the round trip, so its middle is wrong by half the round trip at most; of several the
@@ -186,14 +188,3 @@ def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:
             raise MeasuringError(shell.place, f"does not tell its clock: {said!r}", remedy) from None
     error_s, offset_s = min(found)
     return ClockOffset(offset_s, error_s)
-
-
-def _delete(api: Api, pod: Mapping[str, Any], deadline: float) -> None:
-    """Delete and wait for its end. MeasuringError at the deadline."""
-    api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, GRACE_S)
-    uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "no node")
-    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) and found["metadata"]["uid"] == uid:
-        if time.monotonic() > deadline:
-            fault = f"is being deleted and does not end (on {node}): is that node there?"
-            raise MeasuringError(f"pod {CLIENT_NAMESPACE}/{CLIENT_POD}", fault, "`kubectl get nodes`, then try again")
-        time.sleep(POLL_S)

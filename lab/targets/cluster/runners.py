@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from lab.base.errors import LabError, MeasuringError
@@ -22,7 +22,7 @@ from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import testrun
-from lab.targets.cluster.api import CLIENT_NAMESPACE, Api
+from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, until
 from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.pods import container_id
 from lab.targets.cluster.sampling import ClusterWatch
@@ -35,7 +35,6 @@ GRACE_S = 30.0
 """What runners may take beyond the load's time and its last answers' timeout; and to print, once they are told to end."""
 GONE_S = 60.0
 POLL_S = 0.5
-LINES = 100_000
 NOT_STARTED = 127
 """As a shell reports it."""
 PAUSED, ENDED = 4, 9
@@ -79,7 +78,13 @@ class Runners:
         waiting = self._waiting(name, load)
         if isinstance(waiting, Ran):
             return waiting
-        with self._looked_into(waiting) as places:
+        with ExitStack() as lasting:
+            places: list[Place] = []
+            for pod in waiting:
+                where = CLIENT_NAMESPACE, pod["metadata"]["name"]
+                shell = self.shell(self.api, *where, CONTAINER)
+                lasting.callback(shell.close)
+                places.append(Place("generator", *where, pod["spec"].get("nodeName", ""), shell, container_id(pod)))
             with watch.beginning_anew(places):
                 if not operated and (deaf := self._let_go(waiting)):
                     return Ran("", f"cannot be let go: {', '.join(deaf)}", NOT_STARTED, False)
@@ -87,7 +92,8 @@ class Runners:
             for place in places:
                 with suppress(LabError):  # it has ended by itself, and its exit status says how
                     place.shell.script("kill -TERM 1")
-            runners = self._ended(name)
+            until(lambda: None not in map(_exit_status, self._runners(name)), GRACE_S, POLL_S)
+            runners = self._runners(name)
         return self._collected(runners, hung=not done or None in map(_exit_status, runners))
 
     @property
@@ -113,18 +119,6 @@ class Runners:
                 return Ran("", "; ".join([why, *map(_state, self._pods(name))]), NOT_STARTED, False)
             time.sleep(POLL_S)
 
-    @contextmanager
-    def _looked_into(self, runners: Sequence[Object]) -> Iterator[list[Place]]:
-        with ExitStack() as lasting:
-            places: list[Place] = []
-            for pod in runners:
-                name = pod["metadata"]["name"]
-                shell = self.shell(self.api, CLIENT_NAMESPACE, name, CONTAINER)
-                lasting.callback(shell.close)
-                node = pod["spec"].get("nodeName", "")
-                places.append(Place("generator", CLIENT_NAMESPACE, name, node, shell, container_id(pod)))
-            yield places
-
     def _let_go(self, runners: Sequence[Object]) -> list[str]:
         """All at once; the addresses of those that did not take it."""
         asked = f"-X PATCH -H 'Content-Type: application/json' -d {shlex.quote(_GO)} -o /dev/null"
@@ -136,15 +130,13 @@ class Runners:
 
         Before their time is over nobody is asked: every question is work beside what is measured.
         """
-        late = time.monotonic() + (START_S if operated else 0.0) + load.duration_s + load.timeout_s + GRACE_S
         time.sleep(load.duration_s)
-        while time.monotonic() < late:
-            runners = self._runners(name)
-            on = [pod for pod in runners if _exit_status(pod) is None]
-            if all(at >= ENDED for at in self._statuses(on)):
-                return True
-            time.sleep(POLL_S)
-        return False
+
+        def ended() -> bool:
+            on = [pod for pod in self._runners(name) if _exit_status(pod) is None]
+            return all(at >= ENDED for at in self._statuses(on))
+
+        return until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
 
     def _statuses(self, runners: Sequence[Object]) -> list[int]:
         """How far each is, by k6's own word; -1 where it says nothing."""
@@ -157,13 +149,6 @@ class Runners:
             except (ValueError, KeyError, TypeError):
                 found.append(-1)
         return found + [-1] * (len(runners) - len(found))
-
-    def _ended(self, name: str) -> list[Object]:
-        """The runners, when all have ended, or will not."""
-        deadline = time.monotonic() + GRACE_S
-        while None in map(_exit_status, runners := self._runners(name)) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        return runners
 
     def _collected(self, runners: Sequence[Object], hung: bool) -> Ran:
         """`hung`: some had not done their part in time; whoever has not ended is a failure."""
@@ -183,12 +168,9 @@ class Runners:
                 self.api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
                 self.api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"{MEMBER}={name}")
             self.api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}", grace_s=1)
-            deadline = time.monotonic() + GONE_S
-            while self._pods(name):
-                if time.monotonic() > deadline:
-                    place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
-                    raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
-                time.sleep(POLL_S)
+            if not until(lambda name=name: not self._pods(name), GONE_S, POLL_S):
+                place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
+                raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
             # Last: it is what tells that there is something to remove.
             self.api.delete("v1", "ConfigMap", name, CLIENT_NAMESPACE)
 
@@ -197,10 +179,12 @@ class Runners:
 
     def _runners(self, name: str) -> list[Object]:
         """By their numbers."""
-        return sorted((pod for pod in self._pods(name) if pod["metadata"]["labels"].get("runner")), key=_number)
+        runners = [pod for pod in self._pods(name) if pod["metadata"]["labels"].get("runner")]
+        # The one with the host name `load-…-12` is the twelfth.
+        return sorted(runners, key=lambda pod: int(pod["spec"]["hostname"].rpartition("-")[2]))
 
     def _log(self, pod: Object) -> str:
-        return self.api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES)
+        return self.api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, lines=100_000)
 
 
 def _url(pod: Object) -> str:
@@ -214,11 +198,6 @@ def _exit_status(pod: Object) -> int | None:
     if states and "terminated" in states[0]:
         return states[0]["terminated"]["exitCode"]
     return 1 if pod["status"].get("phase") in ("Succeeded", "Failed") else None
-
-
-def _number(pod: Object) -> int:
-    """Of the runner with the host name `load-…-12` → 12."""
-    return int(pod["spec"]["hostname"].rpartition("-")[2])
 
 
 def _state(pod: Object) -> str:

@@ -142,25 +142,15 @@ class Shell:
         """`text` by the `sh` itself, in a subshell: no program is started unless it says so. Late as `run`."""
         return self._ask([text], f"eval {shlex.quote(text)}", timeout_s)
 
-    def popen(
+    def held(
         self,
         argv: Sequence[str],
         files: Mapping[str, str] | None = None,
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
-        """A process beside this shell, over a connection of its own."""
-        return self.held(argv, files, stdout, stderr).go()
-
-    def held(
-        self,
-        argv: Sequence[str],
-        files: Mapping[str, str] | None,
-        stdout: IO[bytes] | int,
-        stderr: IO[bytes] | int,
         used: str = "",
     ) -> Held:
-        """As `popen`, and it waits to be let go; in a fresh folder with these files (None: where the container's sh is).
+        """A process beside this shell that waits to be let go; in a fresh folder with these files (None: where the container's sh is).
 
         `used`: a file in its TMPDIR that gets what sh's `times` says when it has ended; empty = none.
         """

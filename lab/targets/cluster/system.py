@@ -48,15 +48,10 @@ T = TypeVar("T")
 PROBED_PAGE = "1kB.bin"
 TOOLS = frozenset({"curl", "lsattr", "ss", "sockperf"})
 """Programs that look at a pod's network or volumes only: where its image has none, another container of the pod can run them."""
-NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
 CONNECT_S = 0.25
 """For one try: a first packet that was lost is sent again after a second, by another try sooner."""
-RENEWAL_LOOK_S = 0.1
-"""Between two looks at a proxy's processes, each of which costs it a millisecond."""
-NODE_SCOPE = "lab/scope=node"
-LOG_LINES = 20
 _PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -210,7 +205,7 @@ class ClusterSystem(Changes):
 
     @right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        self._helpers.append(self._tools(self._first(role)).popen(argv))
+        self._helpers.append(self._tools(self._first(role)).held(argv).go())
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
@@ -315,15 +310,16 @@ class ClusterSystem(Changes):
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
                     why = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
-                    fault = f"takes no reload: {why}"
-                    raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
+                    raise MeasuringError(
+                        shell.place, f"takes no reload: {why}", "its shell must be the same user, or root"
+                    )
 
         found = renewing.renewed(
             ask,
             lambda: _numbered(map(self._shell, self._came_up["proxy"])),
             lambda: not self._fault(self.entry()),
             self.log_tail,
-            RENEWAL_LOOK_S,
+            look_s=0.1,  # each look costs the proxy a millisecond
         )
         self._ordinary.forget()
         return found
@@ -340,11 +336,16 @@ class ClusterSystem(Changes):
         return []
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if role == "node":
-            return self._node_shell().run(argv)
+        if role == "node":  # by the node-tuning pod on the proxy's node, which sees the node's own /proc and network
+            node = self._first(self._way_in)["spec"]["nodeName"]
+            tuning = self._api.list("v1", "Pod", self._namespace, "=".join(deletion.NODE_SCOPE))
+            there = next((pod for pod in tuning if pod["spec"].get("nodeName") == node and ready(pod)), None)
+            if there is None:
+                raise LookupError(f"no node-tuning pod is ready on {node}")
+            return self._shell(there).run(argv)
         pod = self._first(role)
         done = self._shell(pod).run(argv)
-        if done.returncode == NOT_FOUND and argv[0] in TOOLS:
+        if done.returncode == 127 and argv[0] in TOOLS:
             return self._tools(pod).run(argv)
         return done
 
@@ -358,7 +359,7 @@ class ClusterSystem(Changes):
     def log_tail(self) -> str:
         def asked(pod: Mapping[str, Any]) -> list[str]:
             place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-            return [self._api.log(self._namespace, *place, LOG_LINES)]
+            return [self._api.log(self._namespace, *place, lines=20)]
 
         logs = {
             pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: asked(one))
@@ -543,18 +544,16 @@ class ClusterSystem(Changes):
 
     @cached_property
     def _controllers(self) -> list[Mapping[str, Any]]:
-        """Pods of controllers that can be looked into."""
-        listed = self._api.list("v1", "Pod", self._namespace, "=".join(deletion.CONTROLLER_SCOPE))
-        return [pod for pod in listed if self._has_shell(pod)]
-
-    def _has_shell(self, pod: Mapping[str, Any]) -> bool:
-        """A controller's official image may have none: then nothing is told of it."""
-        try:
-            return self._shell(pod).pid > 0
-        except LostError:
-            raise
-        except MeasuringError:
-            return False
+        """Pods of controllers that can be looked into: an official image may have no shell, and then nothing is told of it."""
+        found: list[Mapping[str, Any]] = []
+        for pod in self._api.list("v1", "Pod", self._namespace, "=".join(deletion.CONTROLLER_SCOPE)):
+            try:
+                found += [pod] if self._shell(pod).pid else []
+            except LostError:
+                raise
+            except MeasuringError:
+                continue
+        return found
 
     def _tools(self, pod: Mapping[str, Any]) -> Shell:
         place = (pod["metadata"]["name"], "tools")
@@ -562,12 +561,3 @@ class ClusterSystem(Changes):
             started = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
             self._shells.setdefault(place, started)
         return self._shells[place]
-
-    def _node_shell(self) -> Shell:
-        """Into the node-tuning pod on the proxy's node, which sees the node's own /proc and network."""
-        node = self._first(self._way_in)["spec"]["nodeName"]
-        pods = self._api.list("v1", "Pod", self._namespace, NODE_SCOPE)
-        pod = next((pod for pod in pods if pod["spec"].get("nodeName") == node and ready(pod)), None)
-        if pod is None:
-            raise LookupError(f"no node-tuning pod is ready on {node}")
-        return self._shell(pod)

@@ -32,19 +32,21 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     deadline = time.monotonic() + DEADLINE_S
-    found = _pod(api, namespace, name)
+
+    def shown() -> dict[str, Any]:
+        found = api.get("v1", "Pod", name, namespace)
+        if found is None:
+            raise LostError(f"pod {namespace}/{name}", "is gone", "`--resume` goes on when the cluster is well again")
+        return found
+
+    found = shown()
     known = {item["name"] for item in found["spec"].get("ephemeralContainers") or ()}
-    # One that has ended cannot be started again: the next gets the next number.
-    number = 0
-    while (tool := f"{PREFIX}{container}"[:60] + (f"-{number}" if number else "")) in known and (
-        "terminated" in _state(found, tool)
-    ):
-        number += 1
+    tool = f"{PREFIX}{container}"[:60]
     if tool not in known:
         target = next(item for item in found["spec"]["containers"] if item["name"] == container)
         added = {"spec": {"ephemeralContainers": [described(tool, images.named("loadgen"), target)]}}
         api.change("v1", "Pod", name, namespace, added, "ephemeralcontainers")
-    while "running" not in (state := _state(_pod(api, namespace, name), tool)):
+    while "running" not in (state := _state(shown(), tool)):
         late = time.monotonic() > deadline
         why = state.get("waiting") or state.get("terminated") or {}
         if late or why.get("reason") in rollout.FATAL or "terminated" in state:
@@ -73,13 +75,6 @@ def described(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any
         "securityContext": dict(target.get("securityContext") or {}),
         "volumeMounts": mounts,
     }
-
-
-def _pod(api: Api, namespace: str, name: str) -> dict[str, Any]:
-    found = api.get("v1", "Pod", name, namespace)
-    if found is None:
-        raise LostError(f"pod {namespace}/{name}", "is gone", "`--resume` goes on when the cluster is well again")
-    return found
 
 
 def _state(pod: Mapping[str, Any], name: str) -> dict[str, Any]:
