@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
 """For so long a request that met no answer, or `not now`, is sent again."""
-CONNECTIONS = 32
-"""Kept open: three watches and a log per proxy hold one each, and what is asked beside them comes in threads."""
-NOT_NOW = {429, 502, 503, 504}
-UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
 
 
 class Stream:
@@ -93,7 +89,8 @@ class Connection:
         from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
-        self._configuration.connection_pool_maxsize = CONNECTIONS
+        # Three watches and a log per proxy hold a connection each, and what is asked beside them comes in threads.
+        self._configuration.connection_pool_maxsize = 32
         # What the library logs instead of raising it: that a credential plugin failed. Without a target all is kept.
         problems = MemoryHandler(capacity=1)
         problems.setLevel(logging.ERROR)
@@ -112,7 +109,11 @@ class Connection:
         if problems.buffer and not (self._configuration.api_key or self._configuration.cert_file):
             said = " ".join(problems.buffer[-1].getMessage().split())
             raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
-        self._configuration.proxy = _proxy(self._configuration.host)
+        # As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy.
+        url = urlsplit(self._configuration.host)
+        host = url.hostname or ""
+        direct = host in ("localhost", "::1") or host.startswith("127.") or urllib.request.proxy_bypass(host)
+        self._configuration.proxy = None if direct else urllib.request.getproxies().get(url.scheme)
         self._configuration.no_proxy = ""
         self.client = client.ApiClient(self._configuration)
 
@@ -148,14 +149,15 @@ class Connection:
                     renewed = True
                     self._open()
                     continue
-                if answer.status not in NOT_NOW or answer.status in answers:
+                if answer.status not in (429, 502, 503, 504) or answer.status in answers:
                     return answer
                 fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
                 where = urlsplit(self._configuration.host).netloc
                 where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
                 said = f"the API server does not {'answer' if answer is None else 'do it now'}: {where}: {fault}"
-                raise LostError(self.place, said, UNREACHABLE) from None
+                remedy = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
+                raise LostError(self.place, said, remedy) from None
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
 
@@ -188,15 +190,6 @@ class Connection:
             raise ssl.SSLError(_words(error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise OSError(_words(error)) from None
-
-
-def _proxy(url: str) -> str | None:
-    """As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy."""
-    host = urlsplit(url).hostname or ""
-    local = host in ("localhost", "::1") or host.startswith("127.")
-    if local or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(urlsplit(url).scheme)
 
 
 def _words(error: BaseException) -> str:

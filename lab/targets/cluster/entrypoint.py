@@ -54,7 +54,17 @@ def entrypoint(
     if live is None:
         raise MeasuringError(_place(service), "is not there", "somebody removed it; start again")
     if live["spec"].get("type") in ("LoadBalancer", "NodePort") and not lasting:
-        return _through_a_node(live, wanted, _first(api, workload, role, by)["status"]["hostIP"])
+        node = _first(api, workload, role, by)["status"]["hostIP"]
+        number = next((item.get("nodePort") for item in live["spec"]["ports"] if item["port"] == wanted["port"]), None)
+        if not number:
+            remedy = "leave out allocateLoadBalancerNodePorts: false: the node port is the way in"
+            raise MeasuringError(_place(service), f"port {wanted['port']} has no node port", remedy)
+        source = "the client's address kept" if live["spec"].get("externalTrafficPolicy") == "Local" else "masquerade"
+        balancer = ", no balancer in front" if live["spec"]["type"] == "LoadBalancer" else ""
+        words = (
+            f"through node {node} port {number} (NAT of a Service of type {live['spec']['type']}{balancer}, {source})"
+        )
+        return Entrypoint(node, int(number), words)
     address = live["spec"].get("clusterIP")
     if address in (None, "", "None"):
         if lasting:
@@ -101,18 +111,6 @@ def _served(objects: Sequence[Object], role: Role, port: str, by: str | None) ->
     return found[0], service, next((item for item in ports if item.get("name") == port), ports[0])
 
 
-def _through_a_node(service: Object, wanted: Object, node: str) -> Entrypoint:
-    spec = service["spec"]
-    number = next((item.get("nodePort") for item in spec["ports"] if item["port"] == wanted["port"]), None)
-    if not number:
-        remedy = "leave out allocateLoadBalancerNodePorts: false: the node port is the way in"
-        raise MeasuringError(_place(service), f"port {wanted['port']} has no node port", remedy)
-    source = "the client's address kept" if spec.get("externalTrafficPolicy") == "Local" else "masquerade"
-    balancer = ", no balancer in front" if spec["type"] == "LoadBalancer" else ""
-    words = f"through node {node} port {number} (NAT of a Service of type {spec['type']}{balancer}, {source})"
-    return Entrypoint(node, int(number), words)
-
-
 def _ports(spec: Object) -> list[Object]:
     return [port for container in spec["containers"] for port in container.get("ports") or ()]
 
@@ -120,12 +118,8 @@ def _ports(spec: Object) -> list[Object]:
 def _container_port(workload: Object, wanted: Object) -> int:
     """The number behind a Service's targetPort, which may be a name."""
     target = wanted.get("targetPort", wanted["port"])
-    found = (
-        item["containerPort"]
-        for item in _ports(pod_spec(workload))
-        if target in (item.get("name"), item["containerPort"])
-    )
-    number = next(found, target)
+    named = {item.get("name"): item["containerPort"] for item in reversed(_ports(pod_spec(workload)))}
+    number = named.get(target, target)
     if not isinstance(number, int):
         raise UsageError(_place(workload), f"no container has a port '{target}'", "a Service's targetPort names it")
     return number

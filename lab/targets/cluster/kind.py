@@ -32,23 +32,14 @@ from lab.targets.cluster.steps import say, step
 
 CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
 CACHE = Path(__file__).parents[3] / ".cache" / "kind"
-SETTING = "LAB_KIND_NAME"
 MADE_FROM = "lab/made-from"
 """Node label: what configuration the cluster was made from."""
-CREATE_S = 600.0
-"""With a node image that has yet to be pulled (1 GB); 20 s with one that is there."""
-READY = "180s"
-DELETE_S = 120.0
-READY_S, POLL_S = 120.0, 1.0
 AGAIN = "`just down kind` removes it; then `just up kind`"
-NETWORK = "kind"
-_OWNED = "io.x-k8s.kind.cluster"
-"""kind's own label of its nodes' containers."""
 
 
 def name() -> str:
     """What LAB_KIND_NAME says, else the file's."""
-    return os.environ.get(SETTING) or str(_file()["name"])
+    return os.environ.get("LAB_KIND_NAME") or str(_file()["name"])
 
 
 def kubeconfig() -> Path:
@@ -67,7 +58,7 @@ def container_ids() -> list[str]:
 
 
 def _containers(*options: str) -> list[str]:
-    argv = ["docker", "ps", "--filter", f"label={_OWNED}={name()}", *options]
+    argv = ["docker", "ps", "--filter", f"label=io.x-k8s.kind.cluster={name()}", *options]
     return docker.output(argv, 30.0, "Docker", "`just doctor` looks at it").splitlines()
 
 
@@ -78,8 +69,8 @@ def config(images: Images, workers: int) -> dict[str, Any]:
     workers give every role a node of its own, one leaves proxy and backend beside the control plane.
     """
     made = _file()
-    image = images.named(made["nodes"][0]["image"])
     (control,) = made["nodes"]
+    image = images.named(control["image"])
     added: list[dict[str, Any]] = [{"role": "worker"} for _ in range(workers)]
     for node, role in zip(added, ("generator", *ROLES), strict=False):
         node["labels"] = {ROLE_LABEL: role}
@@ -112,15 +103,14 @@ def create(config: Mapping[str, Any]) -> None:
     """Until its control plane is ready. UsageError with kind's own words, and nothing left of it, when it does not get so far."""
     try:
         text = yaml.safe_dump(dict(config))
-        done = _kind("create", "cluster", "--config", "-", "--wait", READY, limit_s=CREATE_S, stdin=text)
+        # 20 s with a node image that is there; one of 1 GB may have to be pulled.
+        done = _kind("create", "cluster", "--config", "-", "--wait", "180s", limit_s=600.0, stdin=text)
         if done.returncode:
-            remedy = (
-                f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"
-            )
+            kept = f"`kind create cluster --retain --name {name()}` would keep the nodes to look at"
+            remedy = f"nothing is left of it; {kept}"
             if "pull" in done.stderr:
-                image = config["nodes"][0]["image"]
-                line = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
-                remedy = f"no registry has {image} for this machine: {line}"
+                other = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
+                remedy = f"no registry has {config['nodes'][0]['image']} for this machine: {other}"
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
             told = dict.fromkeys(line.removeprefix("ERROR: ") for line in (*errors[:1], docker.last_words(done)))
             raise UsageError(f"kind cluster {name()}", ": ".join(told), remedy)
@@ -132,16 +122,16 @@ def create(config: Mapping[str, Any]) -> None:
 
 def delete() -> None:
     """The cluster, its kubeconfig, and Docker's network `kind` once nothing is on it."""
-    done = _kind("delete", "cluster", limit_s=DELETE_S)
+    done = _kind("delete", "cluster", limit_s=120.0)
     left = nodes()
     if done.returncode or left:
         fault = f"not removed: {docker.last_words(done)}"
         raise UsageError(f"kind cluster {name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
     for path in (kubeconfig(), kubeconfig().with_name(f"{kubeconfig().name}.lock")):
         path.unlink(missing_ok=True)
-    used = docker.run(["docker", "ps", "--all", "--quiet", "--filter", f"network={NETWORK}"], 30.0)
+    used = docker.run(["docker", "ps", "--all", "--quiet", "--filter", "network=kind"], 30.0)
     if used.returncode == 0 and not used.stdout.strip():
-        docker.run(["docker", "network", "rm", NETWORK], 30.0)  # kind makes it anew; another lab may be doing so now
+        docker.run(["docker", "network", "rm", "kind"], 30.0)  # kind makes it anew; another lab may be doing so now
 
 
 def up(workers: int, talk: Console) -> None:
@@ -169,8 +159,7 @@ def up(workers: int, talk: Console) -> None:
     _images(chosen, talk)
     with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
         remarks.append(", ".join(inventory.ensure_kinds(api, name())) or "there")
-    said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kubeconfig()}"
-    say(talk, said)
+    say(talk, f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kubeconfig()}")
 
 
 def down(talk: Console) -> None:
@@ -237,7 +226,7 @@ def _healthy(wanted: str) -> Api:
 
 def _until_ready(api: Api, remedy: str) -> None:
     """Its nodes, and the pods of kube-system. UsageError that names what is not ready in time, with its state and events."""
-    deadline = time.monotonic() + READY_S
+    deadline = time.monotonic() + 120.0
     while unready := [
         obj
         for obj in (*api.list("v1", "Node"), *api.list("v1", "Pod", "kube-system"))
@@ -245,18 +234,14 @@ def _until_ready(api: Api, remedy: str) -> None:
     ]:
         if time.monotonic() > deadline:
             known = [line for obj in unready for line in pods.lines(api, obj)]
-            raise UsageError(
-                api.place, f"not ready: {'; '.join(map(_unready, unready))}", "\n  ".join([remedy, *known])
-            )
-        time.sleep(POLL_S)
-
-
-def _unready(obj: Mapping[str, Any]) -> str:
-    """`pod coredns-abc: not ready: container coredns: ImagePullBackOff: …`; of a node what its condition says."""
-    fault = rollout.pod_fault(dict(obj)) if obj["kind"] == "Pod" else None
-    said = pods.conditions(obj).get("Ready", {})
-    words = fault.words if fault else pods.reasoned(said.get("reason"), said.get("message"))
-    return f"{obj['kind'].lower()} {obj['metadata']['name']}: {words}"
+            told: list[str] = []
+            for obj in unready:
+                fault = rollout.pod_fault(obj) if obj["kind"] == "Pod" else None
+                said = pods.conditions(obj).get("Ready", {})
+                words = fault.words if fault else pods.reasoned(said.get("reason"), said.get("message"))
+                told.append(f"{obj['kind'].lower()} {obj['metadata']['name']}: {words}")
+            raise UsageError(api.place, f"not ready: {'; '.join(told)}", "\n  ".join([remedy, *known]))
+        time.sleep(1.0)
 
 
 def _images(chosen: Images, talk: Console) -> None:
@@ -264,18 +249,17 @@ def _images(chosen: Images, talk: Console) -> None:
     wanted, on = images.of_variants(), list(nodes())
     for short in (*(short for short, only_for in wanted.items() if only_for is None), "loadgen"):
         _image(chosen, short, on, talk)
-    named = {short for short in chosen.chosen if short != "loadgen"}
+    named = set(chosen.chosen) - {"loadgen"}
     for short, only_for in wanted.items():
-        if only_for is None:
-            continue
         note = f"  [yellow]–[/] image {short} is not there, which only {only_for} need:"
-        if named and short not in named:  # whoever names images has no use for the others' registry
+        if only_for is not None and named and short not in named:
+            # Whoever names images has no use for the others' registry.
             say(talk, f"{note} {images.SETTING} does not name it")
-            continue
-        try:
-            _image(chosen, short, on, talk)
-        except UsageError as error:
-            say(talk, f"{note} {chosen.named(short)}: {error.fault}")
+        elif only_for is not None:
+            try:
+                _image(chosen, short, on, talk)
+            except UsageError as error:
+                say(talk, f"{note} {chosen.named(short)}: {error.fault}")
 
 
 def _image(chosen: Images, short: str, on: Sequence[str], talk: Console) -> None:

@@ -28,13 +28,6 @@ from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.watches import Followed, Watched
 
-SERVICE = "kubernetes.io/service-name"
-"""Label of an EndpointSlice."""
-NOTES = (
-    "what the API server tells of pods and endpoints comes later than it was, never earlier",
-    "single probes cannot be seen, only those that the kubelet reports as failed",
-)
-
 
 class ClusterRecorder:
     """Entered and left once."""
@@ -89,7 +82,10 @@ class ClusterRecorder:
 
     def notes(self) -> Sequence[str]:
         """What a reader of the events must know; only afterwards."""
-        return NOTES
+        return (
+            "what the API server tells of pods and endpoints comes later than it was, never earlier",
+            "single probes cannot be seen, only those that the kubelet reports as failed",
+        )
 
     def _started(self, pod: Object, container_id: str, before: bool) -> None:
         """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""
@@ -155,8 +151,14 @@ class PodEvents:
             del self._slices[uid]
         silent = change == "LISTED"
         self._readiness(at_s, silent)
+        # `10.244.0.5:8080` of every endpoint that is ready; ports tell the slices of one pod apart.
         ready = frozenset(
-            address for one in self._slices.values() if _service(one) == service for address in _ready_addresses(one)
+            f"{address}:{','.join(str(port.get('port')) for port in one.get('ports') or ())}"
+            for one in self._slices.values()
+            if _service(one) == service
+            for endpoint in one.get("endpoints") or ()
+            if _is_ready(endpoint)
+            for address in endpoint["addresses"]
         )
         if ready != self._endpoints.get(service, frozenset()) and not silent:
             self.say(at_s, "api", service, "Endpoints", str(len(ready)))
@@ -213,15 +215,7 @@ def _facts(pod: Object) -> Iterator[tuple[str, str, str]]:
 
 
 def _service(endpoint_slice: Object) -> str:
-    return (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE, "")
-
-
-def _ready_addresses(endpoint_slice: Object) -> Iterator[str]:
-    """`10.244.0.5:8080` of every endpoint that is ready; ports tell the slices of one pod apart."""
-    ports = ",".join(str(item.get("port")) for item in endpoint_slice.get("ports") or ())
-    for endpoint in endpoint_slice.get("endpoints") or ():
-        if _is_ready(endpoint):
-            yield from (f"{address}:{ports}" for address in endpoint["addresses"])
+    return (endpoint_slice["metadata"].get("labels") or {}).get("kubernetes.io/service-name", "")
 
 
 def _is_ready(endpoint: Mapping[str, Any]) -> bool:

@@ -25,7 +25,6 @@ CRASHES = 3
 NODE_REFUSES = "refused by the node"
 """What manifests/clusters/node-tuning/tune.sh says at last of a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
-SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
 RETRIED = {"CrashLoopBackOff", "RunContainerError"}
 """The kubelet tries again: it may only have been faster than what it needs, or the container runtime too busy to start it."""
 FATAL: Mapping[str, str] = {
@@ -34,7 +33,7 @@ FATAL: Mapping[str, str] = {
     "InvalidImageName": IMAGES,
     "ErrImageNeverPull": IMAGES,
     "ImageInspectError": IMAGES,
-    "SysctlForbidden": SYSCTLS,
+    "SysctlForbidden": "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)",
     "CreateContainerConfigError": "correct what it names in the manifests",
     "CreateContainerError": "correct what it names in the manifests",
     "RunContainerError": "correct what it names in the manifests; has the image that program?",
@@ -83,10 +82,8 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Faul
                 raise _error(api, fault, "")
         if now > deadline:
             # A pod says more than the Deployment that waits for it.
-            fault = min(
-                faults, key=lambda fault: (not fault.final, fault.about is None or fault.about["kind"] != "Pod")
-            )
-            raise _error(api, fault, "not in time: ")
+            faults.sort(key=lambda fault: (not fault.final, fault.about is None or fault.about["kind"] != "Pod"))
+            raise _error(api, faults[0], "not in time: ")
         time.sleep(max(0.0, min(poll_s, deadline - now)))
 
 
@@ -175,13 +172,13 @@ def _unready(ref: Reference, found: Object | None) -> Fault | None:
         return replace(known, words=words, remedy="is the controller manager up?")
     if found["kind"] == "DaemonSet":
         wanted = status.get("desiredNumberScheduled", 0)
-        counts = {"made": status.get("updatedNumberScheduled", 0), "ready": status.get("numberReady", 0)}
+        keys = {"made": "updatedNumberScheduled", "ready": "numberReady"}
         if wanted == 0:
             return replace(known, words="no node is its", remedy="see its nodeSelector and the nodes' labels")
     else:
         wanted = found["spec"].get("replicas", 1)
         keys = {"made": "updatedReplicas", "ready": "readyReplicas", "there": "replicas"}
-        counts = {name: status.get(key, 0) for name, key in keys.items()}
+    counts = {name: status.get(key, 0) for name, key in keys.items()}
     if all(count == wanted for count in counts.values()):
         return None
     return replace(known, words=f"{wanted} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -219,8 +216,7 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
         return None
     if last.get("terminated"):
         before = f" (before: {exited(last['terminated'] | {'message': ''})})"
-    words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
-    crashed = False
+    remedy, final, crashed = "", False, False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         often = container.get("restartCount", 0) + 1 >= CRASHES
@@ -229,9 +225,10 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
         final = often if reason in RETRIED else reason in FATAL
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        words, remedy = exited(ended), ""
+        words = exited(ended)
     elif noun == "init container":
-        words, remedy = f"running{before}", ""
+        words = f"running{before}"
+    else:
+        words, remedy = f"running, not ready{before}", "its readiness or startup probe does not succeed"
     told = f"not ready: {noun} {container['name']}: {words}"
-    image = container.get("image", "")
-    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=image)
+    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=container.get("image", ""))

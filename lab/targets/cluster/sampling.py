@@ -26,9 +26,6 @@ from lab.targets.cluster.container_sampler import ContainerSampler, Place, sampl
 from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.snapshot import Container, When, about
 
-ROOM = 6
-"""Pods that may be looked at beside those of the beginning, at once; of more, one waits for the other."""
-
 
 class ClusterWatch:
     """See `lab.targets.base.Watch`. `counters` are the target's own; they and `others` are asked outside of the ends.
@@ -57,7 +54,8 @@ class ClusterWatch:
         self._samplers: list[ContainerSampler] = []
         self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
         self._done = threading.Event()
-        self._pool = ThreadPoolExecutor(1 + len(self._places) + ROOM, "looks")
+        # Six pods may be looked at beside those of the beginning, at once; of more, one waits for the other.
+        self._pool = ThreadPoolExecutor(1 + len(self._places) + 6, "looks")
         self._looking = threading.Lock()
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
@@ -155,7 +153,13 @@ class ClusterWatch:
         elapsed_s = end_s - start_s
         rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
         frame = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row")
-        used = {role: self._usage(role, frame) for role in dict.fromkeys(one.place.role for one in self._samplers)}
+        # Of each process the most memory that it was seen with.
+        peaks = frame.filter(pl.col("tid").is_null()).group_by("role", "pid").agg(pl.col("rss_bytes").max())
+        used: dict[str, Usage] = {}
+        for role in dict.fromkeys(one.place.role for one in self._samplers):
+            mine = peaks.filter(pl.col("role") == role)
+            cpu_s = sum(one.used_s() for one in self._samplers if one.place.role == role)
+            used[role] = Usage(cpu_s=cpu_s, rss_bytes=int(mine["rss_bytes"].sum()), processes=mine.height)
         if "generator" in used and self._used_s is not None:
             used["generator"] = used["generator"].model_copy(update={"cpu_s": self._used_s})
         seen = container_sampler.machines(self._samplers)
@@ -176,13 +180,6 @@ class ClusterWatch:
             cores=container_sampler.cores(seen, elapsed_s),
             busiest_thread=container_sampler.busiest_thread(self._samplers),
         )
-
-    def _usage(self, role: str, rows: pl.DataFrame) -> Usage:
-        """Of a role's containers together; of each process the most memory that it was seen with."""
-        processes = rows.filter(pl.col("role") == role, pl.col("tid").is_null())
-        peaks = processes.group_by("pid").agg(pl.col("rss_bytes").max())
-        cpu_s = sum(one.used_s() for one in self._samplers if one.place.role == role)
-        return Usage(cpu_s=cpu_s, rss_bytes=int(peaks["rss_bytes"].sum()), processes=peaks.height)
 
     def _increase(self) -> dict[str, int]:
         found, lost = Counter(_grown(*self._counted)), Counter[str]()

@@ -246,10 +246,15 @@ class _Connection:
             if left <= 0:
                 return None
             for key, _ in self._selector.select(left):
-                if key.data is None:
-                    self._send()
-                else:
+                if key.data is not None:
                     self._receive(key.data)
+                    continue
+                try:
+                    self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
+                except BrokenPipeError:  # its output tells why
+                    self._unsent = b""
+                if not self._unsent:
+                    self._selector.unregister(self._stdin)
         number = int(self._said[0][self._ends[0] + len(self._mark) :])
         self._mark = b""
         for said, end in zip(self._said, self._ends, strict=True):
@@ -270,14 +275,6 @@ class _Connection:
             self._process.wait()
         for one in (self._selector, *self._streams):
             one.close()
-
-    def _send(self) -> None:
-        try:
-            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
-        except BrokenPipeError:  # its output tells why
-            self._unsent = b""
-        if not self._unsent:
-            self._selector.unregister(self._stdin)
 
     def _receive(self, number: int) -> None:
         said = self._said[number]

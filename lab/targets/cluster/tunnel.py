@@ -23,12 +23,10 @@ from typing import Any
 
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 
-SOCKS_PORT = 1080
-DATA, ERROR = 0, 1
-"""Channels of a forwarded port: the first byte of every frame."""
+DATA = 0
+"""Channel of a forwarded port's bytes, beside that of its errors: the first byte of every frame."""
 CLOSING = 8
 """Opcode of a frame that ends a websocket (RFC 6455)."""
-CHUNK_BYTES = 1 << 16
 STUCK_S = 60.0
 """A frame that is only partly there, or that the other side does not take, for so long: the connection is given up."""
 _REFUSALS = {
@@ -76,7 +74,7 @@ def _open(api: Api, timeout_s: float) -> Any:
     named = {"certfile": known.cert_file, "keyfile": known.key_file, "server_hostname": known.tls_server_name}
     trust |= {name: value for name, value in named.items() if value}
     path = f"{known.host}/api/v1/namespaces/{CLIENT_NAMESPACE}/pods/{CLIENT_POD}/portforward"
-    url = str(ws_client.get_websocket_url(path, [("ports", SOCKS_PORT)]))
+    url = str(ws_client.get_websocket_url(path, [("ports", 1080)]))
     options: dict[str, Any] = {"header": [f"{name}: {value}" for name, value in headers.items()]}
     if known.proxy:
         options = ws_client.websocket_proxycare(options, known, url, headers)
@@ -96,27 +94,20 @@ def _pump(websocket: Any, local: socket.socket) -> None:
                 readable = [remote] if buffered else select.select([remote, local], [], [])[0]
                 if remote in readable:
                     _, frame = websocket.recv_data_frame(control_frame=True)
-                    if frame.opcode == CLOSING or (frame.data and not _forwarded(frame.data, local, opened)):
-                        break
+                    channel = frame.data[0] if frame.data else DATA
+                    if frame.opcode == CLOSING or (channel != DATA and channel in opened):
+                        break  # its end, or that the connection could not be made, or broke
+                    if frame.data and channel in opened:
+                        local.sendall(frame.data[1:])
+                    elif frame.data:  # the first frame of a channel names the port
+                        opened.add(channel)
                 if local in readable:
-                    content = local.recv(CHUNK_BYTES)
+                    content = local.recv(1 << 16)
                     if not content:
                         break
                     websocket.send_binary(bytes((DATA,)) + content)
         finally:
             websocket.shutdown()
-
-
-def _forwarded(frame: bytes, local: socket.socket, opened: set[int]) -> bool:
-    """Pass a frame on; False when it says that the connection could not be made, or broke."""
-    channel, content = frame[0], frame[1:]
-    if channel not in opened:  # the first frame of a channel names the port
-        opened.add(channel)
-    elif channel == DATA:
-        local.sendall(content)
-    else:
-        return False
-    return True
 
 
 def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
@@ -125,8 +116,7 @@ def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
     _exactly(connection, b"\x05\x01\x00", 2)
     reply = _exactly(connection, b"\x05\x01\x00\x03" + bytes((len(name),)) + name + struct.pack("!H", port), 5)
     # What it is bound to, and the port: of no use, but in the way.
-    left = {1: 4 + 2 - 1, 3: reply[4] + 2, 4: 16 + 2 - 1}[reply[3]]
-    _exactly(connection, b"", left)
+    _exactly(connection, b"", {1: 4 + 2 - 1, 3: reply[4] + 2, 4: 16 + 2 - 1}[reply[3]])
     if reply[1]:
         number = _REFUSALS.get(reply[1], errno.EIO)
         words = "no such name, or no way to it" if reply[1] == 1 else os.strerror(number)
