@@ -1,4 +1,4 @@
-"""The proxies' controllers, as they are seen from outside: their configuration, their reloads, what they refuse, what they are.
+"""A proxy's controller, as it is seen from outside: its configuration, and its reloads.
 
 Reads what they write to their error output, which a kubelet would keep as the container's log:
 
@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
-from lab.systems import renewing
-from lab.systems.manifests.pods import Container, Pod
+from lab.systems.manifests.pods import Pod
 from lab.systems.system import Controller
-from lab.systems.table import find_controller
 from lab.targets.local.kubelet.containers import Process
 
 LOOK_S = 0.02
@@ -27,77 +23,8 @@ MOST_READ = 1 << 20
 _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
 
 
-class Controllers:
-    """Of one system; reloads are events only where it is `changing`."""
-
-    def __init__(self, log: EventLog, changing: bool) -> None:
-        self._log, self._changing = log, changing
-        self._followed: list[Followed] = []
-
-    def follow(self, pod: Pod, process: Process) -> None:
-        """A proxy's container is about to start."""
-        controller = find_controller(process.container.repository)
-        if controller is not None:
-            followed = Followed(pod, process, controller, self._log)
-            self._followed.append(followed)
-            if self._changing:
-                followed.start()
-
-    @property
-    def _there(self) -> list[Followed]:
-        return [followed for followed in self._followed if not followed.left]
-
-    def renew(self) -> None:
-        """MeasuringError where no reload makes new workers."""
-        for followed in self._there:
-            if followed.controller.renew is None:
-                raise MeasuringError(followed.controller.image, *renewing.NONE)
-            followed.controller.renew(followed.process)
-
-    def leave(self, pod: Pod) -> None:
-        for followed in self._followed:
-            if followed.pod.name == pod.name:
-                followed.left = True
-
-    def what(self, container: Container) -> str:
-        """What an image is here."""
-        controller = find_controller(container.repository)
-        return (controller.about() if controller is not None else "") or container.image
-
-    def processes(self) -> list[int]:
-        """Those in the proxies' containers that are not the proxies themselves."""
-        return [pid for followed in self._there for pid in followed.process.processes_but(followed.controller.proxy)]
-
-    def gauges(self) -> Mapping[str, float]:
-        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
-        found = {
-            "proxy/config_bytes": [float(size) for followed in self._there if (size := followed.config_bytes())],
-            "proxy/load_s": [took for followed in self._there if (took := followed.load_s()) is not None],
-        }
-        return {name: max(values) for name, values in found.items() if values}
-
-    def refused(self) -> list[str]:
-        """What they ignore or refuse of their settings, in their own words, each once."""
-        said = [words for followed in self._followed for words in followed.controller.ignored(followed.lines())]
-        return list(dict.fromkeys(said))
-
-    def complaints(self) -> list[str]:
-        """What they say of why they do not serve, each once."""
-        said = [words for followed in self._followed for words in followed.controller.complaints(followed.lines())]
-        return list(dict.fromkeys(said))
-
-    def check(self) -> None:
-        for followed in self._followed:
-            if followed.fault:
-                raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
-
-    def stop(self) -> None:
-        for followed in self._followed:
-            followed.stop()
-
-
 class Followed:
-    """One controller's container."""
+    """One controller's container. `left`: it was told to end; `fault`: why its log is not read."""
 
     def __init__(self, pod: Pod, process: Process, controller: Controller, log: EventLog) -> None:
         self.pod, self.process, self.controller, self._log = pod, process, controller, log

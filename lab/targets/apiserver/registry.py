@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
@@ -20,11 +20,12 @@ from lab.model.events import EventLog
 from lab.model.pairs import Side
 from lab.systems import renewing
 from lab.systems.manifests.objects import Objects
-from lab.systems.manifests.pods import Pod
+from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
 from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
-from lab.targets.apiserver.controllers import Controllers
+from lab.targets.apiserver.controllers import Followed
+from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.api import Api, Object, until
 from lab.targets.cluster.objects import Reference, on_side
 from lab.targets.local.kubelet.containers import Process
@@ -32,50 +33,37 @@ from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
 
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
-DEFINED_S = 10.0
-TOKEN_S = 24 * 3600
 LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
 """What others than the manifests wrote into a namespace."""
-MOST_SAID = 3
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a system is: on which side of which API server, which pods reach at `port` and know by its `authority`."""
-
-    api: Api
-    side: Side
-    authority: str
-    port: int
-    servers: Callable[[], Sequence[int]]
-    """The processes of the API server."""
-
-
 class Registry:
-    """Of one system. Calls come from any thread."""
+    """Of one system, on its side of the run's API server. Calls come from any thread."""
 
     def __init__(
         self,
         manifests: Sequence[Object],
-        place: Place,
+        servers: Servers,
+        side: Side,
         wanted: Objects,
         net: Network,
         kubelet: Kubelet,
         log: EventLog,
         changing: bool,
     ) -> None:
-        """`manifests`: as this side has them, which `wanted` was read from."""
+        """`manifests`: as this side has them, which `wanted` was read from. Reloads are events only where it is `changing`."""
         self.log = log
-        self._place, self._api = place, place.api
+        self._servers, self._side, self._api = servers, side, servers.api()
         self._manifests, self._objects = list(manifests), wanted
-        self._net, self._kubelet, self._controllers = net, kubelet, Controllers(log, changing)
+        self._net, self._kubelet, self._changing = net, kubelet, changing
         self._spaces = objects.namespaces(manifests)
         self._applied: list[Object] = []
         self._pods: dict[str, Reference] = {}
         self._told: dict[Reference, Object] = {}
         self._lock = threading.RLock()
         self._faults: list[LabError] = []
+        self._followed: list[Followed] = []
         self._plain: list[Process] = []
         """Proxies without a controller."""
         self._over = False
@@ -92,13 +80,18 @@ class Registry:
     @property
     def said(self) -> str:
         """What the controllers do not take of their settings."""
-        return "; ".join(f"the controller says: {words}" for words in self._controllers.refused()[:MOST_SAID])
+        return "; ".join(self._says(lambda one: one.controller.ignored(one.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
         """With what the controllers say of it."""
-        said = (self._controllers.complaints() or self._controllers.refused())[:MOST_SAID]
-        remedy = "\n  ".join(f"the controller says: {words}" for words in said)
-        return MeasuringError(fault.place, fault.fault, remedy) if said else fault
+        said = self._says(lambda one: one.controller.complaints(one.lines()))
+        said = said or self._says(lambda one: one.controller.ignored(one.lines()))
+        return MeasuringError(fault.place, fault.fault, "\n  ".join(said)) if said else fault
+
+    def _says(self, ask: Callable[[Followed], Sequence[str]]) -> list[str]:
+        """In their own words, each once, three at most."""
+        said = dict.fromkeys(words for followed in self._followed for words in ask(followed))
+        return [f"the controller says: {words}" for words in list(said)[:3]]
 
     def begin(self) -> None:
         """Give the API server everything but pods. Raises LabError."""
@@ -110,7 +103,7 @@ class Registry:
             self._api.apply(obj)
         for obj in objects.applied(self._manifests):
             # A kind that was defined a moment ago; one that is never served, the API refuses in its words.
-            until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, DEFINED_S, 0.05)
+            until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
@@ -122,28 +115,31 @@ class Registry:
         if account is None or spec.get("automountServiceAccountToken") is False:
             return started
         namespace = context.pod.namespace
-        own = {
-            "token": self._api.token(namespace, account, TOKEN_S),
-            "ca.crt": self._place.authority,
-            "namespace": namespace,
-        }
-        where = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(self._place.port)}
-        files = {**started.files, **{f"{ACCOUNT}/{name}": text for name, text in own.items()}}
-        return replace(started, env={**started.env, **where}, files=files)
+        own = {"token": self._api.token(namespace, account, lasts_s=24 * 3600), "ca.crt": self._servers.authority}
+        files = {f"{ACCOUNT}/{name}": text for name, text in {**own, "namespace": namespace}.items()}
+        where = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(PORT)}
+        return replace(started, env={**started.env, **where}, files={**started.files, **files})
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start: its pod is there first."""
         self._write(objects.pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
-        if pod.role == "proxy":
-            self._controllers.follow(pod, process)
-            if find_controller(process.container.repository) is None:
-                self._plain.append(process)
+        if pod.role != "proxy":
+            return
+        controller = find_controller(process.container.repository)
+        if controller is None:
+            self._plain.append(process)
+            return
+        followed = Followed(pod, process, controller, self.log)
+        self._followed.append(followed)
+        if self._changing:
+            followed.start()
 
     def leave(self, pod: Pod) -> None:
         """It was told to end."""
-        self._controllers.leave(pod)
+        for followed in self._followed:
+            followed.left = followed.left or followed.pod.name == pod.name
         with self._noting():
             self._api.delete("v1", "Pod", pod.name, pod.namespace, grace_s=pod.grace_s)
 
@@ -163,7 +159,7 @@ class Registry:
                 if reference is None or not running.runners:
                     continue
                 containers = [
-                    (runner.container.name, self._controllers.what(runner.container), runner.ready, runner.restarts)
+                    (runner.container.name, _what(runner.container), runner.ready, runner.restarts)
                     for runner in running.runners
                 ]
                 body = objects.status(everybody.get(pod.name, ""), running.ready, containers)
@@ -186,16 +182,23 @@ class Registry:
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """Create or change objects by server-side apply. MeasuringError for what the API server refuses."""
-        found = objects.applied(on_side(manifests, self._place.side))
+        found = objects.applied(on_side(manifests, self._side))
         with self._lock:
             for obj in found:
                 self._api.apply(obj)
                 self._applied.append(obj)
             self._manifests += found
 
+    @property
+    def _there(self) -> list[Followed]:
+        return [followed for followed in self._followed if not followed.left]
+
     def renew(self) -> None:
         """Of what it has."""
-        self._controllers.renew()
+        for followed in self._there:
+            if followed.controller.renew is None:
+                raise MeasuringError(followed.controller.image, *renewing.NONE)
+            followed.controller.renew(followed.process)
         for process in self._plain:
             system = find(process.container.repository)
             if system is None or system.renew is None:
@@ -203,21 +206,29 @@ class Registry:
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        return self._controllers.gauges()
+        found = {
+            "proxy/config_bytes": [float(size) for followed in self._there if (size := followed.config_bytes())],
+            "proxy/load_s": [took for followed in self._there if (took := followed.load_s()) is not None],
+        }
+        return {name: max(values) for name, values in found.items() if values}
 
     def check(self) -> None:
         """MeasuringError when something could not be written."""
         for fault in self._faults:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
-        self._controllers.check()
+        for followed in self._followed:
+            if followed.fault:
+                raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
 
     def stop(self) -> None:
         """Before the processes are ended. Idempotent."""
-        self._controllers.stop()
+        for followed in self._followed:
+            followed.stop()
 
     def apart(self) -> Sequence[int]:
-        """The controllers' own processes, and the API server with its etcd."""
-        return [*self._controllers.processes(), *self._place.servers()]
+        """Those in the proxies' containers that are not the proxies themselves, and the API server with its etcd."""
+        own = [pid for followed in self._there for pid in followed.process.processes_but(followed.controller.proxy)]
+        return [*own, *self._servers.processes()]
 
     def deployed(self) -> Sequence[Object]:
         """The Pods as the API server has them."""
@@ -225,8 +236,7 @@ class Registry:
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """Return the data of a ConfigMap as the API server has it, which the controllers watch."""
-        found = self._api.get("v1", "ConfigMap", name, namespace)
-        return (found or {}).get("data") or {}
+        return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def close(self) -> None:
         """Take away what this system brought: after its processes have ended. Idempotent."""
@@ -257,3 +267,9 @@ class Registry:
             yield
         except LabError as error:
             self._faults.append(error)
+
+
+def _what(container: Container) -> str:
+    """What an image is here."""
+    controller = find_controller(container.repository)
+    return (controller.about() if controller is not None else "") or container.image

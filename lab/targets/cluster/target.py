@@ -144,13 +144,11 @@ class ClusterTarget:
         taken, there = self._place, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
-                fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
-                raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
+                why = f"point {point.name} shapes the client's link, which is not done on a cluster"
+                raise NotMeasurableError("link", variant.name, why, "measure it with --target local")
         if any(objects.role(obj) == "balancer" for obj in there):
-            fault = "its load balancer is a process of the lab's, which is no way into a cluster here"
-            raise NotMeasurableError(
-                "load balancer", variant.name, fault, "measure it with --target local or apiserver"
-            )
+            why = "its load balancer is a process of the lab's, which is no way into a cluster here"
+            raise NotMeasurableError("load balancer", variant.name, why, "measure it with --target local or apiserver")
         if any(point.disturbance is not None for point in points) and any(map(objects.headless, there)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
@@ -186,13 +184,6 @@ class ClusterTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = nothing,
     ) -> Iterator[ClusterSystem]:
-        with right(), self._up(variant, changing, side, meanwhile) as system:
-            yield system
-
-    @contextmanager
-    def _up(
-        self, variant: Variant, changing: bool, side: Side, meanwhile: Callable[[], object]
-    ) -> Iterator[ClusterSystem]:
         taken = self._place
         inventory = taken.inventories[side]
         taken.lease.check()
@@ -205,50 +196,51 @@ class ClusterTarget:
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
-        try:
-            inventory.apply(wanted)
-            if len(taken.nodes) == 1:
-                meanwhile()
-            rollout.wait(taken.api, wanted, deadline)
-            inventory.await_pods(stamp)  # the last variant's, which have had that time to end
-            still_until = time.monotonic() + pending_s
-            system = ClusterSystem(
-                taken.api,
-                taken.images,
-                taken.client,
-                wanted,
-                next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
-                self._run,
-                taken.others,
-                taken.lease.check,
-                inventory if changing else None,
-            )
-            with taken.client.resolving(system.addresses()):
-                try:
-                    system.wait(deadline, still_until)
-                    self._there[side] = system
-                    if len(taken.nodes) > 1:
-                        meanwhile()  # the other side's pods go where these are
-                    yield system
-                finally:
-                    self._there.pop(side, None)
-                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
-            ended_well = True
-        except LostError:
-            raise
-        except LabError:
-            # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
-            taken.lease.check()
-            taken.api.version()
-            raise
-        finally:
-            if system is not None:
-                system.close()
-            with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
+        with right():
+            try:
+                inventory.apply(wanted)
+                if len(taken.nodes) == 1:
+                    meanwhile()
+                rollout.wait(taken.api, wanted, deadline)
+                inventory.await_pods(stamp)  # the last variant's, which have had that time to end
+                still_until = time.monotonic() + pending_s
+                system = ClusterSystem(
+                    taken.api,
+                    taken.images,
+                    taken.client,
+                    wanted,
+                    next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
+                    self._run,
+                    taken.others,
+                    taken.lease.check,
+                    inventory if changing else None,
+                )
+                with taken.client.resolving(system.addresses()):
+                    try:
+                        system.wait(deadline, still_until)
+                        self._there[side] = system
+                        if len(taken.nodes) > 1:
+                            meanwhile()  # the other side's pods go where these are
+                        yield system
+                    finally:
+                        self._there.pop(side, None)
+                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
+                ended_well = True
+            except LostError:
+                raise
+            except LabError:
+                # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
                 taken.lease.check()
-                if system is not None and changing:
-                    system.settle(system.kill)
-                inventory.end_workloads()
+                taken.api.version()
+                raise
+            finally:
+                if system is not None:
+                    system.close()
+                with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
+                    taken.lease.check()
+                    if system is not None and changing:
+                        system.settle(system.kill)
+                    inventory.end_workloads()
 
     def close(self) -> None:
         taken, self._taken = self._taken, None
