@@ -26,7 +26,7 @@ from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.controllers import Followed
 from lab.targets.apiserver.servers import PORT, Servers
-from lab.targets.cluster.api import Api, Object, until
+from lab.targets.cluster.api import Object, until
 from lab.targets.cluster.objects import Reference, on_side
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.kubelet import Kubelet

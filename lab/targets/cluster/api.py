@@ -71,20 +71,14 @@ class RefusedError(MeasuringError):
     """The server took the request and will not do it: an invalid field, an admission webhook, a quota."""
 
 
-class Api:
+class Api(Connection):
     """UsageError: no kubeconfig, no such context. LostError from any call: the server does not answer."""
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
-        self._connection = Connection(context, kubeconfig)
-        self.place = self._connection.place
+        super().__init__(context, kubeconfig)
         file = (f"--kubeconfig={kubeconfig}",) if kubeconfig else ()
         self.kubectl = ("kubectl", f"--context={context}", *file)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    @property
-    def client(self) -> Any:
-        """The kubernetes library's own, with the credentials of now."""
-        return self._connection.client
 
     def version(self) -> str:
         """`v1.34.4`."""
@@ -281,13 +275,13 @@ class Api:
         read_s: float = READ_S,
     ) -> Answer:
         """The answer, if it is a good one, or of a status that says that it is not there, or not to be had."""
-        answer = self._connection.send(method, path, query, body, content_type, read_s, missing)
+        answer = self.send(method, path, query, body, content_type, read_s, missing)
         if answer.status < 300 or answer.status in missing:
             return answer
         raise self._fault(answer, method, said)
 
     def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
-        found = self._connection.stream(path, query)
+        found = self.stream(path, query)
         if not isinstance(found, Stream):
             raise self._fault(found, "GET", said)
         return found

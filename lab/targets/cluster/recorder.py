@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -34,16 +34,24 @@ class ClusterRecorder:
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
-        self._told = PodEvents(self._started)
         # Pods first: what the others tell of is known then.
         self._watches = [
-            Watched(api, "v1", "Pod", namespace, self._told.pod),
-            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self._told.slice),
-            Watched(api, "v1", "Event", namespace, self._told.event),
+            Watched(api, "v1", "Pod", namespace, self.pod),
+            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self.slice),
+            Watched(api, "v1", "Event", namespace, self.event),
         ]
         self._logs: list[Followed] = []
         self._fault: LabError | None = None
         self._left = threading.Event()
+        self._pods: dict[str, Object] = {}
+        """Of proxy and backend by their names, as they are known now."""
+        self._known: set[tuple[str, str, str]] = set()  # (pod's uid, kind, container): what is so, and is told once
+        self._events: list[Event] = []
+        self._roles: dict[str, str] = {}
+        self._slices: dict[str, Object] = {}
+        self._ready: dict[str, bool] = {}
+        self._endpoints: dict[str, frozenset[str]] = {}
+        self._counts: dict[str, int] = {}
 
     def __enter__(self) -> ClusterRecorder:
         try:
@@ -60,7 +68,7 @@ class ClusterRecorder:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._left.set()
-        logs = [lambda log=log: log.stop(self._told.ended(log.container_id)) for log in list(self._logs)]
+        logs = [lambda log=log: log.stop(self.ended(log.container_id)) for log in list(self._logs)]
         for stop in (*(watch.stop for watch in self._watches), *logs):
             try:
                 stop()
@@ -69,16 +77,18 @@ class ClusterRecorder:
         for log in self._logs:
             behind_s = min(other.behind_s for other in self._logs if other.node == log.node)
             for written_s, event in log.told:
-                self._told.say(written_s + behind_s, "proxy", log.pod, event)
+                self._say(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:
         """What the API server answered the lab itself."""
-        self._told.say(time.time(), "api", name, kind, detail)
+        self._say(time.time(), "api", name, kind, detail)
 
     def events(self) -> Sequence[Event]:
+        """In the order of time, each with the role of its pod: only afterwards, since an event may come before its pod."""
         if self._fault is not None:
             raise self._fault
-        return self._told.events()
+        told = [replace(event, role=self._roles.get(event.object, "")) for event in self._events]
+        return sorted(told, key=lambda event: event.at_s)
 
     def notes(self) -> Sequence[str]:
         """What a reader of the events must know; only afterwards."""
@@ -87,36 +97,8 @@ class ClusterRecorder:
             "single probes cannot be seen, only those that the kubelet reports as failed",
         )
 
-    def _started(self, pod: Object, container_id: str, before: bool) -> None:
-        """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""
-        if pod["metadata"]["labels"].get(ROLE_LABEL) == "proxy" and not self._left.is_set():
-            name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-            place = (self._api, self._namespace, name, container, container_id)
-            self._logs.append(Followed(*place, pod["spec"]["nodeName"], whole=not before))
-
-
-class PodEvents:
-    """`started` is told of every container that runs, (pod, container, runs since before watching began), in a watch's thread."""
-
-    def __init__(self, started: Callable[[Object, str, bool], None]) -> None:
-        self._started = started
-        self._pods: dict[str, Object] = {}
-        """Of proxy and backend by their names, as they are known now."""
-        self._known: set[tuple[str, str, str]] = set()  # (pod's uid, kind, container): what is so, and is told once
-        self._events: list[Event] = []
-        self._roles: dict[str, str] = {}
-        self._slices: dict[str, Object] = {}
-        self._ready: dict[str, bool] = {}
-        self._endpoints: dict[str, frozenset[str]] = {}
-        self._counts: dict[str, int] = {}
-
-    def say(self, at_s: float, source: str, name: str, kind: str, detail: str = "") -> None:
+    def _say(self, at_s: float, source: str, name: str, kind: str, detail: str = "") -> None:
         self._events.append(Event(at_s, source, "", name, kind, detail))
-
-    def events(self) -> list[Event]:
-        """In the order of time, each with the role of its pod: only afterwards, since an event may come before its pod."""
-        told = [replace(event, role=self._roles.get(event.object, "")) for event in self._events]
-        return sorted(told, key=lambda event: event.at_s)
 
     def ended(self, container_id: str) -> bool:
         """Whether that container is known to have ended."""
@@ -134,13 +116,14 @@ class PodEvents:
                 continue
             self._known.add((uid, kind, container))
             if change != "LISTED":
-                self.say(at_s, "api", name, kind, detail)
-            if kind == "Started":
-                self._started(obj, container, change == "LISTED")
+                self._say(at_s, "api", name, kind, detail)
+            if kind == "Started" and role == "proxy" and not self._left.is_set():
+                place = (self._api, self._namespace, name, obj["spec"]["containers"][0]["name"], container)
+                self._logs.append(Followed(*place, obj["spec"]["nodeName"], whole=change != "LISTED"))
         if change == "DELETED":
             if (uid, "Deleted", "") not in self._known:
-                self.say(at_s, "api", name, "Deleted", "grace 0 s")
-            self.say(at_s, "api", name, "Gone")
+                self._say(at_s, "api", name, "Deleted", "grace 0 s")
+            self._say(at_s, "api", name, "Gone")
             self._known |= {(uid, "Exited", one) for of, kind, one in self._known if (of, kind) == (uid, "Started")}
             del self._pods[name]
 
@@ -161,7 +144,7 @@ class PodEvents:
             for address in endpoint["addresses"]
         )
         if ready != self._endpoints.get(service, frozenset()) and not silent:
-            self.say(at_s, "api", service, "Endpoints", str(len(ready)))
+            self._say(at_s, "api", service, "Endpoints", str(len(ready)))
         self._endpoints[service] = ready
 
     def event(self, at_s: float, change: str, obj: Object) -> None:
@@ -179,7 +162,7 @@ class PodEvents:
             words += f"; grace {pod['metadata'].get('deletionGracePeriodSeconds', default)} s"
         words = _clock(words, series.get("lastObservedTime") or obj.get("lastTimestamp"))
         for _ in range(max(1, count - before)):
-            self.say(at_s, "kubelet", name, reason, words)
+            self._say(at_s, "kubelet", name, reason, words)
 
     def _readiness(self, at_s: float, silent: bool) -> None:
         """Of pods, as the endpoints of all their Services have it together."""
@@ -195,7 +178,7 @@ class PodEvents:
             now = found.get(name, False)
             if now != self._ready.get(name, False) and not silent:
                 detail = "terminating" if name in ending else "" if name in found else "no endpoint any more"
-                self.say(at_s, "api", name, "Ready" if now else "NotReady", detail)
+                self._say(at_s, "api", name, "Ready" if now else "NotReady", detail)
         self._ready = found
 
 
