@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import IO, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
@@ -35,15 +36,15 @@ HOSTS = "/etc/hosts"
 OURS = " # ingress-lab"
 
 
-class ClientPod:
-    """As it was found or made by `ensure`. Every method raises LostError when that pod is gone."""
+class ClientPod(Shell):
+    """As it was found or made by `ensure`, and a shell into it. Every method raises LostError when that pod is gone."""
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
-        self._api, self._uid = api, pod["metadata"]["uid"]
+        super().__init__(api, CLIENT_NAMESPACE, CLIENT_POD, CONTAINER)
+        self._uid = pod["metadata"]["uid"]
         self._installed: dict[str, Installed | None] = {}
         self._resolved: list[Mapping[str, str]] = []
         self.node: str = pod["spec"]["nodeName"]
-        self.shell = Shell(api, CLIENT_NAMESPACE, CLIENT_POD, CONTAINER)
 
     @classmethod
     def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
@@ -71,7 +72,7 @@ class ClientPod:
         api.apply(pod)
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
-        client.shell.script(f"{LEFTOVERS}\nrm -rf /scratch/tmp.*")
+        client.script(f"{LEFTOVERS}\nrm -rf /scratch/tmp.*")
         client._write_hosts()
         return client
 
@@ -86,14 +87,14 @@ class ClientPod:
         return self._number("nproc")
 
     def _number(self, script: str) -> int | None:
-        said = self.shell.script(script).stdout.strip()
+        said = self.script(script).stdout.strip()
         return int(said) if said.isdigit() else None
 
     def check(self) -> None:
         """LostError unless the pod is still the one that it was."""
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         same = pod is not None and pod["metadata"]["uid"] == self._uid
-        pods.check_there(self.shell.place, pod if same else None)
+        pods.check_there(self.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
         """The generator as the pod's image has it, or None; asked once."""
@@ -102,18 +103,23 @@ class ClientPod:
             for binary in (generator.binary, *generator.aliases):
                 asked = generator.version_flag
                 script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
-                path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
+                path, _, said = self.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
                 if path and (version := generator.version(said)) is not None:
                     self._installed[generator.name] = Installed(generator.name, path, version)
                     break
         return self._installed[generator.name]
 
     def held(
-        self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes], used: str
+        self,
+        argv: Sequence[str],
+        files: Mapping[str, str] | None = None,
+        stdout: IO[bytes] | int = DEVNULL,
+        stderr: IO[bytes] | int = DEVNULL,
+        used: str = "",
     ) -> Held:
-        """A generator in the pod, in a fresh folder with these files, that waits to be let go; see `lab.targets.cluster.shell`."""
+        """A generator in the pod, in a fresh folder with these files, that waits to be let go."""
         self.check()
-        return self.shell.held(argv, files, stdout, stderr, used)
+        return super().held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
         """CPU seconds of generators that have ended, by what `held` was to leave, which goes; None where one left nothing, as it never
@@ -122,7 +128,7 @@ class ClientPod:
         if not files:
             return None
         # `times` says two lines: of the shell, and of what it waited for.
-        done = self.shell.script(f'cd "${{TMPDIR:-/tmp}}" && cat {shlex.join(files)} && rm -f {shlex.join(files)}')
+        done = self.script(f'cd "${{TMPDIR:-/tmp}}" && cat {shlex.join(files)} && rm -f {shlex.join(files)}')
         lines = done.stdout.splitlines()
         if done.returncode or len(lines) != 2 * len(files):
             return None
@@ -146,19 +152,15 @@ class ClientPod:
         self._resolved.remove(addresses)
         self._write_hosts()
 
-    def close(self) -> None:
-        """Leave the pod; it stays."""
-        self.shell.close()
-
     def _write_hosts(self) -> None:
         """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""
-        kept = [line for line in self.shell.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
+        kept = [line for line in self.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
         ours = {host: address for one in self._resolved for host, address in one.items()}
         text = "".join(f"{line}\n" for line in [*kept, *(f"{ours[host]} {host}{OURS}" for host in ours)])
-        done = self.shell.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
+        done = self.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
         if done.returncode:
             fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"
-            raise MeasuringError(self.shell.place, fault, "it must run as root (manifests/clusters/client)")
+            raise MeasuringError(self.place, fault, "it must run as root (manifests/clusters/client)")
 
 
 def seconds(told: str) -> float:

@@ -200,7 +200,7 @@ class ClusterSystem(Changes):
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
         assert self._watch is not None, "a sample begins when its generators can"
-        runners, image = Runners(self._api, self._client.shell), self._images.named("loadgen")
+        runners, image = Runners(self._api, self._client), self._images.named("loadgen")
         return runners.generate(image, self._run, load, files, self.addresses(), self._watch)
 
     @right()
@@ -213,7 +213,7 @@ class ClusterSystem(Changes):
 
     def watch(self) -> Watch:
         self._generator_s()  # of warm-ups
-        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)
+        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
         self._watch = sampling.ClusterWatch(
             [client, *self._running()],
             self.counters,
@@ -292,7 +292,7 @@ class ClusterSystem(Changes):
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
-            return list(_numbered([self._client.shell]))
+            return list(_numbered([self._client]))
         return list(self._again(lambda: _numbered(map(self._shell, self._present(role)))))
 
     def _present(self, role: Role) -> Sequence[Mapping[str, Any]]:
@@ -426,7 +426,7 @@ class ClusterSystem(Changes):
         return self._recorder
 
     def clock(self) -> ClockOffset:
-        return clock_offset(self._client.shell)
+        return clock_offset(self._client)
 
     @right()
     def freeze(self, role: Role, frozen: bool) -> None:
@@ -503,7 +503,7 @@ class ClusterSystem(Changes):
         connection, on which nothing is ever said, and workers may wait a minute for its request before a reload ends them.
         """
         host, port = fetching.place(endpoint)
-        done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
+        done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
