@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.facts import NOT_VISIBLE, nodes_in_words, pods_record
 from lab.targets.cluster.facts import facts as facts_of
 from lab.targets.cluster.images import Images
+from lab.tests.support.cluster_fakes import FakeApi, Object
 
 IMAGES = Images(
     {"nginx": "docker.io/library/nginx:1.28@sha256:00", "loadgen": "lab/loadgen:x"}, {"nginx": "mirror/nginx:1"}
@@ -33,33 +33,35 @@ def node(name: str, cpus: str = "2", memory: str = "24615604Ki", **more: str) ->
     }
 
 
-@dataclass
-class FakeApi:
-    nodes: list[dict[str, Any]] = field(default_factory=lambda: [node("a")])
-    settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
-    daemons: tuple[str, ...] = ()
-    denied: bool = False
+class Shown(FakeApi):
+    """`denied`: of all but nodes."""
+
+    denied = False
+
+    def __init__(self, settings: dict[str, dict[str, str]] | None = None, daemons: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.put({"kind": "Node", **node("a")})
+        for name, data in (settings or {}).items():
+            self.put({"kind": "ConfigMap", "metadata": {"name": name, "namespace": "kube-system"}, "data": data})
+        for name in daemons:
+            self.put({"kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"}})
 
     def version(self) -> str:
         return "v1.34.4"
 
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
-        self._check()
-        return {"data": self.settings[name]} if name in self.settings else None
-
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
-        if kind == "Node":
-            return self.nodes
-        self._check()
-        return [{"metadata": {"name": name}} for name in self.daemons]
-
-    def _check(self) -> None:
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         if self.denied:
             raise DeniedError("context x", "user u cannot")
+        return super().get(api_version, kind, name, namespace)
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+        if self.denied and kind != "Node":
+            raise DeniedError("context x", "user u cannot")
+        return super().list(api_version, kind, namespace, labels)
 
 
-def facts(api: Any, images: Images) -> dict[str, str]:
-    return facts_of(api, images)
+def facts(api: Any) -> dict[str, str]:
+    return facts_of(api, IMAGES)
 
 
 def test_nodes_of_one_kind_are_told_together() -> None:
@@ -73,11 +75,11 @@ def test_nodes_of_one_kind_are_told_together() -> None:
 
 def test_facts_of_a_cluster() -> None:
     """Provider, network, the images that are really used, and that nobody is pinned."""
-    found = facts(FakeApi(daemons=("cilium", "node-exporter")), IMAGES)
+    found = facts(Shown(daemons=("cilium", "node-exporter")))
     assert found["kubernetes"] == "v1.34.4"
     assert found["provider"] == "kind"
     assert found["pod_network"] == "Cilium"
-    assert facts(FakeApi(daemons=("our-own-netd",)), IMAGES)["pod_network"] == "unknown"
+    assert facts(Shown(daemons=("our-own-netd",)))["pod_network"] == "unknown"
     assert found["pinning"].startswith("none")
     assert found["image_nginx"] == "mirror/nginx:1"
     assert found["image_loadgen"] == "lab/loadgen:x"
@@ -94,8 +96,10 @@ def test_facts_of_a_cluster() -> None:
 )
 def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
     """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
-    assert facts(FakeApi(settings=settings), IMAGES)["kube_proxy"] == mode
-    hidden = facts(FakeApi(settings=settings, denied=True), IMAGES)
+    api = Shown(settings)
+    assert facts(api)["kube_proxy"] == mode
+    api.denied = True
+    hidden = facts(api)
     assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,28 +26,23 @@ from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
 from lab.targets.cluster.target import ClusterTarget, largest_cpus
 from lab.targets.kind import TARGET as KIND
-from lab.targets.remote import TARGET as REMOTE
 from lab.tests.support.cluster_fakes import FakeApi
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
 
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "production",
-    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-    "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("production", "bench")],
-}
-
 
 @pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(KUBECONFIG))
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    return path
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("production", "bench")]
+    content = {
+        "current-context": "production",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": known,
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(content))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
 
 
 @pytest.mark.parametrize(
@@ -71,24 +66,18 @@ def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: 
     assert raised is None or raised.value.what == what
 
 
-@pytest.mark.slow
-def test_remote_without_a_context_names_those_there_are(kubeconfig: Path) -> None:
-    """The current one is among them, and not taken."""
-    with pytest.raises(UsageError, match="the current one is never taken(?s:.*)production, bench"):
-        REMOTE.at(None)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("--target remote --context benhc", "did you mean 'bench'"),
+        ("--target remote", "the current one is never taken --context NAME; known: production, bench"),
         ("--target local --context bench", "--context"),
         ("--target kind --context bench", "--context"),
         ("--target kind", "just up kind"),
     ],
 )
 def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
-    options: str, said: str, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: str, said: str, kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And a context belongs to remote alone."""
     monkeypatch.setenv("LAB_KIND_NAME", "never-made")
@@ -122,41 +111,22 @@ class Held:
     place: str = "context test"
     log: list[str] = field(default_factory=list[str])
 
+    open_files: int | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        said = {"release": "released", "apply": "applied", "await_pods": "the last pods are gone"}
+        said |= {"end_workloads": "workloads ended", "remove": "all removed"}
+        return lambda *_: self.log.append(said[name]) if name in said else None
+
     def check(self) -> None:
         if self.lost:
             raise LostError("lease ingress-lab", "lost: bob holds it now", "see that no other lab uses this cluster")
 
-    def release(self) -> None:
-        self.log.append("released")
-
-    def apply(self, objects: object) -> None:
-        self.log.append("applied")
-
-    def await_pods(self, but: str) -> None:
-        self.log.append("the last pods are gone")
-
-    def end_workloads(self) -> None:
-        self.log.append("workloads ended")
-
-    def remove(self) -> None:
-        self.log.append("all removed")
-
-    @contextmanager
-    def resolving(self, addresses: object) -> Iterator[None]:
-        yield
-
-    def addresses(self) -> dict[str, str]:
-        return {}
+    def resolving(self, addresses: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def nodes(self) -> dict[str, set[str]]:
         return {}
-
-    def wait(self, deadline: float, still_until: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def version(self) -> str:
-        return "v1.34.4"
 
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         return kind.lower() + "s", kind != "Namespace"
@@ -164,10 +134,7 @@ class Held:
     def named(self, name: str) -> str:
         return name
 
-    def resolve(self, reference: str) -> str:
-        return reference
-
-    open_files: int | None = None
+    resolve = named
 
 
 def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
@@ -176,17 +143,12 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
     def unconnected() -> Api:
         raise AssertionError
 
-    def waited(*_: object) -> None: ...
-
-    def made(*_: object) -> Held:
-        return held
-
     target = ClusterTarget("test", unconnected, "a test's")
     parts: Any = held
     place = module._Place(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
-    monkeypatch.setattr(module.rollout, "wait", waited)
-    monkeypatch.setattr(module, "ClusterSystem", made)
+    monkeypatch.setattr(module.rollout, "wait", lambda *_: None)
+    monkeypatch.setattr(module, "ClusterSystem", lambda *_: held)
     return target
 
 
@@ -213,22 +175,18 @@ def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
     assert held.log == ["applied", "the last pods are gone", *([] if lost else ["workloads ended"])]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "log"),
-    [
-        (1, ["applied", "the other side", "the last pods are gone"]),
-        (2, ["applied", "the last pods are gone", "the other side"]),
-    ],
-)
-def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(
-    nodes: int, log: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several nodes it has to know which, so there it waits until this one is up."""
-    held = Held()
-    target = taken(held, monkeypatch)
-    target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
-    with target.up(load_variant("direct"), meanwhile=lambda: held.log.append("the other side")):
-        assert held.log == log
+    first, last = (
+        ["applied", "the other side", "the last pods are gone"],
+        ["applied", "the last pods are gone", "the other side"],
+    )
+    for nodes, log in ((1, first), (2, last)):
+        held = Held()
+        target = taken(held, monkeypatch)
+        target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
+        with target.up(load_variant("direct"), meanwhile=lambda held=held: held.log.append("the other side")):
+            assert held.log == log
 
 
 def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,23 +286,18 @@ def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Clust
     return made
 
 
-class Distroless(Inside):
-    """Of an image without a shell."""
-
-    @property
-    def pid(self) -> int:
-        raise MeasuringError("pod ingress-lab/envoy-gateway-1", "container envoy-gateway does not answer", "no sh")
-
-
 def test_of_a_controller_whose_image_has_no_shell_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a sample lost for it; one that is gone is."""
-    made = system(Held(), Distroless(), monkeypatch)
-    assert made._controllers == []  # pyright: ignore[reportPrivateUsage]
 
-    def gone(_self: object) -> int:
-        raise LostError("pod ingress-lab/envoy-gateway-1", "is gone", "")
+    class Distroless(Inside):
+        fault: LabError = MeasuringError("pod ingress-lab/envoy-gateway-1", "does not answer", "no sh")
 
-    monkeypatch.setattr(Distroless, "pid", property(gone))
+        @property
+        def pid(self) -> int:
+            raise self.fault
+
+    assert system(Held(), Distroless(), monkeypatch)._controllers == []  # pyright: ignore[reportPrivateUsage]
+    Distroless.fault = LostError("pod ingress-lab/envoy-gateway-1", "is gone", "")
     with pytest.raises(LostError):
         system(Held(), Distroless(), monkeypatch)._controllers  # noqa: B018  # pyright: ignore[reportPrivateUsage]
 
@@ -382,10 +335,6 @@ class Dialling(Inside):
 
     refused: int = 0
     tried: list[str] = field(default_factory=list[str])
-
-    @property
-    def shell(self) -> Dialling:
-        return self
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         self.tried.append(text)
