@@ -27,11 +27,10 @@ resource_scrape_error 0
 
 
 @dataclass
-class FakeApi:
+class Shown:
     """`answers`: for every read of a kubelet, pod → (seconds, CPU seconds); an error is raised."""
 
     answers: Sequence[Mapping[tuple[str, str], tuple[float, float]] | Exception]
-    labelled: Sequence[str] = ("ingress-lab", "ingress-lab-client")
     asked: list[str] = field(default_factory=list[str])
     listed: int = 0
     gone: bool = False
@@ -45,20 +44,20 @@ class FakeApi:
         self.asked.append(path)
         if isinstance(answer, Exception):
             raise answer
-        return "\n".join(
-            f'pod_cpu_usage_seconds_total{{namespace="{namespace}",pod="{pod}"}} {cpu_s} {round(1000 * at_s)}'
+        return "".join(
+            f'pod_cpu_usage_seconds_total{{namespace="{namespace}",pod="{pod}"}} {cpu_s} {round(1000 * at_s)}\n'
             for (namespace, pod), (at_s, cpu_s) in answer.items()
         )
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
         assert (kind, labels) == ("Namespace", "lab/run")
         self.listed += 1
-        return [{"metadata": {"name": name}} for name in self.labelled]
+        return [{"metadata": {"name": name}} for name in ("ingress-lab", "ingress-lab-client")]
 
 
-def kubelets(api: FakeApi) -> Kubelets:
-    shown: Any = api
-    return Kubelets(shown)
+def kubelets(*answers: Mapping[tuple[str, str], tuple[float, float]] | Exception) -> Kubelets:
+    api: Any = Shown(answers)
+    return Kubelets(api)
 
 
 SHOP = ("shop", "web-0")
@@ -77,13 +76,11 @@ def test_a_kubelets_figures() -> None:
 
 def test_other_peoples_pods_count_and_nobody_elses() -> None:
     """Neither the lab's namespaces nor the cluster's own; over the time that the figures themselves cover."""
-    api = FakeApi(
-        [
-            {SHOP: (100, 5.0), ("kube-system", "etcd"): (100, 1.0), ("ingress-lab", "proxy"): (100, 1.0)},
-            {SHOP: (112, 8.0), ("kube-system", "etcd"): (112, 9.0), ("ingress-lab", "proxy"): (112, 9.0)},
-        ]
+    own = ("kube-system", "etcd"), ("ingress-lab", "proxy")
+    api: Any = Shown(
+        [{SHOP: (100, 5.0)} | dict.fromkeys(own, (100, 1.0)), {SHOP: (112, 8.0)} | dict.fromkeys(own, (112, 9.0))]
     )
-    seen = kubelets(api)(["n1"])()
+    seen = Kubelets(api)(["n1"])()
     assert seen.cores == pytest.approx(0.25)
     assert seen.counters == {"others/pods": 1, "others/stale_pods": 0, "others/window_ms": 12000}
     assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
@@ -93,8 +90,8 @@ def test_what_the_cluster_itself_is() -> None:
     """Its own namespaces are known by name; whoever else is there is somebody. Namespaces are asked for once, but of one that is new."""
     own = ("kube-system", "local-path-storage", "openshift", "openshift-ingress", "calico-system")
     for namespace in (*own, "shop", "default", "my-kube-things"):
-        api = FakeApi([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}, {("new", "x"): (110, 6.0)}])
-        watch = kubelets(api)
+        api: Any = Shown([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}, {("new", "x"): (110, 6.0)}])
+        watch = Kubelets(api)
         assert watch(["n1"])().cores == pytest.approx(0.0 if namespace in own else 0.1)
         assert api.listed == 1
         watch(["n1", "n2"])()
@@ -103,14 +100,13 @@ def test_what_the_cluster_itself_is() -> None:
 
 def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
     """A kubelet looks every 10 to 30 s: in between a pod's latest rate stands, and is called stale."""
-    api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}])
-    watch = kubelets(api)
+    watch = kubelets({SHOP: (100, 5.0)}, {SHOP: (110, 6.0)})
     assert watch(["n1"])().counters["others/stale_pods"] == 0
     again = watch(["n1"])()
     assert (again.cores, again.counters["others/stale_pods"]) == (pytest.approx(0.1), 1)
-    unknown = kubelets(FakeApi([{SHOP: (100, 5.0)}]))(["n1"])()
+    unknown = kubelets({SHOP: (100, 5.0)})(["n1"])()
     assert (unknown.cores, unknown.counters["others/stale_pods"]) == (0.0, 1)
-    new = kubelets(FakeApi([{}, {SHOP: (110, 2.0)}]))(["n1"])()
+    new = kubelets({}, {SHOP: (110, 2.0)})(["n1"])()
     assert new.cores == pytest.approx(0.2), "what it has used, it has used since the look before"
 
 
@@ -118,11 +114,12 @@ def test_a_kubelet_that_may_not_be_asked_is_not_visible() -> None:
     """Nothing is said then, whether the kubelet or its node is gone; an API server that is gone is not the same."""
     lost = LostError("context x", "the API server does not do it now: status 503")
     denied = DeniedError("context x", "user u cannot get nodes/proxy")
-    for error in (denied, RefusedError("context x", "500"), lost, {("a", "b}"): (100, 1.0)}):
-        assert kubelets(FakeApi([error]))(["n1"])().cores is None
-        assert kubelets(FakeApi([{}, error]))(["n1"])().cores is None
+    for error in (denied, RefusedError("context x", "500"), lost, ValueError("of another form")):
+        assert kubelets(error)(["n1"])().cores is None
+        assert kubelets({}, error)(["n1"])().cores is None
+    api: Any = Shown([lost], gone=True)
     with pytest.raises(LostError):
-        kubelets(FakeApi([lost], gone=True))(["n1"])
+        Kubelets(api)(["n1"])
 
 
 NODE = "5c5abf6f214c"

@@ -65,12 +65,14 @@ def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
 
 
 def test_percentiles_come_from_the_merged_histogram_and_are_no_average_of_the_parts() -> None:
-    quick, slow = Histogram.of_values(np.full(990, 0.001)), Histogram.of_values(np.full(10, 0.1))
     one = K6.parse(summary(990, 1.0), "", 0, replace(LOAD, generators=1))
-    both = merged([replace(one, latency=quick), replace(one, latency=slow, requests=10)])
-    assert both.latency.quantile_s(0.5) == pytest.approx(0.001, rel=1e-3)
-    assert both.latency.quantile_s(0.99) == pytest.approx(0.001, rel=1e-3)
-    assert both.latency.maximum_s == pytest.approx(0.1, rel=1e-2)
+    parts = [
+        replace(one, latency=Histogram.of_values(np.full(count, s)), requests=count)
+        for count, s in ((990, 0.001), (10, 0.1))
+    ]
+    both = merged(parts).latency
+    assert [both.quantile_s(0.5), both.quantile_s(0.99)] == pytest.approx([0.001, 0.001], rel=1e-3)
+    assert both.maximum_s == pytest.approx(0.1, rel=1e-2)
 
 
 def test_one_generator_has_no_parts_and_one_that_said_nothing_is_missed() -> None:
@@ -86,10 +88,7 @@ def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
     assert "with 2 hosts" in (K6.refusal(replace(LOAD, hosts=hosts, connections=6, generators=2)) or "")
     assert "only k6" in (generator("wrk").refusal(replace(LOAD, rate_rps=None)) or "")
 
-
-def test_a_point_may_ask_for_many_generators_of_k6_only() -> None:
-    assert point().generators == 1
-    assert point(generators=4).generators == 4
+    assert (point().generators, point(generators=4).generators) == (1, 4)
     with pytest.raises(ValidationError, match="only k6 is run as several at once, not wrk"):
         point(generator="wrk", rate_rps=None, generators=2)
 
