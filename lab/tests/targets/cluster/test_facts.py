@@ -34,10 +34,6 @@ def node(name: str, cpus: str = "2", memory: str = "24615604Ki", **more: str) ->
 
 
 class Shown(FakeApi):
-    """`denied`: of all but nodes."""
-
-    denied = False
-
     def __init__(self, settings: dict[str, dict[str, str]] | None = None, daemons: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.put({"kind": "Node", **node("a")})
@@ -50,14 +46,9 @@ class Shown(FakeApi):
         return "v1.34.4"
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        if self.denied:
-            raise DeniedError("context x", "user u cannot")
+        if kind in self.refused:
+            raise self.refused[kind]
         return super().get(api_version, kind, name, namespace)
-
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
-        if self.denied and kind != "Node":
-            raise DeniedError("context x", "user u cannot")
-        return super().list(api_version, kind, namespace, labels)
 
 
 def facts(api: Any) -> dict[str, str]:
@@ -98,7 +89,7 @@ def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) 
     """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
     api = Shown(settings)
     assert facts(api)["kube_proxy"] == mode
-    api.denied = True
+    api.refused = dict.fromkeys(("ConfigMap", "DaemonSet"), DeniedError("context x", "user u cannot"))
     hidden = facts(api)
     assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
 

@@ -16,10 +16,8 @@ from lab.generators import generator
 from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.targets.cluster import runners, testrun
-from lab.targets.cluster.api import Api
 from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.runners import Runners
-from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
@@ -71,11 +69,8 @@ class Cluster(FakeApi):
         name = pod["metadata"]["name"]
         self.selectors.append(pod["spec"]["nodeSelector"])
         mine = self.fate if name.endswith("-2") else ""
-        state: Object = {"running": {}}
-        if mine == "no image":
-            state = {"waiting": {"reason": "ErrImagePull"}}
-        if mine == "bad script":
-            state = {"terminated": {"exitCode": 107}}
+        states = {"no image": {"waiting": {"reason": "ErrImagePull"}}, "bad script": {"terminated": {"exitCode": 107}}}
+        state: Object = states.get(mine, {"running": {}})
         self.status[name] = -1 if mine == "no image" else runners.PAUSED
         pod["spec"]["nodeName"] = f"node{name[-2:]}"
         pod["status"] = {
@@ -159,12 +154,10 @@ class Watch:
         self.cluster.told.append("looked at " + " ".join(place.node for place in places))
 
 
-def generate(cluster: Cluster) -> Ran:
-    def inside(api: Api, namespace: str, pod: str, container: str) -> Shell:
-        return cast("Shell", Inside(cluster, pod))
-
-    made = Runners(cast("Api", cluster), cast("Shell", cluster), inside)
-    return made.generate(IMAGE, "r1", LOAD, K6.files(LOAD), {}, cast("ClusterWatch", Watch(cluster)))
+def generate(cluster: Any) -> Ran:
+    watch: Any = Watch(cluster)
+    made = Runners(cluster, cluster, lambda api, namespace, pod, container: cast("Shell", Inside(cluster, pod)))
+    return made.generate(IMAGE, "r1", LOAD, K6.files(LOAD), {}, watch)
 
 
 @pytest.fixture(autouse=True)
@@ -179,17 +172,12 @@ def test_all_begin_after_the_first_look_end_after_the_last_and_nothing_is_left(o
     assert (ran.exit_status, ran.stderr, ran.hung, cluster.objects) == (0, "", False, {})
     go = [] if operated else ["go"]
     assert cluster.told == ["looking", *go, "looked at node-1 node-2", "end 1", "end 2", "closed", "closed"]
+    made = [KIND] if operated else ["Pod", "Pod"]
+    assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
     lines = ran.stdout.splitlines()
     assert lines[0].startswith("--- runner 1 of 2: load-") and lines[0].endswith(" on node-1")
     result = K6.parse(ran.stdout, ran.stderr, ran.exit_status, LOAD)
     assert (result.requests, [part.requests for part in result.parts]) == (6, [2, 4])
-
-
-def test_only_a_cluster_with_the_operator_is_asked_for_a_test_run() -> None:
-    for operated, made in ((False, ["Pod", "Pod"]), (True, [KIND])):
-        cluster = Cluster(operated=operated)
-        generate(cluster)
-        assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
 
 
 def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_makes_it() -> None:
@@ -228,28 +216,19 @@ def test_one_runner_that_fails_fails_the_load(fate: str, status: int, says: str)
     assert says in ran.stderr and cluster.objects == {}
 
 
-def test_a_runner_that_goes_on_beyond_its_time_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_that_goes_on_beyond_its_time_is_hung_and_one_that_never_begins_is_told_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
     ran = generate(Cluster(fate="hangs"))
     assert ran.hung and ran.exit_status == 105
-
-
-def test_runners_that_never_begin_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "START_S", 0.0)
     ran = generate(Cluster(fate="no image"))
     assert ran.exit_status == runners.NOT_STARTED and "-2: Pending, ErrImagePull" in ran.stderr
-
-
-def test_an_operator_that_does_not_run_is_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "START_S", 0.0)
     cluster = Cluster(operated=True)
     monkeypatch.setattr(cluster, "_run", lambda pod: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     assert "is the operator running?" in generate(cluster).stderr
-
-
-def test_a_load_that_the_operator_refuses_is_told_in_its_words() -> None:
-    cluster = Cluster(operated=True, stage="error")
-    ran = generate(cluster)
+    ran = generate(Cluster(operated=True, stage="error"))
     assert ran.exit_status == 1 and "k6-operator refused the load: its own log says why" in ran.stderr
 
 

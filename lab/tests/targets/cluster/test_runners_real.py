@@ -18,10 +18,8 @@ import pytest
 
 from lab.generators import generator
 from lab.model.load import Load
-from lab.targets.cluster.api import Api
 from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.runners import Runners
-from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
@@ -33,41 +31,27 @@ pytestmark = [
 K6 = generator("k6")
 
 
-class Counting(BaseHTTPRequestHandler):
-    """A server's own count, which no generator has a part in."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        cast("Server", self.server).count()
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002 - the base's name
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Counting)
-        self._lock, self.counted = threading.Lock(), 0
-
-    def count(self) -> None:
-        with self._lock:
-            self.counted += 1
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+def counted() -> Iterator[tuple[str, list[int]]]:
+    """A server's URL and its own count, which no generator has a part in."""
+    seen: list[int] = []
+
+    class Counting(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            seen.append(1)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002 - the base's name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", seen
+        server.shutdown()
 
 
 class Here(FakeApi):
@@ -114,11 +98,6 @@ class Here(FakeApi):
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
 
-    def end(self) -> None:
-        for process in self.running.values():
-            process.kill()
-            process.wait()
-
 
 class Inside:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -132,66 +111,60 @@ class Inside:
 
 
 class Looking:
-    """What every runner has made when a watch begins anew, and at the last look."""
+    """How much had been counted, and who had ended, when a watch began anew and at the last look."""
 
-    def __init__(self, server: Server, here: Here) -> None:
-        self._server, self._here = server, here
+    def __init__(self, counted: list[int], here: Here) -> None:
+        self._counted, self._here = counted, here
         self.seen: list[tuple[int, list[int | None]]] = []
         self.at_s: list[float] = []
 
     @contextmanager
     def beginning_anew(self, places: Sequence[Place]) -> Iterator[None]:
         self._look()
-        self.at_s.append(time.monotonic())
         yield
-        self.at_s.append(time.monotonic())
         self._look()
 
     def _look(self) -> None:
-        self.seen.append((self._server.counted, [process.poll() for process in self._here.running.values()]))
+        self.at_s.append(time.monotonic())
+        self.seen.append((len(self._counted), [process.poll() for process in self._here.running.values()]))
 
 
-def share(load: Load, server: Server, folder: Path) -> tuple[Any, Looking]:
-    here = Here(folder)
-    watch = Looking(server, here)
-
-    def inside(api: Api, namespace: str, pod: str, container: str) -> Shell:
-        return cast("Shell", Inside(here.running[pod]))
-
-    runners = Runners(cast("Api", here), cast("Shell", here), inside)
+def share(load: Load, counted: list[int], folder: Path) -> tuple[Any, Looking]:
+    here: Any = Here(folder)
+    watch: Any = Looking(counted, here)
+    runners = Runners(here, here, lambda api, namespace, pod, container: cast("Shell", Inside(here.running[pod])))
     try:
-        ran = runners.generate("image", "r1", load, K6.files(load), {}, cast("ClusterWatch", watch))
+        ran = runners.generate("image", "r1", load, K6.files(load), {}, watch)
     finally:
-        here.end()
+        for process in here.running.values():
+            process.kill()
+            process.wait()
     return ran, watch
 
 
 @pytest.mark.parametrize(("generators", "rate_rps"), [(2, 100.0), (3, 201.0), (2, None)])
 def test_what_many_made_together_is_what_the_server_counted(
-    generators: int, rate_rps: float | None, server: Server, tmp_path: Path
+    generators: int, rate_rps: float | None, counted: tuple[str, list[int]], tmp_path: Path
 ) -> None:
     """None begins before the first look, all are still there at the last, and only then do they print."""
-    url = f"http://127.0.0.1:{server.server_address[1]}/"
+    url, seen = counted
     load = Load(url, "web.lab.test", 6, 1.0, rate_rps=rate_rps, generators=generators)
-    ran, watch = share(load, server, tmp_path)
+    ran, watch = share(load, seen, tmp_path)
     assert (ran.exit_status, ran.hung, ran.stderr) == (0, False, ""), ran
     waiting = [None] * generators
-    assert watch.seen == [(0, waiting), (server.counted, waiting)]
+    assert watch.seen == [(0, waiting), (len(seen), waiting)]
     result = K6.parse(ran.stdout, ran.stderr, ran.exit_status, load)
-    assert result.requests == server.counted == result.latency.total == sum(part.requests for part in result.parts)
+    assert result.requests == len(seen) == result.latency.total == sum(part.requests for part in result.parts)
     assert not result.errors
     if rate_rps is not None:
-        each = rate_rps / generators
         # A busy machine makes some of them late, and then not at all: nobody makes another's part.
-        assert max(part.requests + part.dropped for part in result.parts) <= each + 1
-    added = sum(part.latency.counts for part in result.parts)
-    assert (result.latency.counts == added).all()
+        assert max(part.requests + part.dropped for part in result.parts) <= rate_rps / generators + 1
     assert result.duration_s <= watch.at_s[1] - watch.at_s[0], "lingering is none of their time"
 
 
-def test_one_whose_script_fails_fails_the_load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_whose_script_fails_fails_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = Load("http://127.0.0.1:1/", "web.lab.test", 2, 1.0, generators=2)
     monkeypatch.setattr(type(K6), "files", lambda self, load: {"k6.js": "no script", "k6.json": "{}"})  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    ran, watch = share(load, server, tmp_path)
+    ran, watch = share(load, [], tmp_path)
     assert ran.exit_status > 0 and not ran.hung and watch.seen == []
     assert "Unexpected identifier" in ran.stdout
