@@ -31,9 +31,11 @@ from lab.targets.cluster.container_sampler import (
 )
 from lab.targets.cluster.others import Elsewhere, Others, together
 from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import When, about, question, snapshot
 from lab.targets.common.sampler import cpu_list
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
+from lab.tests.support.pods_here import ApiHere
 from lab.tests.support.waiting import until
 
 SCOPE = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-poda4a7545b.slice/cri-containerd-115c6.scope"
@@ -420,33 +422,13 @@ def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Pat
         assert "its node's CPUs or its busiest thread were 80% busy" in sample.detail
 
 
-@dataclass
-class RealShell:
-    """A shell of this machine, asked as `lab.targets.cluster.shell` asks."""
-
-    program: str
-    place: str = "here"
-    pid: int = 0
-
-    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        argv = [
-            self.program,
-            *(["sh"] if self.program == "busybox" else []),
-            "-c",
-            f"echo $$; ( eval '{text}' ) </dev/null",
-        ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
-        pid, _, said = done.stdout.partition("\n")
-        self.pid = int(pid)
-        return subprocess.CompletedProcess([text], done.returncode, said, done.stderr)
-
-
-@pytest.mark.parametrize("program", ["dash", "bash", "busybox"])
+@pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
 def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
-    if shutil.which(program) is None:
+    if shutil.which(program.split()[0]) is None:
         pytest.skip(f"no {program} on this machine")
-    shell: Any = RealShell(program)
+    api: Any = ApiHere(program)
+    shell = Shell(api, "ns", "generator", "c")
     try:
         container = about(shell)
     except MeasuringError as error:
@@ -456,13 +438,12 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     for when in ("opening", "meanwhile", "closing"):
         script = question(when, container, threads=True, cpus=True, network=True, clock=True)
         seen = snapshot(shell, container, script)
-        assert 1 in seen.processes, when
-        assert shell.pid not in seen.processes, when
+        assert 1 in seen.processes and shell.pid not in seen.processes, when
         assert seen.uptime_s > 0
         if when != "meanwhile":
             assert seen.text(container.usage_file)
-            assert seen.text("/proc/stat").startswith("cpu")
-            assert "TcpExt:" in seen.text("/proc/net/netstat")
+            assert seen.text("/proc/stat").startswith("cpu") and "TcpExt:" in seen.text("/proc/net/netstat")
+    shell.close()
 
 
 @pytest.mark.parametrize("at_the_very_end", [False, True])
@@ -524,14 +505,10 @@ def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() 
     assert seen.usage["proxy"].cpu_s == pytest.approx(1.0)
     assert seen.counters["proxy/requests"] == 1004
     assert "generator/lost_pods" not in seen.counters and first.refused == second.refused == 0
-
-
-def test_a_runner_that_dies_in_the_middle_is_said_and_ends_no_run() -> None:
-    """Its exit status is the load's; the generator's own pod is where all the others come from."""
     dying = [place("generator", used(0, lost_from=1), 5)]
     with (
         ClusterWatch(places([("generator", used(0))]), dict[str, int], nobody, 60.0) as watch,
         watch.beginning_anew(dying),
     ):
         pass
-    assert watch.observation().counters["generator/lost_pods"] == 1
+    assert watch.observation().counters["generator/lost_pods"] == 1, "its exit status is the load's"
