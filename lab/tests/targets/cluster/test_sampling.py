@@ -29,7 +29,7 @@ from lab.targets.cluster.container_sampler import (
     busiest_thread,
     samplers,
 )
-from lab.targets.cluster.others import Elsewhere, Others, together
+from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import When, about, question, snapshot
@@ -298,15 +298,6 @@ def test_what_others_used_is_no_more_than_was_used() -> None:
     seen = watched(("proxy", FakeShell(ends)), others=others(None))
     assert seen.others is None
     assert seen.counters["cluster/cpu_ms"] == 10, "nobody else's: the cluster's own"
-
-
-def test_what_several_see_is_added() -> None:
-    """Where one cannot see, nothing is said, unless what the rest saw is too much for a sample by itself."""
-    seen = together(others(0.1, a=1), others(0.2, b=2))(["n"])()
-    assert (seen.cores, seen.counters) == (pytest.approx(0.3), {"a": 1, "b": 2})
-    assert together(others(0.3), others(None))(["n"])().cores == pytest.approx(0.3)
-    assert together(others(0.01), others(None))(["n"])().cores is None
-    assert together(others(None))(["n"])().cores is None
 
 
 def test_what_the_system_counts_itself_is_its_increase() -> None:
