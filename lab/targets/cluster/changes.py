@@ -23,10 +23,9 @@ from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.base.quantities import quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import deletion
 from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object, right, until
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.inventory import GRACE_S, Inventory, by_rank
 from lab.targets.cluster.objects import ROLES, Reference, made, pod_spec, role
 from lab.targets.cluster.pods import conditions, container_id, container_status, ready, reasoned, running
 from lab.targets.cluster.recorder import ClusterRecorder
@@ -149,7 +148,7 @@ class Changes:
         if new := wanted.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
-        deletion.by_rank(wanted, lambda ref: self._api.apply(wanted[ref]))
+        by_rank(wanted, lambda ref: self._api.apply(wanted[ref]))
 
     def settle(self, kill: Callable[[Object], object]) -> None:
         """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
@@ -158,7 +157,7 @@ class Changes:
         killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
         """
         for pod in (pod for which in ROLES for pod in self._all(which)):
-            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= deletion.GRACE_S:
+            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= GRACE_S:
                 continue
             with _unfailing():
                 kill(pod)

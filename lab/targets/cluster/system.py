@@ -25,22 +25,21 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.systems import inside, renewing, table, workers
 from lab.targets.base import Watch
-from lab.targets.cluster import deletion, sampling, tunnel
+from lab.targets.cluster import sampling, tunnel
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
-from lab.targets.cluster.client import ClientPod, clock_offset
+from lab.targets.cluster.client import ClientPod, clock_offset, tools
 from lab.targets.cluster.container_sampler import CONTROL, Place
 from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.inventory import CONTROLLER_SCOPE, NODE_SCOPE, Inventory
 from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.others import Others
 from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, leftovers
 
 T = TypeVar("T")
@@ -338,7 +337,7 @@ class ClusterSystem(Changes):
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if role == "node":  # by the node-tuning pod on the proxy's node, which sees the node's own /proc and network
             node = self._first(self._way_in)["spec"]["nodeName"]
-            tuning = self._api.list("v1", "Pod", self._namespace, "=".join(deletion.NODE_SCOPE))
+            tuning = self._api.list("v1", "Pod", self._namespace, "=".join(NODE_SCOPE))
             there = next((pod for pod in tuning if pod["spec"].get("nodeName") == node and ready(pod)), None)
             if there is None:
                 raise LookupError(f"no node-tuning pod is ready on {node}")
@@ -546,7 +545,7 @@ class ClusterSystem(Changes):
     def _controllers(self) -> list[Mapping[str, Any]]:
         """Pods of controllers that can be looked into: an official image may have no shell, and then nothing is told of it."""
         found: list[Mapping[str, Any]] = []
-        for pod in self._api.list("v1", "Pod", self._namespace, "=".join(deletion.CONTROLLER_SCOPE)):
+        for pod in self._api.list("v1", "Pod", self._namespace, "=".join(CONTROLLER_SCOPE)):
             try:
                 found += [pod] if self._shell(pod).pid else []
             except LostError:

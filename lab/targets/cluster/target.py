@@ -26,7 +26,6 @@ from lab.systems import renewing
 from lab.systems.table import READBACKS, find, refuse_checks
 from lab.targets.base import nothing
 from lab.targets.cluster import (
-    deletion,
     docker,
     facts,
     images,
@@ -36,7 +35,7 @@ from lab.targets.cluster import (
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory, claim_namespace
+from lab.targets.cluster.inventory import NODE_SCOPE, Inventory, claim_namespace
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
@@ -168,7 +167,7 @@ class ClusterTarget:
             if objects.pod_template(obj) is None:
                 continue
             spec = objects.pod_spec(obj)
-            if deletion.NODE_SCOPE in objects.pod_labels(obj).items():
+            if NODE_SCOPE in objects.pod_labels(obj).items():
                 return "it sets the node's kernel, which both sides have"
             if spec.get("hostNetwork"):
                 return "its proxy has the node's own ports"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.systems.ingress_nginx import controller as ingress_nginx
 from lab.systems.table import find_controller
-from lab.targets.apiserver.controllers import stamp
+from lab.targets.apiserver.registry import stamp
 
 DECODING = """\
 W1125 14:54:37.843120      27 client_config.go:659] Neither --kubeconfig nor --master was specified.

@@ -19,7 +19,7 @@ import pytest
 from lab.base.errors import UsageError
 from lab.systems import programs as brought
 from lab.systems.programs import ABOUT, ROOTS, files
-from lab.targets.apiserver import programs, unpacking
+from lab.targets.apiserver import programs
 
 Entry = str | tuple[str, str]
 """A file's text, or (`->`, where a symbolic link leads)."""
@@ -82,16 +82,16 @@ def saved(path: Path) -> Path:
 
 def test_an_archive_is_unpacked_once_with_its_layers_over_each_other(tmp_path: Path) -> None:
     file = saved(tmp_path / "image.tar")
-    folder = unpacking.unpacked(str(file), tmp_path / "kept")
+    folder = programs.unpacked(str(file), tmp_path / "kept")
     holds_both_layers(folder)
     (folder / "mark").touch()
-    assert (unpacking.unpacked(str(file), tmp_path / "kept") / "mark").exists()
+    assert (programs.unpacked(str(file), tmp_path / "kept") / "mark").exists()
 
 
 def test_a_folder_is_taken_as_it_is_and_a_plain_tar_of_a_root_will_do(tmp_path: Path) -> None:
-    assert unpacking.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
+    assert programs.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
     (tmp_path / "root.tar").write_bytes(tar({"nginx-ingress-controller": "program"}))
-    folder = unpacking.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
+    folder = programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert (folder / "nginx-ingress-controller").read_text() == "program"
 
 
@@ -103,16 +103,16 @@ def test_a_folder_is_taken_as_it_is_and_a_plain_tar_of_a_root_will_do(tmp_path: 
 def test_nothing_lands_outside_the_folder(tmp_path: Path, entries: Mapping[str, Entry]) -> None:
     (tmp_path / "root.tar").write_bytes(tar(entries))
     with pytest.raises(UsageError, match="would land outside"):
-        unpacking.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
+        programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert not list(tmp_path.rglob("out")) and not list((tmp_path / "kept").iterdir())
 
 
 def test_what_is_neither_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder or archive"):
-        unpacking.unpacked(str(tmp_path / "none"), tmp_path / "kept")
+        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(UsageError, match="cannot be unpacked"):
-        unpacking.unpacked(str(tmp_path / "text"), tmp_path / "kept")
+        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def test_an_image_is_pulled_from_a_registry_by_its_digest(
     monkeypatch.setenv("PATH", str(tmp_path))  # no Docker
     address, bodies = registry
     reference = f"{address}/ingress-nginx/controller:v1@{offered(bodies)}"
-    assert not unpacking.there(reference, tmp_path / "kept")
-    holds_both_layers(unpacking.unpacked(reference, tmp_path / "kept"))
-    assert unpacking.there(reference, tmp_path / "kept")
+    assert not programs.there(reference, tmp_path / "kept")
+    holds_both_layers(programs.unpacked(reference, tmp_path / "kept"))
+    assert programs.there(reference, tmp_path / "kept")
 
 
 def test_other_contents_than_were_asked_for_are_refused(
@@ -174,9 +174,9 @@ def test_other_contents_than_were_asked_for_are_refused(
     for path in [path for path in bodies if "/blobs/" in path]:
         bodies[path] = LAYERS[0]
     with pytest.raises(UsageError, match="has other contents"):
-        unpacking.unpacked(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "kept")
+        programs.unpacked(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "kept")
     with pytest.raises(UsageError, match="404"):
-        unpacking.unpacked(f"{address}/ingress-nginx/controller:v2", tmp_path / "kept")
+        programs.unpacked(f"{address}/ingress-nginx/controller:v2", tmp_path / "kept")
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from lab.generators import generator
 from lab.model.variants import kustomize
 from lab.targets.cluster import client as module
 from lab.targets.cluster import tunnel
-from lab.targets.cluster.client import ClientPod, seconds
-from lab.targets.cluster.tools import described
+from lab.targets.cluster.client import ClientPod, described, seconds
 from lab.tests.support.pods_here import ApiHere
 
 

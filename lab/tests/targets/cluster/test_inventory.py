@@ -9,7 +9,8 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import deletion, objects
+from lab.targets.cluster import inventory as module
+from lab.targets.cluster import objects
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, DeniedError, RefusedError
 from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
 from lab.targets.cluster.objects import WORKLOADS, Reference
@@ -262,7 +263,7 @@ def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it(
         in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
     )
     fake.put(thing("Deployment", "proxy", "ingress-lab", labels=LABEL))
-    scoped = LABEL | dict([deletion.CONTROLLER_SCOPE])
+    scoped = LABEL | dict([module.CONTROLLER_SCOPE])
     fake.put(thing("Pod", "envoy-gateway-1", "ingress-lab", labels=scoped))
     fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL))
     fake.asked.clear()

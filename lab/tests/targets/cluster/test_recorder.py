@@ -12,10 +12,9 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.systems.table import event_of
-from lab.targets.cluster import watches
+from lab.targets.cluster import recorder as module
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.watches import Followed, Watched
+from lab.targets.cluster.recorder import ClusterRecorder, Followed, Watched
 
 NS = "ingress-lab"
 Object = dict[str, Any]
@@ -193,7 +192,7 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
 
 def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A last look shows a change that never came; and a server that no longer knows what came after."""
-    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.1)
+    monkeypatch.setattr(module, "CAUGHT_UP_S", 0.1)
     server = Server([pod(version=3)], Lines())
     watch = watched(server, [])
     server.now = [pod(version=4)]
@@ -203,7 +202,7 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
     watch = watched(Server([pod(version=3)], Lines(expired.encode())), [])
     with pytest.raises(MeasuringError, match="ended by the server: too old resource version"):
         watch.stop()
-    monkeypatch.setattr(watches, "BLIND_S", -1.0)  # what came meanwhile has no time of its own
+    monkeypatch.setattr(module, "BLIND_S", -1.0)  # what came meanwhile has no time of its own
     watch = watched(Server([], Lines()), [])
     time.sleep(0.05)
     with pytest.raises(MeasuringError, match="saw nothing for"):

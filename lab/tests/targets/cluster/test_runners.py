@@ -27,12 +27,11 @@ from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.schemas import KUBERNETES
 from lab.stats.histogram import Histogram
-from lab.targets.cluster import runners, testrun
+from lab.targets.cluster import runners
 from lab.targets.cluster.api import RUN_LABEL
 from lab.targets.cluster.container_sampler import Place
-from lab.targets.cluster.runners import Runners
+from lab.targets.cluster.runners import CONTAINER, KIND, Runners
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
 from lab.tests.support.summaries import summary
 
@@ -73,7 +72,7 @@ class Cluster(FakeApi):
         made = super().create(obj)
         if obj["kind"] == KIND and not self.stage:
             for number in range(1, obj["spec"]["parallelism"] + 1):
-                self._run(testrun.runner(dict(obj), number))
+                self._run(runners.runner(dict(obj), number))
         if obj["kind"] == "Pod":
             self._run(dict(obj))
         return made
@@ -97,7 +96,7 @@ class Cluster(FakeApi):
         self.put(pod)
 
     def end(self, name: str, exit_status: int) -> None:
-        pod = self.objects["Pod", testrun.CLIENT_NAMESPACE, name]
+        pod = self.objects["Pod", runners.CLIENT_NAMESPACE, name]
         pod["status"]["containerStatuses"][1]["state"] = {"terminated": {"exitCode": exit_status}}
         self.put(pod)
 
@@ -206,10 +205,10 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
 
 def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     cluster = Cluster()
-    config, run = testrun.objects("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
+    config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
-    cluster.create(testrun.runner(run, 1))
-    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": testrun.CLIENT_NAMESPACE}})
+    cluster.create(runners.runner(run, 1))
+    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": runners.CLIENT_NAMESPACE}})
     generate(cluster)
     assert [name for _, _, name in cluster.objects] == ["inventory"]
 
@@ -262,7 +261,7 @@ SHARED = replace(LOAD, duration_s=5.0, rate_rps=201.0)
 
 def made(generators: int = 2, marked: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     load = replace(SHARED, connections=30, generators=generators)
-    return testrun.objects("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
+    return runners.shared("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
 
 
 def point(**changed: Any) -> Point:
@@ -324,7 +323,7 @@ def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
 
 @pytest.mark.parametrize("of", [2, 3, 4, 7, 100])
 def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
-    spelled = [testrun.segments(number, of) for number in range(1, of + 1)]
+    spelled = [runners.segments(number, of) for number in range(1, of + 1)]
     assert len({sequence for _, sequence in spelled}) == 1
     bounds = [Fraction(each) for each in spelled[0][1].removeprefix("--execution-segment-sequence=").split(",")]
     assert (bounds[0], bounds[-1]) == (0, 1) and bounds == sorted(set(bounds))
@@ -345,20 +344,20 @@ def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generator
     assert env == environment(replace(SHARED, connections=30)), "as k6 runs elsewhere"
     assert "--address" not in spec["arguments"] and "cleanup" not in spec
     assert run["metadata"]["labels"] == {RUN_LABEL: "r1"}
-    assert config["metadata"]["labels"] == {RUN_LABEL: "r1", testrun.MEMBER: "load-1"}
+    assert config["metadata"]["labels"] == {RUN_LABEL: "r1", runners.MEMBER: "load-1"}
 
 
 def test_the_operators_own_schema_takes_the_test_run_and_kubernetes_its_pods() -> None:
     config, run = made()
     jsonschema.validate(run, json.loads((MANIFESTS / "schemas" / "testrun-k6-v1alpha1.json").read_text()))
-    for obj in (config, testrun.runner(run, 1), testrun.runner(run, 2)):
+    for obj in (config, runners.runner(run, 1), runners.runner(run, 2)):
         kubernetes_validate.validate(obj, KUBERNETES, strict=True)
 
 
 def test_a_runner_is_started_as_the_operator_starts_it() -> None:
     """Its `NewRunnerJob` (pkg/resources/jobs/runner.go of v1.6.0), word for word and in its order."""
     _, run = made(3)
-    pod = testrun.runner(run, 2)
+    pod = runners.runner(run, 2)
     (container,) = pod["spec"]["containers"]
     assert " ".join(container["command"]) == (
         "k6 run --quiet --execution-segment=1/3:2/3 --execution-segment-sequence=0,1/3,2/3,1"
