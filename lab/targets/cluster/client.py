@@ -1,7 +1,7 @@
 """The client's place on a cluster: one pod that load comes from, kept between runs.
 
 manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.shell`).
+(`lab.targets.cluster.entrypoint`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.shell`).
 
 Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
 """

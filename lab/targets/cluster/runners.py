@@ -41,9 +41,8 @@ from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, until
-from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.pods import container_id
-from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.sampling import ClusterWatch, Place
 from lab.targets.cluster.shell import Shell
 
 Object = dict[str, Any]

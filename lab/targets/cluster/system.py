@@ -25,12 +25,10 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.systems import inside, renewing, table, workers
 from lab.targets.base import Watch
-from lab.targets.cluster import sampling, tunnel
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset, tools
-from lab.targets.cluster.container_sampler import CONTROL, Place
-from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
+from lab.targets.cluster.entrypoint import Entrypoint, connect, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import CONTROLLER_SCOPE, NODE_SCOPE, Inventory
@@ -39,6 +37,7 @@ from lab.targets.cluster.others import Others
 from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
+from lab.targets.cluster.sampling import CONTROL, ClusterWatch, Place
 from lab.targets.cluster.shell import Shell
 from lab.targets.common import fetching, leftovers
 
@@ -112,7 +111,7 @@ class ClusterSystem(Changes):
         self._used: list[str] = []
         """Where the pod keeps what generators used that nobody has asked for yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
-        self._watch: sampling.ClusterWatch | None = None
+        self._watch: ClusterWatch | None = None
         self._frozen: dict[Role, Mapping[str, Any]] = {}
         self._ordinary = leftovers.Ordinary()
         self._came_up = {role: self.pods(role) for role in ROLES}
@@ -162,7 +161,7 @@ class ClusterSystem(Changes):
         place: tuple[str, int] | None = None,
     ) -> Response:
         """`place`: an address and port other than the endpoint's."""
-        connection = tunnel.connect(self._api, place or fetching.place(endpoint), timeout_s)
+        connection = connect(self._api, place or fetching.place(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -213,7 +212,7 @@ class ClusterSystem(Changes):
     def watch(self) -> Watch:
         self._generator_s()  # of warm-ups
         client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
-        self._watch = sampling.ClusterWatch(
+        self._watch = ClusterWatch(
             [client, *self._running()],
             self.counters,
             self._others,

@@ -15,7 +15,7 @@ from lab.base.errors import LostError, MeasuringError
 from lab.generators import generator
 from lab.model.variants import kustomize
 from lab.targets.cluster import client as module
-from lab.targets.cluster import tunnel
+from lab.targets.cluster import entrypoint
 from lab.targets.cluster.client import ClientPod, described, seconds
 from lab.tests.support.pods_here import ApiHere
 
@@ -159,11 +159,11 @@ def test_the_socks_server_is_asked_by_name_and_its_refusals_are_errors(reply: by
     with ours:
         ours.settimeout(5)
         if number == 0:
-            tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+            entrypoint._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
             assert ours.recv(64) == b"hello"
         else:
             with pytest.raises(OSError, match=r"pod") as caught:
-                tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+                entrypoint._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
             assert caught.value.errno == number
     thread.join(5)
     assert bytes(asked) == b"\x05\x01\x00\x05\x01\x00\x03\x06web.ns\x1f\x90"

@@ -162,7 +162,7 @@ def test_workloads_and_pods_end_and_the_generator_stays() -> None:
 def test_the_last_variants_pods_end_while_the_next_comes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is applied while they do; those that a controller made late are asked to end as well, its own are not."""
     fake, inventory = made()
-    monkeypatch.setattr(deletion, "POLL_S", 0.0)
+    monkeypatch.setattr(module, "POLL_S", 0.0)
     ending = LABEL | {"lab/role": "proxy"}
     inventory.apply(prepared("baseline"))
     asked: list[str] = []

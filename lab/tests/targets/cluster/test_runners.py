@@ -29,8 +29,8 @@ from lab.model.variants.schemas import KUBERNETES
 from lab.stats.histogram import Histogram
 from lab.targets.cluster import runners
 from lab.targets.cluster.api import RUN_LABEL
-from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.runners import CONTAINER, KIND, Runners
+from lab.targets.cluster.sampling import Place
 from lab.targets.cluster.shell import Shell
 from lab.tests.support.cluster_fakes import FakeApi, Object
 from lab.tests.support.summaries import summary

@@ -20,17 +20,17 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.container_sampler import (
+from lab.targets.cluster.others import Elsewhere, Others
+from lab.targets.cluster.sampling import (
     CONTROL,
     MACHINE_STRIDE,
     POD_STRIDE,
+    ClusterWatch,
     ContainerSampler,
     Place,
     busiest_thread,
     samplers,
 )
-from lab.targets.cluster.others import Elsewhere, Others
-from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import When, about, question, snapshot
 from lab.targets.common.sampler import cpu_list
