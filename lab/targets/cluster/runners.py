@@ -73,19 +73,13 @@ _PLACE = {
                 },
             }
         ]
-    },
+    }
 }
 """Never rather beside what is measured than two on one."""
 
 
 def shared(
-    name: str,
-    run: str,
-    image: str,
-    load: Load,
-    files: Mapping[str, str],
-    hosts: Mapping[str, str],
-    marked: bool,
+    name: str, run: str, image: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str], marked: bool
 ) -> tuple[Object, Object]:
     """The ConfigMap with the script, and the TestRun that runs it. `hosts`: name → address, for k6 in the place of DNS.
 

@@ -33,15 +33,7 @@ from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import MANY, NETWORK, SENT, Container, Snapshot, When, about, question, snapshot
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS
-from lab.targets.common.sampler import (
-    THREADED,
-    CpuTimes,
-    ProcessTimes,
-    parse_cpus,
-    parse_network,
-    parse_sent,
-    spans,
-)
+from lab.targets.common.sampler import THREADED, CpuTimes, ProcessTimes, parse_cpus, parse_network, parse_sent, spans
 
 POD_STRIDE = 10_000_000
 """Added to process numbers per further pod of a role: each pod counts from 1, and no kernel beyond 4,194,304."""

@@ -25,13 +25,7 @@ from lab.model.variants.variants import Variant
 from lab.systems import renewing
 from lab.systems.table import READBACKS, find, refuse_checks
 from lab.targets.base import nothing
-from lab.targets.cluster import (
-    docker,
-    facts,
-    images,
-    objects,
-    rollout,
-)
+from lab.targets.cluster import docker, facts, images, objects, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
@@ -72,11 +66,7 @@ class ClusterTarget:
     sides: Sequence[Side] = SIDES
 
     def __init__(
-        self,
-        name: str,
-        connect: Callable[[], Api],
-        about: str,
-        machine: Callable[[], Others] | None = None,
+        self, name: str, connect: Callable[[], Api], about: str, machine: Callable[[], Others] | None = None
     ) -> None:
         self.name = name
         self._connect, self._about, self._machine = connect, about, machine
@@ -177,11 +167,7 @@ class ClusterTarget:
 
     @contextmanager
     def up(
-        self,
-        variant: Variant,
-        changing: bool = False,
-        side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
+        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
     ) -> Iterator[ClusterSystem]:
         taken = self._place
         inventory = taken.inventories[side]

@@ -22,10 +22,7 @@ def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> Non
     manifests = [dict(obj) for obj in load_variant("baseline").manifests]
     for obj in manifests:
         if obj["kind"] == "Ingress":
-            obj["metadata"] = {
-                **obj["metadata"],
-                "annotations": {"nginx.ingress.kubernetes.io/canary": "true"},
-            }
+            obj["metadata"] = {**obj["metadata"], "annotations": {"nginx.ingress.kubernetes.io/canary": "true"}}
     assert read(objects.read(manifests)).role("proxy")
 
 
