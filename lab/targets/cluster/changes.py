@@ -100,8 +100,7 @@ class Changes:
     @right()
     def roll(self, role: Role) -> None:
         """The time to a microsecond: two within a second are two."""
-        stamp = {RESTARTED: datetime.now(UTC).isoformat()}
-        self._change(role, {"template": {"metadata": {"annotations": stamp}}})
+        self._change(role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}})
 
     @right()
     def squeeze(self, role: Role, cpu: str | None) -> None:

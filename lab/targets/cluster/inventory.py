@@ -88,8 +88,7 @@ def await_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN
     """
     started = time.monotonic()
     while pods := _end_pods(api, places, but, only):
-        reverting = list(filter(_reverts, pods))
-        limit_s = REVERTING_S if reverting else PODS_S
+        limit_s = REVERTING_S if any(map(_reverts, pods)) else PODS_S
         if time.monotonic() - started > limit_s:
             left = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in pods[:5])
             fault = f"still there after {limit_s:.0f} s: {left}"
@@ -288,8 +287,7 @@ class Inventory:
         delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
     def _read(self, anybodys: bool = False) -> set[Reference]:
-        found = self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}
-        data = found.get("data") or {}
+        data = (self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}).get("data") or {}
         if data and data.get("run") != self._run and not anybodys:
             raise LostError(
                 f"{self._api.place}: ConfigMap {self._name}",

@@ -90,10 +90,6 @@ def config(images: Images, workers: int) -> dict[str, Any]:
     return {**made, "name": name()}
 
 
-def made_from(config: Mapping[str, Any]) -> str:
-    return config["nodes"][0]["labels"][MADE_FROM]
-
-
 def connect() -> Api:
     """Its API server, by the context that kind writes."""
     return Api(f"kind-{name()}", kubeconfig())
@@ -142,7 +138,7 @@ def up(workers: int, talk: Console) -> None:
     title = f"cluster {name()}"
     if there:
         with step(talk, f"{title} is there already"):
-            api = _healthy(made_from(wanted))
+            api = _healthy(wanted["nodes"][0]["labels"][MADE_FROM])
     else:
         with step(talk, title) as remarks:
             create(wanted)

@@ -86,22 +86,18 @@ def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
 
 def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
     """The objects as they are on the left; on the right whatever is called `ingress-lab` is called otherwise."""
-    return [dict(obj) if side == "left" else _renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
+    return [dict(obj) if side == "left" else renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
 
 
-def with_names_of(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """With hosts of the right side's own, as long as the left's: where clients share one list of addresses, a name leads to one side."""
-    return [dict(obj) if side == "left" else _renamed(obj, DOMAIN, side[0] + DOMAIN[1:]) for obj in manifests]
-
-
-def _renamed(value: Any, old: str, new: str) -> Any:
+def renamed(value: Any, old: str, new: str) -> Any:
+    """With another word in the place of one, wherever an object says it."""
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
         case list():
-            return [_renamed(item, old, new) for item in value]
+            return [renamed(item, old, new) for item in value]
         case dict():
-            return {key: _renamed(item, old, new) for key, item in value.items()}
+            return {key: renamed(item, old, new) for key, item in value.items()}
         case _:
             return value
 
@@ -195,8 +191,7 @@ def role(obj: Mapping[str, Any]) -> str | None:
 
 def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """Empty for a kind that makes no pods."""
-    template = pod_template(obj)
-    return (template or {}).get("metadata", {}).get("labels") or {}
+    return (pod_template(obj) or {}).get("metadata", {}).get("labels") or {}
 
 
 def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:

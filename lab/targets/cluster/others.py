@@ -88,8 +88,7 @@ def figures(metrics: str) -> Mapping[Pod, Figure]:
         for sample in (one for one in family.samples if one.name == "pod_cpu_usage_seconds_total"):
             if sample.timestamp is None or not {"namespace", "pod"} <= sample.labels.keys():
                 raise ValueError(f"expected a pod's CPU, got {sample}")
-            place = sample.labels["namespace"], sample.labels["pod"]
-            found[place] = Figure(float(sample.timestamp), sample.value)
+            found[sample.labels["namespace"], sample.labels["pod"]] = Figure(float(sample.timestamp), sample.value)
     return found
 
 

@@ -285,21 +285,16 @@ def _thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
 
 
 def clock_step_s(samplers: Sequence[ContainerSampler], here_s: float) -> float:
-    """Of the generator's wall clock, which its latencies may come from; `here_s`, this machine's, where that is not told."""
+    """Of the generator's wall clock, which its latencies may come from; `here_s`, this machine's, where a date(1) tells no fractions."""
     for sampler in (one for one in samplers if one.place.role == "generator"):
-        start, end = (_clock(sampler.snapshots[index]) for index in (0, -1))
-        if start is not None and end is not None:
-            return end - start
+        ahead_s: list[float] = []
+        for one in (sampler.snapshots[0], sampler.snapshots[-1]):
+            with suppress(ValueError):
+                uptime, wall = one.files.get("clock", ())
+                ahead_s.append(float(wall) - float(uptime.split()[0]))
+        if len(ahead_s) == 2:
+            return ahead_s[1] - ahead_s[0]
     return here_s
-
-
-def _clock(one: Snapshot) -> float | None:
-    """Seconds between the wall clock and the time since boot; None without a date(1) that tells fractions."""
-    try:
-        uptime, wall = one.files.get("clock", ())
-        return float(wall) - float(uptime.split()[0])
-    except ValueError:
-        return None
 
 
 class ClusterWatch:

@@ -280,8 +280,7 @@ class ClusterSystem(Changes):
         ]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        found = self._api.get("v1", "ConfigMap", name, namespace)
-        return (found or {}).get("data") or {}
+        return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return pods_record([pod for role in ROLES for pod in self._all(role)])

@@ -173,8 +173,8 @@ class ClusterTarget:
         inventory = taken.inventories[side]
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        there = objects.on_cluster(variant.manifests)
-        wanted = objects.prepare(placed(there, side), taken.images, self._run, stamp)
+        there = placed(objects.on_cluster(variant.manifests), side)
+        wanted = objects.prepare(there, taken.images, self._run, stamp)
         if (other := next(iter(self._there.values()), None)) is not None:
             objects.beside(wanted, other.nodes())
         pending_s = objects.pending_s(wanted)
@@ -245,8 +245,7 @@ class ClusterTarget:
 
     @property
     def _place(self) -> _Place:
-        if self._taken is None:
-            raise RuntimeError("check() comes first")
+        assert self._taken is not None, "check() comes first"
         return self._taken
 
 
@@ -270,8 +269,10 @@ def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
 def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
     """As they are brought up on a side: one list of addresses serves the clients of both, so TLS, which needs names, needs two."""
     own = objects.on_side(manifests, side)
-    ends = set(hosts.routed(own).values())
-    return own if ends == {"none"} else objects.with_names_of(own, side)
+    if side == "left" or set(hosts.routed(own).values()) == {"none"}:
+        return own
+    # As long as the left's.
+    return [objects.renamed(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in own]
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
