@@ -1,23 +1,16 @@
 """Where clients reach a role's pods: the address, the port, and in words what lies in between; and a TCP connection to it as from the
 generator's pod.
 
-    hostNetwork             the node's address, the container's port: nothing in between
-    type LoadBalancer       a node's address, the node port: kube-proxy's NAT there, and no balancer in front of it
-    type NodePort           the same
-    any other Service       its cluster IP (kube-proxy's NAT on the client's node); a headless one: the pod itself
-    where pods may change   the cluster IP, whatever the Service's type or the pods' host ports: a node's address ends with
-                            its pod
+    hostNetwork                        the node's address, the container's port: nothing in between
+    type LoadBalancer, type NodePort   a node's address, the node port: kube-proxy's NAT there, and no balancer in front of it
+    any other Service                  its cluster IP (kube-proxy's NAT on the client's node); a headless one: the pod itself
+    where pods may change              the cluster IP in any case: a node's address ends with its pod
 
-What the manifests ask for decides, and what the API server shows gives the numbers. Refuses to choose a node without such
-a pod: under externalTrafficPolicy Local it would answer nothing, and under Cluster another node would be one hop more.
-
-    connect → websocket …/pods/generator/portforward?ports=1080 → microsocks there → ("web.h2", 80)
-
-The API server forwards to the pod's SOCKS server, which connects and resolves. All of it is in this process, so nothing outlives the lab. One
-websocket carries one connection, moved between it and a socket pair by a thread of its own: the caller gets a real socket, which TLS needs. The
-library's own port-forward would do but for three things (35.0): it connects without a timeout, changes its API client meanwhile (so that one
-thread at a time may), and carries 12 MB/s where this carries 96. The end of a connection is told a second late (the kubelet waits for more), so an
-answer should say how long it is.
+Refuses to choose a node without such a pod: under externalTrafficPolicy Local it would answer nothing, under Cluster another node would be one hop
+more. Connections go by the API server's port-forward to the pod's SOCKS server, which connects and resolves, all in this process. One websocket
+carries one connection, moved between it and a socket pair by a thread: the caller gets a real socket, which TLS needs. (The library's own
+port-forward (35.0) connects without a timeout, changes its API client meanwhile, and carries 12 MB/s where this carries 96.) The end of a
+connection is told a second late, so an answer should say how long it is.
 """
 
 from __future__ import annotations

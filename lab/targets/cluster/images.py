@@ -1,11 +1,7 @@
-"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of other names), and building the
-generators', which no registry has.
-
-LAB_IMAGES holds `short name: reference` in YAML: a registry mirror's names, or tags that the local Docker engine holds.
-Refuses short names that the lab does not have. Knows nothing of registries: whether an image is there, they say.
-
-In a nix shell the flake builds the generators' image (`.#loadgen`); elsewhere Docker, from `lab/targets/provision/images/Dockerfile` and
-the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a new one.
+"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of `short name: reference` lines), and building
+the generators', which no registry has: in a nix shell by the flake (`.#loadgen`), elsewhere by Docker, from
+`lab/targets/provision/images/Dockerfile` and the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a
+new one. Refuses short names that the lab does not have. Whether an image is there, registries say.
 """
 
 from __future__ import annotations

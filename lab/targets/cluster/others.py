@@ -1,14 +1,10 @@
 """Who else works on the lab's nodes: other people's pods by the kubelets' own figures, other processes by this machine's /proc.
 
-    pod_cpu_usage_seconds_total{namespace="shop",pod="web-0"} 40.6 1795285868526   →   ("shop", "web-0"): 40.6 s at that moment
-
-A kubelet looks at a pod every 10 to 30 s (cAdvisor's housekeeping: 10 s, up to 15 s where little happens, and as much
-again at random; measured here: every 10 to 24 s), and on nobody's request. So a sample of 5 s is judged by figures that
-begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and
-`others/stale_pods` for how many pods no newer figure came: of those the latest known rate counts.
-Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces with its label). Processes of no
-pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's. No metrics-server
-is asked. Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
+A kubelet looks at a pod every 10 to 30 s (measured here: every 10 to 24 s), and on nobody's request. So a sample of 5 s is judged by figures that
+begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and `others/stale_pods` for how many pods
+no newer figure came: of those the latest known rate counts. Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces
+with its label). Processes of no pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's.
+Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
 """What happens to a variant's pods while it is measured: what the API server, the kubelets and the proxies' own logs tell → the events of
-`lab.model.events`.
+`lab.model.events`, for a `lab.model.system.Recorder`.
 
-    pod proxy-5f: deletionTimestamp appears      →   Deleted, "grace 300 s"
-    its container's ID changes, restartCount 1   →   Started, "restart 1; by the node's clock 2026-11-21T21:53:10Z"
-    its endpoint is ready no more                →   NotReady, "terminating"
+    pod proxy-5f: deletionTimestamp appears                              →   Deleted, "grace 300 s"
+    its container's ID changes, restartCount 1                           →   Started, "restart 1; by the node's clock 2026-11-21T21:53:10Z"
+    its endpoint is ready no more                                        →   NotReady, "terminating"
+    "Configuration changes detected, backend reload required" in a log   →   Reload (`lab.systems.table.event_of` knows the words)
 
-See `lab.model.system.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of the proxy's.
-Refuses to give half of it: where any of these may have missed something, `events` raises; and to call anything an event that was so when
-watching began. Times are those of arrival here: all by one clock, later than what they tell by the API's own delay (milliseconds on kind).
-What the API says of the time, whole seconds by another clock, stands in the detail.
-
-A watch that ends is taken up again by its last resourceVersion, so nothing is missing; but what came meanwhile has no time of its own: `stop`
-raises when it was blind for longer than BLIND_S, when the server no longer knows what came after (410), and when a last look shows something that
-was not told. Which words of a log tell a reload, each controller says of itself (`lab.systems.table.event_of`). They write them for a container's
-first configuration, too: that is its start, no event. Lines of a container that had begun before it was followed arrive late, so their times are
-the node's own; `behind_s` of any line is its clock's distance from the lab's and the line's way, and the least of all of a node's lines is put to each.
+Refuses to give half of it: where a watch or a log may have missed something, `events` raises; and to call anything an event that was so when
+watching began, or a container's first configuration. Times are those of arrival here, later than what they tell by the API's own delay
+(milliseconds on kind); what the API says of the time stands in the detail. Lines of a log arrive late where its container had begun before, so
+their times are the node's own: `behind_s` of any line is its clock's distance from the lab's and the line's way, and the least of all of a node's
+lines is put to each.
 """
 
 from __future__ import annotations

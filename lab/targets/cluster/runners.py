@@ -2,22 +2,16 @@
 go together, heard and removed.
 
     TestRun load-7, parallelism 2   →   pod load-7-1: k6 run … --execution-segment=0:1/2 --execution-segment-sequence=0,1/2,1 …
-                                        pod load-7-2: k6 run … --execution-segment=1/2:1 --execution-segment-sequence=0,1/2,1 …
-
     wanted   → pods that wait, every connection ready   → a sample begins anew, with them in it   → all go
     all done → a last look at each                      → SIGTERM: they print their summaries     → Ran
 
 Where the cluster knows TestRuns its k6-operator makes the runners and lets them go; elsewhere the lab does, by the same manifest, ten seconds
 faster. Refuses to raise for what a generator did: one that cannot be started, fails or hangs is a `Ran` like any other. LostError when the API
-server is gone.
+server is gone. Facts of k6-operator (source of 1.6.0; a trial of 1.6 with k6 2.2) that this file respects:
 
-k6-operator facts this file respects (source of 1.6.0, which the tests hold it against; a trial of 1.6 with k6 2.2):
-
-- stages: an initializer (`k6 archive`, `k6 inspect`), then N runner Jobs of one pod each, started `--paused`, then a starter
-  that lets all go by one `curl -X PATCH` after the other. Default images come from registries, so all three are given
-  ours, which has sh, curl and k6. It looks at the initializer every 5 s: a sample costs some 10 s more.
+- stages: an initializer, then N runner Jobs of one pod each, started `--paused`, then a starter that lets all go by one `curl -X PATCH` after the
+  other. Default images come from registries, so all three are given ours. It looks at the initializer every 5 s: a sample costs some 10 s more.
 - it adds `--quiet`, `--address=0.0.0.0:6565`, `--paused` and the segments to the arguments; `--address` must stay its own.
-- parts are exact: of 5 users the first of two runners has 3; a rate is divided as a fraction.
 - its probes ask k6 over HTTP and restart what is slow to answer under load: a connection must do here, and rarely.
 - `separate` wants as many nodes as runners; a spread that is only preferred is asked for instead.
 - `cleanup: post` would take the logs with it: the lab reads them, then deletes the TestRun, which owns all it made.

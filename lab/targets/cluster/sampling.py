@@ -1,15 +1,11 @@
-"""CPU, memory and counters of pods while a sample is measured: snapshots of each container at both ends and every second; and the machines under
-the containers, how full their CPUs were, and how much of that was the lab's.
+"""CPU, memory and counters of pods while a sample is measured: snapshots of each container at both ends and every second; and how full the
+machines under them were, and by how much of that was the lab's. A machine is a kernel: several nodes of kind see the same CPUs and are one.
 
-A role's CPU seconds are its containers' own cgroups', read first and last, so processes that come and go are all in
-them. Who else used the nodes is asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods,
-kubelet, runtime, kernel; on kind the lab itself, too): `cluster/cpu_ms` among the counters, not held against a sample.
-Refuses to hide a pod that it lost: `<role>/lost_pods`. When the generator's is lost, or looking itself failed, leaving
-the watch raises why; of a load of many generators, that ends before the watch does, its own exit status says it.
-
-A machine is a kernel: several nodes of kind see the same CPUs and are one. Roles share CPUs here: on a node that is full a generator has nothing to
-spare, whoever filled it, and a proxy is only called full for work that is its own. Nothing is said of a machine whose container was lost before
-the end.
+A role's CPU seconds are its containers' own cgroups', read first and last, so processes that come and go are all in them. Who else used the nodes is
+asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods, kubelet, runtime, kernel; on kind the lab itself, too):
+`cluster/cpu_ms` among the counters, not held against a sample. On a node that is full a generator has nothing to spare, whoever filled it, and a
+proxy is only called full for work that is its own. Refuses to hide a pod that it lost: `<role>/lost_pods`; nothing is said of a machine whose
+container was lost before the end. When the generator's is lost, or looking itself failed, leaving the watch raises why.
 """
 
 from __future__ import annotations

@@ -1,21 +1,17 @@
-r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each instead of a tenth of a second; and processes
-beside it, over connections of their own.
-
-What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
+r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each; and processes beside it, over connections of their
+own. What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
 
     ( exec 'sysctl' '-n' 'net.core.somaxconn' ) </dev/null; printf '%s %d\n' 5f2c… $?; printf '%s\n' 5f2c… >&2
     4096\n5f2c… 0\n     →  CompletedProcess(argv, 0, "4096\n", "")
 
-The mark is random and made for this question, and output is all that stands before it, so a missing last newline or a
-megabyte of text changes nothing. Refuses to lose the shell to a question: it is asked in a subshell, with nothing to
-read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin: with the lab, however that ends.
+The mark is random and made for this question, and output is all that stands before it, whatever it ends with. Refuses to lose the shell to a
+question: it is asked in a subshell, with nothing to read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin.
 
-A process there lives no longer than the local one which stands for it: a watcher beside it reads its stdin, which ends when the local kubectl or
-the lab does; then the process and all that it started are killed, as is what it leaves running when it ends, and what LEFTOVERS finds (an API
-server before 1.30 has no websockets for this, and does not tell the pod that a kubectl was killed). Files go there as a tar archive at the
-beginning of stdin, so their size is not bounded by an argument list. Outputs come back apart and verbatim, and the exit status is the remote
-one; to the error output of one that failed kubectl adds `command terminated with exit code N`. It begins when it is let go (`Held`), by a line on
-that stdin: to connect takes a tenth of a second, which can be had before. Needs sh, setsid, and for files mktemp, head, tar and rm.
+A process there lives no longer than the local one which stands for it: a watcher reads its stdin, which ends when the local kubectl or the lab does;
+then the process and all that it started are killed, as is what it leaves running, and what LEFTOVERS finds (an API server before 1.30 does not tell
+the pod that a kubectl was killed). Files go there as a tar archive at the beginning of stdin. To the error output of one that failed kubectl adds
+`command terminated with exit code N`. It begins when it is let go (`Held`), by a line on that stdin: to connect takes a tenth of a second, which
+can be had before. Needs sh, setsid, and for files mktemp, head, tar and rm.
 """
 
 from __future__ import annotations
