@@ -6,12 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.systems.table import event_of
 from lab.targets.cluster import recorder as module
 from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.recorder import ClusterRecorder, Followed, Watched
@@ -62,7 +62,7 @@ def said(told: ClusterRecorder) -> list[tuple[str, str, str, str]]:
 @pytest.fixture
 def told() -> ClusterRecorder:
     """One that hears what a test tells it."""
-    api: Any = Denying()
+    api: Any = Server([])
     return ClusterRecorder(api, NS)
 
 
@@ -153,18 +153,30 @@ def changed(change: str, obj: Object) -> bytes:
 
 
 class Server:
-    """`now`: what a listing shows; a watch gives the next stream."""
+    """`now`: what a listing shows; a watch gives the next stream, or a silent one. `refuses`: a kind that may not be listed."""
 
-    def __init__(self, now: list[Object], *streams: Lines) -> None:
-        self.now, self._streams, self.since = now, list(streams), list[str]()
+    def __init__(self, now: list[Object], *streams: Lines, refuses: str = "") -> None:
+        self.now, self._streams, self._refuses = now, list(streams), refuses
+        self.since, self.opened = list[str](), list[Lines]()
 
     def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
-        version = max((int(item["metadata"]["resourceVersion"]) for item in self.now), default=9)
-        return self.now, str(version)
+        if kind == self._refuses:
+            raise DeniedError("context test", f"user u cannot list {kind}")
+        found = self.now if kind == "Pod" else []
+        return found, str(max((int(item["metadata"]["resourceVersion"]) for item in found), default=9))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
         self.since.append(since)
-        return self._streams.pop(0)
+        self.opened.append(self._streams.pop(0) if self._streams else Lines())
+        return self.opened[-1]
+
+    def follow(self, *_: object) -> Any:
+        self.opened.append(Lines())
+        self.opened[-1].close()
+        return self.opened[-1]
+
+    def log(self, *_: object, **__: object) -> str:
+        return ""
 
 
 def watched(server: Server, told: list[tuple[str, str]]) -> Watched:
@@ -230,33 +242,8 @@ def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None
     assert late.closed
 
 
-class Denying(Server):
-    """Pods may be seen, and all else but what it `refuses`."""
-
-    def __init__(self, refuses: str = "") -> None:
-        super().__init__([])
-        self.refuses, self.opened = refuses, list[Lines]()
-
-    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
-        if kind == self.refuses:
-            raise DeniedError("context test", f"user u cannot list {kind}")
-        return [pod()] if kind == "Pod" else [], "9"
-
-    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
-        self.opened.append(Lines())
-        return self.opened[-1]
-
-    def follow(self, *_: object) -> Any:
-        self.opened.append(Lines())
-        self.opened[-1].close()
-        return self.opened[-1]
-
-    def log(self, *_: object, **__: object) -> str:
-        return ""
-
-
 def test_a_recorder_that_cannot_begin_leaves_nothing_running() -> None:
-    api: Any = Denying("Event")
+    api: Any = Server([pod()], refuses="Event")
     before = threading.active_count()
     recorder = ClusterRecorder(api, NS)
     with pytest.raises(DeniedError, match="cannot list Event"):
@@ -273,45 +260,31 @@ LOG = [
 ]
 
 
-def test_the_lines_that_tell_a_reload() -> None:
-    """Of ingress-nginx 1.11 to 1.15, and of openshift/router release-4.22."""
-    router = b'I1121 1 router.go:664] "msg"="router reloaded" "logger"="template" "output"=" - Checking http://localhost:8080 ...'
-    assert [event_of(line.decode()) for line in (*LOG, router)] == ["Reload", "Reloaded", None, "Reloaded"]
-
-
-class Logs:
+def follow(stream: Lines, *newest: bytes, whole: bool = True) -> Followed:
     """`newest`: what the last line is, before following began and now."""
+    left = list(newest)
 
-    def __init__(self, stream: Lines, *newest: bytes) -> None:
-        self._stream, self._newest = stream, list(newest)
-
-    def follow(self, namespace: str, pod: str, container: str, since: str) -> Any:
-        return self._stream
-
-    def log(
-        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
-    ) -> str:
+    def log(*place: str, lines: int, times: bool) -> str:
         assert (lines, times) == (1, True)
-        return self._newest.pop(0).decode()
+        return left.pop(0).decode()
 
-
-def follow(api: Any, pod: str = "proxy-1", whole: bool = True) -> Followed:
-    return Followed(api, NS, pod, "proxy", "c", "n", whole)
+    api: Any = SimpleNamespace(follow=lambda *_: stream, log=log)
+    return Followed(api, NS, "proxy-1", "proxy", "c", "n", whole)
 
 
 def test_a_log_is_followed_from_now_on() -> None:
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
-    followed = follow(Logs(Lines(*LOG), LOG[0], LOG[2]), whole=False)
+    followed = follow(Lines(*LOG), LOG[0], LOG[2], whole=False)
     followed.stop(ended=False)
     assert (followed.told, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
     assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
 
 
 def test_a_log_that_ends_before_its_container_says_so() -> None:
-    broken = follow(Logs(Lines(LOG[0], breaks=True), LOG[2]))
+    broken = follow(Lines(LOG[0], breaks=True), LOG[2])
     with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
         broken.stop(ended=False)
-    ended = follow(Logs(Lines(LOG[0], breaks=True)))
+    ended = follow(Lines(LOG[0], breaks=True))
     ended.stop(ended=True)
     assert ended.told == []
 
@@ -320,7 +293,6 @@ def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
     """Of a log that is followed from its beginning; also where that was tried twice. Later ones are reloads."""
     start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
     again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
-    log = Logs(Lines(*start, *again), again[1])
-    followed = follow(log, "proxy-2")
+    followed = follow(Lines(*start, *again), again[1])
     followed.stop(ended=False)
     assert followed.told == [(pytest.approx(1795298000.0), "Reload"), (pytest.approx(1795298001.0), "Reloaded")]
