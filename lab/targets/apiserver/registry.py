@@ -33,7 +33,7 @@ from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.cluster.api import Object, until
-from lab.targets.cluster.objects import Reference, on_side
+from lab.targets.cluster.objects import Reference, in_order, on_side
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
@@ -186,7 +186,7 @@ class Registry:
         bare = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind, name in shared]
         for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
-        for obj in objects.applied(self._manifests):
+        for obj in in_order(self._manifests):
             # A kind that was defined a moment ago; one that is never served, the API refuses in its words.
             until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
             self._api.apply(obj)
@@ -267,7 +267,7 @@ class Registry:
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """Create or change objects by server-side apply. MeasuringError for what the API server refuses."""
-        found = objects.applied(on_side(manifests, self._side))
+        found = in_order(on_side(manifests, self._side))
         with self._lock:
             for obj in found:
                 self._api.apply(obj)

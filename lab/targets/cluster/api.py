@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -238,13 +237,10 @@ class Api(Connection):
             review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
             return bool(self.create(review)["status"]["allowed"])
 
-        asked = list(dict.fromkeys(wanted))
-        with ThreadPoolExecutor(8) as pool:
-            answers = zip(asked, pool.map(may, asked), strict=True)
-            lacking = [right for right, allowed in answers if not allowed]
         return [
             f"{verb} {resource}{'.' + group if group else ''}{f' in namespace {namespace}' if namespace else ''}"
-            for verb, group, resource, namespace in lacking
+            for verb, group, resource, namespace in dict.fromkeys(wanted)
+            if not may((verb, group, resource, namespace))
         ]
 
     def _write(

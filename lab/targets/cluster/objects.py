@@ -118,7 +118,7 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
     proxies and backends away from the generator. UsageError for a certificate that cannot be made.
     """
-    prepared = [copy.deepcopy(dict(obj)) for obj in flat(manifests)]
+    prepared = in_order(manifests)
     for obj in prepared:
         _label(obj, run)
         template = pod_template(obj)
@@ -133,11 +133,18 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
                 container["image"] = images.resolve(container["image"])
             if metadata["labels"].get(ROLE_LABEL) in ROLES:
                 _place(spec, metadata["labels"][ROLE_LABEL])
-        elif obj["kind"] == "Secret":
-            certify(obj)
         elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
             obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
-    return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
+    return prepared
+
+
+def in_order(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
+    """Copies of all objects, in the order in which they are applied; Secrets filled that ask for a certificate. UsageError for one that cannot be made."""
+    found = sorted((copy.deepcopy(dict(obj)) for obj in flat(manifests)), key=lambda obj: Reference.of(obj).rank)
+    for obj in found:
+        if obj["kind"] == "Secret":
+            certify(obj)
+    return found
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
