@@ -47,6 +47,11 @@ KINDS = ", ".join(
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+ASSETS = "KUBEBUILDER_ASSETS"
+SERVERS = ("etcd", "kube-apiserver")
+SCRIPT = SCRIPTS / "controllers"
+UNPACKED = MADE / "images"
+SERVERS_ALONE = "servers"
 
 
 def unpacked(reference: str, kept: Path) -> Path:
@@ -219,13 +224,6 @@ class Registry:
                 said = json.loads(answer.read())
             self._token = str(said.get("token") or said["access_token"])
             return self._ask(what, again=False)
-
-
-ASSETS = "KUBEBUILDER_ASSETS"
-SERVERS = ("etcd", "kube-apiserver")
-SCRIPT = SCRIPTS / "controllers"
-UNPACKED = MADE / "images"
-SERVERS_ALONE = "servers"
 
 
 def server(name: str) -> str:

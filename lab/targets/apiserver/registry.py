@@ -42,6 +42,10 @@ LOOK_S = 0.02
 MOST_READ = 1 << 20
 """Characters of its output: what a controller says of its settings comes first, an access log may follow."""
 _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
+ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
+"""What others than the manifests wrote into a namespace."""
+NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
 
 
 class Followed:
@@ -115,12 +119,6 @@ def stamp(line: str) -> float | None:
         return None
     year = datetime.now(UTC).year
     return datetime.strptime(f"{year}{match[1]} {match[2]} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
-
-
-ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
-LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
-"""What others than the manifests wrote into a namespace."""
-NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
 
 
 class Registry:

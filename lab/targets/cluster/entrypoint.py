@@ -46,6 +46,7 @@ _REFUSALS = {
     5: errno.ECONNREFUSED, 6: errno.ETIMEDOUT, 7: errno.EOPNOTSUPP, 8: errno.EAFNOSUPPORT,
 }  # fmt: skip
 """SOCKS5's replies (RFC 1928) as this machine's own errors."""
+Object = Mapping[str, Any]
 
 
 def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.socket:
@@ -146,9 +147,6 @@ def _exactly(connection: socket.socket, said: bytes, size: int) -> bytes:
             raise ConnectionResetError(errno.ECONNRESET, "the port-forward to the generator's pod ended")
         got += part
     return got
-
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

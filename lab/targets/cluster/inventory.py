@@ -48,6 +48,21 @@ HELD = ("GatewayClass",)
 NODE_SCOPE = ("lab/scope", "node")
 CONTROLLER_SCOPE = ("lab/scope", "controller")
 """Of a Deployment and its pods which make other workloads."""
+TERMINATING_S = 90.0
+"""For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
+KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
+"""What variants on a cluster need that Kubernetes does not have."""
+INVENTORY = "ingress-lab-inventory"
+CLUSTER_KINDS = (
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("gateway.networking.k8s.io/v1", "GatewayClass"),
+    ("networking.k8s.io/v1", "IngressClass"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("v1", "Namespace"),
+)
+"""The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
+WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 def end_all(api: Api, workloads: Collection[Reference]) -> list[str]:
@@ -156,23 +171,6 @@ def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:
     why = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
     fault = "is being deleted and does not end" + (f": {'; '.join(why)}" if why else "")
     return fault, f"`kubectl describe namespace {namespace['metadata']['name']}` says more"
-
-
-TERMINATING_S = 90.0
-"""For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
-KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
-"""What variants on a cluster need that Kubernetes does not have."""
-INVENTORY = "ingress-lab-inventory"
-CLUSTER_KINDS = (
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-    ("gateway.networking.k8s.io/v1", "GatewayClass"),
-    ("networking.k8s.io/v1", "IngressClass"),
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-    ("v1", "Namespace"),
-)
-"""The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
-WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 class Inventory:

@@ -70,6 +70,17 @@ _PLACE = {
     }
 }
 """Never rather beside what is measured than two on one."""
+START_S = 180.0
+"""From the request to runners that can begin: with the operator three rounds of pods, whose image may have to be pulled."""
+GRACE_S = 30.0
+"""What runners may take beyond the load's time and its last answers' timeout; and to print, once they are told to end."""
+GONE_S = 60.0
+POLL_S = 0.5
+NOT_STARTED = 127
+"""As a shell reports it."""
+PAUSED, ENDED = 4, 9
+"""Of k6's ExecutionStatus (its lib/execution.go): all is made and it waits to be let go; nothing more is to come."""
+_GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
 
 
 def shared(
@@ -168,19 +179,6 @@ def runner(testrun: Object, number: int) -> Object:
     }
     place = {"name": name, "namespace": metadata["namespace"], "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": place, "spec": pod}
-
-
-START_S = 180.0
-"""From the request to runners that can begin: with the operator three rounds of pods, whose image may have to be pulled."""
-GRACE_S = 30.0
-"""What runners may take beyond the load's time and its last answers' timeout; and to print, once they are told to end."""
-GONE_S = 60.0
-POLL_S = 0.5
-NOT_STARTED = 127
-"""As a shell reports it."""
-PAUSED, ENDED = 4, 9
-"""Of k6's ExecutionStatus (its lib/execution.go): all is made and it waits to be let go; nothing more is to come."""
-_GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
 
 
 @dataclass(frozen=True, slots=True)
