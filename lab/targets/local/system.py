@@ -39,11 +39,9 @@ from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet import pod_objects
 from lab.targets.local.kubelet.containers import ask, tree
-from lab.targets.local.kubelet.kubelet import Kubelet
-from lab.targets.local.kubelet.runner import CONTAINER
-from lab.targets.local.sandbox import cpus, network, shaping
+from lab.targets.local.kubelet.kubelet import Kubelet, shown
+from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
@@ -88,8 +86,8 @@ class LocalSystem:
 
     @property
     def events(self) -> Sequence[Event]:
-        """What its containers did so far."""
-        return [event for event in self._log.events if event.source == CONTAINER]
+        """What its containers and pods did so far."""
+        return self._log.events
 
     @property
     def client(self) -> tuple[str, ...]:
@@ -149,7 +147,7 @@ class LocalSystem:
             helper.wait()
 
     def shape(self, link_mbit: float | None) -> None:
-        shaping.shape(shaping.ends(self.net, self._objects), link_mbit)
+        network.shape(services.client_links(self.net, self._objects), link_mbit)
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
@@ -165,14 +163,14 @@ class LocalSystem:
         return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
-        links = shaping.counters(shaping.ends(self.net, self._objects))
+        links = network.link_counters(services.client_links(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
         return {**self.kubelet.groups.counters(), **links, **nat, **self._counted()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
         return [
-            pod_objects.shown(pod, services.on_the_node(self.net, self._objects, pod.pod))
+            shown(pod, services.on_the_node(self.net, self._objects, pod.pod))
             for pod in running
             if pod.ready and not pod.terminating
         ]
