@@ -60,25 +60,21 @@ class Place:
 
 def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: str) -> Place:
     """From /proc/PID/cgroup and /proc/PID/mountinfo. LookupError when the controller's hierarchy is not mounted here."""
-    paths = {name: path for _, names, path in map(_cgroup_line, cgroup.splitlines()) for name in names.split(",")}
+    lines = (line.split(":", 2) for line in cgroup.splitlines())
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
     version = 1 if controller in paths else 2
     path = paths.get(controller if version == 1 else "")
     if path is None:
         raise LookupError(f"no cgroup hierarchy has the controller {controller}")
     for mount in reversed(list(mounts.parse(mountinfo))):  # what was mounted last lies on top
-        if mount.kind != ("cgroup" if version == 1 else "cgroup2"):
+        if version == 1 and (mount.kind != "cgroup" or controller not in mount.super_options):
             continue
-        if version == 1 and controller not in mount.super_options:
+        if version == 2 and mount.kind != "cgroup2":
             continue
         below = posixpath.relpath(path, mount.root)
         if ".." not in (*path.split("/"), *below.split("/")):
             return Place(version, mount.point, posixpath.normpath(posixpath.join(mount.point, below)))
     raise LookupError(f"the cgroup {path} of the controller {controller} is not mounted here")
-
-
-def _cgroup_line(line: str) -> tuple[str, str, str]:
-    number, names, path = line.split(":", 2)
-    return number, names, path
 
 
 def wanted(controller: Controller, text: str) -> Fraction:
@@ -94,27 +90,23 @@ def wanted(controller: Controller, text: str) -> Fraction:
     return Fraction(max(LEAST_QUOTA_US, math.ceil(value * 1000) * PERIOD_US // 1000), PERIOD_US)
 
 
-def settings(version: int, controller: Controller, value: Fraction) -> list[tuple[str, str]]:
-    """File → text, in the order of writing. Memory is bounded together with swap: what does not fit is not swapped out.
+def settings(version: int, controller: Controller, value: Fraction | None) -> list[tuple[str, str]]:
+    """File → text, in the order of writing; None: the CPU is not limited any more. Memory is bounded together with swap: what does not fit is not
+    swapped out.
 
     Version 1: by a page more, since Linux (6.18, tried) counts no hit where the bound on both is the one that is hit.
     """
+    if value is None:
+        return [("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")]
     if controller == "cpu":
         quota = str(int(value * PERIOD_US))
         if version == 2:
             return [("cpu.max", f"{quota} {PERIOD_US}")]
         return [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", quota)]
+    size = int(value)
     if version == 2:
-        return [("memory.max", str(int(value))), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
-    return [
-        ("memory.limit_in_bytes", str(int(value))),
-        ("memory.memsw.limit_in_bytes", str(int(value) + PAGE_BYTES_MOST)),
-    ]
-
-
-def no_quota(version: int) -> tuple[str, str]:
-    """(file, text) after which a group's CPU is not limited any more."""
-    return ("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")
+        return [("memory.max", str(size)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+    return [("memory.limit_in_bytes", str(size)), ("memory.memsw.limit_in_bytes", str(size + PAGE_BYTES_MOST))]
 
 
 OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.oom.group"})
@@ -133,10 +125,10 @@ def limit(controller: Controller, text: str) -> Fraction | None:
     return None if int(size) >= _UNLIMITED_BYTES else Fraction(int(size))
 
 
-def holds(controller: Controller, asked: Fraction, found: Fraction | None) -> bool:
+def holds(controller: Controller, asked: Fraction | None, found: Fraction | None) -> bool:
     """Whether the limit found is the one asked for. Memory is kept in whole pages, of up to 64 KiB."""
-    if found is None:
-        return False
+    if asked is None or found is None:
+        return asked is found
     return asked == found if controller == "cpu" else 0 <= asked - found < PAGE_BYTES_MOST
 
 

@@ -87,7 +87,7 @@ def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) 
     try:
         until(lambda: follower.fault is not None)
     finally:
-        follower.end()
+        follower.over.set()
     assert follower.fault is not None and follower.fault.fault == "its routes: KeyError('upstream')"
 
 
