@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.common import mounts, scratch
+from lab.targets.common import cgroup, scratch
 from lab.targets.common.scratch import LockedFolder
 
 PLACE = "LAB_DISK"
@@ -86,7 +86,7 @@ def check() -> Path:
 
 def filesystem(path: Path, follow: bool = True) -> str:
     """Its type, such as ext4, in our mount namespace; of an overlay that of the layer it writes to, where we see that."""
-    mount = mounts.holding(mounts.parse(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
+    mount = cgroup.holding(cgroup.mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
     if mount is None:
         return ""
     upper = [option.removeprefix("upperdir=") for option in mount.super_options if option.startswith("upperdir=")]

@@ -17,7 +17,7 @@ from lab.systems.manifests.pods import Volume
 from lab.targets.local.sandbox import disk
 from lab.targets.local.sandbox.disk import Disk
 from lab.targets.readback import read_back
-from lab.targets.readback.processes import mount_options
+from lab.targets.readback.pods import mount_options
 from lab.tests.support.waiting import until
 
 MOUNTS = (
