@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from lab.model.variants.variants import Variant, load_variant
+from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import prepare, unshare
 from lab.tests.support.factories import make_point
@@ -51,25 +52,23 @@ def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.Comp
         reads = [*who, sys.executable, "-c", "import lab.targets"]
         if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
             return None
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            f"--basetemp={name}/inner",
-            file,
-            *selected,
-        ]
-        return subprocess.run(
-            [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
+        host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        env |= {HOST_PROC: str(host_proc), OUTER_PID: str(os.getpid())}
+        pytest_argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
+        argv = [*who, *unshare(as_root=not who and os.geteuid() == 0), *pytest_argv, *selected]
+        try:
+            return subprocess.run(
+                argv,
+                cwd=ROOT,
+                env=env,
+                pass_fds=[host_proc],
+                capture_output=True,
+                text=True,
+                timeout=1200,
+                check=False,
+            )
+        finally:
+            os.close(host_proc)
 
 
 @pytest.fixture(scope="session")

@@ -28,14 +28,8 @@ from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox import cgroups, network
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, clean, pod_of, target
+from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import PATIENCE_S, until
-
-if "LAB_TEST_INSIDE" not in os.environ:
-    pytest.skip("runs inside the namespaces: see test_local.py", allow_module_level=True)
-
-
-__all__ = ["clean", "target"]  # fixtures
 
 
 # Every other overlay: `bringup.bats`, which takes one bring-up each and not two.

@@ -1,4 +1,4 @@
-"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_limits.py`."""
+"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_local.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,8 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target
+from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import until
-
-if not INSIDE:
-    pytest.skip("runs inside the namespaces: see test_limits.py", allow_module_level=True)
-
-__all__ = ["clean", "target"]  # fixtures
 
 LIMITS, WHY_NOT = cgroups.trial()
 limited = pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")

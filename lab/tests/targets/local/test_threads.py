@@ -22,8 +22,7 @@ from lab.systems.manifests.pods import Pod
 from lab.systems.nginx.control import NginxControl
 from lab.systems.system import Loading
 from lab.targets.local.control_plane import routing
-from lab.targets.local.control_plane.routing import Follower
-from lab.targets.local.control_plane.routing import Routing
+from lab.targets.local.control_plane.routing import Follower, Routing
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.runner import Runner
