@@ -98,13 +98,33 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     assert left == [], left
 
 
-def changed(name: str, edit: Callable[[dict[str, Any]], None], kind: str = "Deployment", of: str = "proxy") -> Variant:
+def changed(
+    name: str, edit: Callable[[dict[str, Any]], object], kind: str = "Deployment", of: str = "proxy"
+) -> Variant:
     """A variant with one of its objects edited."""
-    variant = load_variant(name)
+    return edited(load_variant(name), edit, kind, of)
+
+
+def edited(
+    variant: Variant, edit: Callable[[dict[str, Any]], object], kind: str = "Deployment", of: str = "proxy"
+) -> Variant:
     manifests = copy.deepcopy(variant.manifests)
     (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
     edit(found)
     return variant.model_copy(update={"manifests": manifests})
+
+
+def balanced(policy: str, replicas: int = 1, host_network: bool = False) -> Variant:
+    """`baseline` with its proxy's pods behind a Service of type LoadBalancer."""
+
+    def pods(item: dict[str, Any]) -> None:
+        item["spec"]["replicas"] = replicas
+        pod_of(item)["hostNetwork"] = host_network
+
+    variant = changed(
+        "baseline", lambda item: item["spec"].update(type="LoadBalancer", externalTrafficPolicy=policy), "Service"
+    )
+    return edited(variant, pods)
 
 
 def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests import objects
 from lab.systems.manifests.replicas import Budget, Member, Step, Strategy, over, step
-from lab.targets.local.control_plane import control, services
-from lab.targets.local.kubelet import runner
+from lab.targets.local.control_plane import services
 from lab.tests.support.inside import changed
 
 SHIPPED = Strategy(unavailable=1)
@@ -30,23 +28,13 @@ def members(*words: str) -> list[Member]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "there", "wanted"),
-    [
-        (2, ["a new ready", "b new ready"], Step()),
-        (2, ["a new ready"], Step(1)),
-        (0, ["a new ready"], Step(0, ("a",))),
-        (1, ["a new ready", "b new", "c new ready"], Step(0, ("b", "c"))),
-    ],
-)
-def test_as_many_pods_as_wanted_the_unready_and_the_youngest_go_first(
-    replicas: int, there: Sequence[str], wanted: Step
-) -> None:
-    assert step(replicas, Strategy(), members(*there)) == wanted
-
-
-@pytest.mark.parametrize(
     ("replicas", "strategy", "there", "wanted"),
     [
+        # As many as wanted: the unready and the youngest go first.
+        (2, Strategy(), ["a new ready", "b new ready"], Step()),
+        (2, Strategy(), ["a new ready"], Step(1)),
+        (0, Strategy(), ["a new ready"], Step(0, ("a",))),
+        (1, Strategy(), ["a new ready", "b new", "c new ready"], Step(0, ("b", "c"))),
         # One may be missing and one too many: the only one goes at once, ready replacement or not.
         (1, SHIPPED, ["a old ready"], Step(1, ("a",))),
         # 25 % of one: none may be missing, one may be too many.
@@ -63,7 +51,7 @@ def test_as_many_pods_as_wanted_the_unready_and_the_youngest_go_first(
         (2, Strategy(recreate=True), ["a old ready", "b old ready"], Step(0, ("b", "a"))),
     ],
 )
-def test_a_rolling_update_keeps_to_its_strategy(
+def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy(
     replicas: int, strategy: Strategy, there: Sequence[str], wanted: Step
 ) -> None:
     assert step(replicas, strategy, members(*there)) == wanted
@@ -172,22 +160,3 @@ def test_several_pods_cannot_have_one_nodes_ports() -> None:
 
     with pytest.raises(UsageError, match="all but one would stay Pending"):
         services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))
-
-
-@pytest.mark.parametrize(
-    ("kind", "detail", "wanted"),
-    [
-        ("Started", "restart 2", ("Started", "restart 2")),
-        ("Stopped", "", ("Exited", "within its grace period")),
-        ("Killed", "", ("Exited", "SIGKILL: its grace period was over")),
-        ("Probe", "readiness 0.0031 ok", ("Probe", "readiness 0.0031 ok")),
-        ("Ready", "", None),
-        ("Confined", "3 threads", None),
-    ],
-)
-def test_the_kubelets_log_is_told_in_the_words_of_events(
-    kind: str, detail: str, wanted: tuple[str, str] | None
-) -> None:
-    at_s = 1767323045.678901
-    found = control.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
-    assert found == (None if wanted is None else Event(at_s, "kubelet", "proxy", "proxy-0", *wanted))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +21,8 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.local.system import PROBED_PAGE
 from lab.targets.readback import read_back
+from lab.tests.support.inside import balanced, changed, pod_of
 from lab.tests.support.waiting import until
-
-
-def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
-    """A variant with its proxy's Deployment and Service edited."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] in ("Deployment", "Service") and item["metadata"]["name"] == "proxy":
-            edit(item)
-    return variant.model_copy(update={"manifests": manifests})
-
-
-def balanced(policy: str, replicas: int = 1, host_network: bool = False) -> Variant:
-    def edit(item: dict[str, Any]) -> None:
-        if item["kind"] == "Service":
-            item["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": policy}
-        else:
-            item["spec"]["replicas"] = replicas
-            item["spec"]["template"]["spec"]["hostNetwork"] = host_network
-
-    return changed("baseline", edit)
 
 
 def get(system: LocalSystem, page: str = "1kB.bin") -> bytes:
@@ -176,9 +154,8 @@ def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(tar
 
 def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
     def sabotage(item: dict[str, Any]) -> None:
-        if item["kind"] == "Deployment":
-            (container,) = item["spec"]["template"]["spec"]["initContainers"]
-            container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
+        (container,) = pod_of(item)["initContainers"]
+        container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
 
     with target.up(changed("ports-200", sabotage)) as system:
         ok, found, detail = observed(system, kind="ports", value="40000 40199")
@@ -200,9 +177,8 @@ def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: Lo
         assert observed(system, kind="rps", role="backend", value="own")[1] == "none"
 
     def sabotage(item: dict[str, Any]) -> None:
-        if item["kind"] == "Deployment":
-            (container,) = item["spec"]["template"]["spec"]["initContainers"]
-            container["command"][2] = container["command"][2].replace("net/lo/", "net/to")
+        (container,) = pod_of(item)["initContainers"]
+        container["command"][2] = container["command"][2].replace("net/lo/", "net/to")
 
     with target.up(changed("packet-steering", sabotage)) as system:  # one queue of many has it
         ok, found, _ = observed(system, kind="rps", value="own")

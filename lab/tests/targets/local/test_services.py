@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,25 +13,14 @@ from lab.systems.manifests import objects
 from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.network import Network, Place
+from lab.tests.support import inside
+from lab.tests.support.inside import changed
 
-
-def read(edit: Callable[[dict[str, Any]], None], name: str = "baseline") -> objects.Objects:
-    manifests = copy.deepcopy(list(load_variant(name).manifests))
-    for item in manifests:
-        if item["metadata"]["name"] == "proxy" and item["kind"] in ("Service", "Deployment"):
-            edit(item)
-    return objects.read(manifests)
+PLAIN = objects.read(load_variant("baseline").manifests)
 
 
 def balanced(replicas: int = 1, policy: str = "Cluster", host_network: bool = False) -> objects.Objects:
-    def edit(item: dict[str, Any]) -> None:
-        if item["kind"] == "Service":
-            item["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": policy}
-        else:
-            item["spec"]["replicas"] = replicas
-            item["spec"]["template"]["spec"]["hostNetwork"] = host_network
-
-    return read(edit)
+    return objects.read(inside.balanced(policy, replicas, host_network).manifests)
 
 
 def net_of(wanted: objects.Objects) -> Network:
@@ -56,8 +44,7 @@ def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out()
         straight = Network(tuple(place for place in net.places if place.name != services.NODE))
         assert not services.on_the_node(net, wanted, pod) and services.on_the_node(straight, wanted, pod)
         assert not services.on_the_node(straight, wanted, wanted.role("backend")[0])
-    plain = read(lambda item: None)
-    assert not services.on_the_node(Network(()), plain, plain.role("proxy")[0])
+    assert not services.on_the_node(Network(()), PLAIN, PLAIN.role("proxy")[0])
 
 
 def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
@@ -103,7 +90,7 @@ def test_routers_that_share_the_routes_have_an_address_each() -> None:
 def test_several_proxies_without_a_load_balancer_are_refused() -> None:
     services.vet(balanced(2))
     with pytest.raises(UsageError, match="nothing balances over them here"):
-        services.vet(read(lambda item: item["spec"].update(replicas=2) if item["kind"] == "Deployment" else None))
+        services.vet(objects.read(changed("baseline", lambda item: item["spec"].update(replicas=2)).manifests))
     with pytest.raises(UsageError, match="nothing balances over them here"):
         services.vet(balanced(2, host_network=True))
 
@@ -119,7 +106,7 @@ def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
     fault: str, error: type[UsageError], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services, "nft_fault", lambda: fault)
-    services.vet(read(lambda item: None))
+    services.vet(PLAIN)
     with pytest.raises(error, match=said):
         services.vet(balanced())
 
