@@ -14,10 +14,10 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants.variants import Check
 from lab.systems.manifests.pods import Volume
+from lab.targets.common import cgroup
 from lab.targets.local.sandbox import disk
 from lab.targets.local.sandbox.disk import Disk
 from lab.targets.readback import read_back
-from lab.targets.readback.pods import mount_options
 from lab.tests.support.waiting import until
 
 MOUNTS = (
@@ -95,18 +95,9 @@ def test_a_filesystem_is_told_by_its_mount() -> None:
     assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"
 
 
-@pytest.mark.parametrize(
-    ("volume", "expected"),
-    [
-        (Volume("log"), True),
-        (Volume("log", size="1Gi"), True),
-        (Volume("run", memory=True), False),
-        (Volume("conf", ("ConfigMap", "nginx")), False),
-        (Volume("keys", ("Secret", "tls")), False),
-    ],
-)
-def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory(volume: Volume, expected: bool) -> None:
-    assert volume.on_disk is expected
+def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory() -> None:
+    assert Volume("log").on_disk and Volume("log", size="1Gi").on_disk
+    assert not Volume("run", memory=True).on_disk and not Volume("conf", ("ConfigMap", "nginx")).on_disk
 
 
 class Answers:
@@ -153,6 +144,6 @@ def test_how_a_path_is_written_is_read_back(changed: dict[str, str | None], obse
 
 
 def test_the_deepest_and_last_mount_holds_a_path() -> None:
-    over = MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"
-    assert mount_options(over, "/var/log/lab/a") == {"ro", "rw", "sync"}
-    assert mount_options(over, "/var/log/labels") == {"rw", "relatime"}
+    found = list(cgroup.mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
+    assert cgroup.holding(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
+    assert cgroup.holding(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}

@@ -16,7 +16,8 @@ from lab.targets.local.sandbox.network import Network, Place
 from lab.tests.support import inside
 from lab.tests.support.inside import changed
 
-PLAIN = objects.read(load_variant("baseline").manifests)
+def plain() -> objects.Objects:
+    return objects.read(load_variant("baseline").manifests)
 
 
 def balanced(replicas: int = 1, policy: str = "Cluster", host_network: bool = False) -> objects.Objects:
@@ -44,7 +45,7 @@ def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out()
         straight = Network(tuple(place for place in net.places if place.name != services.NODE))
         assert not services.on_the_node(net, wanted, pod) and services.on_the_node(straight, wanted, pod)
         assert not services.on_the_node(straight, wanted, wanted.role("backend")[0])
-    assert not services.on_the_node(Network(()), PLAIN, PLAIN.role("proxy")[0])
+    assert not services.on_the_node(Network(()), plain(), plain().role("proxy")[0])
 
 
 def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
@@ -106,7 +107,7 @@ def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
     fault: str, error: type[UsageError], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services, "nft_fault", lambda: fault)
-    services.vet(PLAIN)
+    services.vet(plain())
     with pytest.raises(error, match=said):
         services.vet(balanced())
 
