@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import LocalSystem, LocalTarget
@@ -136,6 +137,15 @@ def answers(system: LocalSystem) -> bool:
         return system.fetch(system.endpoint(make_point()), "/1kB.bin", 2.0).status == 200
     except OSError:
         return False
+
+
+def faulty(check: Callable[[], object]) -> bool:
+    """Whether something is known to have failed."""
+    try:
+        check()
+    except MeasuringError:
+        return True
+    return False
 
 
 EVERY_S = 0.02

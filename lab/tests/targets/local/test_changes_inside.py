@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,27 +12,23 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
-from lab.model.system import Recorder
 from lab.model.variants.variants import Variant, load_variant
 from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import asked
+from lab.tests.support.inside import asked, edited, faulty
 from lab.tests.support.waiting import until
 
 
 def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:
     """`baseline` with a Deployment edited, its controller gone as soon as its nginx, and more objects."""
-    variant = load_variant("baseline")
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            container_of(item)["args"].append("--post-shutdown-grace-period=0")
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == of:
-            edit(item)
-    return variant.model_copy(update={"manifests": (*manifests, *more)})
+    soon = edited(
+        load_variant("baseline"), lambda item: container_of(item)["args"].append("--post-shutdown-grace-period=0")
+    )
+    variant = edited(soon, edit, of=of)
+    return variant.model_copy(update={"manifests": (*variant.manifests, *more)})
 
 
 def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
@@ -81,12 +76,8 @@ def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> 
         events = recorder.events()
         (ended,) = [event.object for event in events if event.kind == "Deleted"]
         kinds = [event.kind for event in sorted(events, key=lambda event: event.at_s) if event.object == ended]
-        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == [
-            "Deleted",
-            "Killing",
-            "Exited",
-            "Gone",
-        ]
+        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == ["Deleted", "Killing", "Exited", "Gone"]
+        assert "within its grace period" in [event.detail for event in events if event.object == ended]
         assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
         assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]
         assert any(event.kind == "Probe" and event.detail.startswith("readiness 0.0") for event in events)
@@ -255,15 +246,6 @@ def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> Non
         assert helper.wait(10.0) == -9
 
 
-def is_refused(recorder: Recorder) -> bool:
-    """Return whether something that should have happened is known not to have."""
-    try:
-        recorder.events()
-    except MeasuringError:
-        return True
-    return False
-
-
 def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarget) -> None:
     command = ["sh", "-c", 'case "$HOSTNAME" in proxy-0) ;; *) echo no such luck >&2; exit 3 ;; esac']
 
@@ -275,20 +257,19 @@ def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarge
         with system.recorder() as recorder:
             system.end_pod("proxy", "delete")
             until(lambda: not names(system))
-            until(lambda: is_refused(recorder))
+            until(lambda: faulty(recorder.events))
         with pytest.raises(MeasuringError, match=r"initContainers\[first\]: this init container exited 3"):
             recorder.events()
 
 
 def test_nothing_happens_where_nothing_is_done(target: LocalTarget) -> None:
     """No pod, no endpoint, no reload (a turn of the router's comes by), no gap."""
-    variant = load_variant("okd")
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
-            interval["value"] = "1s"
-    with target.up(variant.model_copy(update={"manifests": manifests}), changing=True) as system:
+
+    def often(item: dict[str, Any]) -> None:
+        (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
+        interval["value"] = "1s"
+
+    with target.up(edited(load_variant("okd"), often), changing=True) as system:
         with system.recorder() as recorder, asked(system) as client:
             time.sleep(2.0)
         assert client.failed == [] and {event.kind for event in recorder.events()} == {"Probe"}

@@ -124,14 +124,6 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         assert any(event.detail == "no answer within 1 s" for event in system.events)
 
 
-def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
-    with target.up(load_variant("baseline")) as system:
-        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
-        system.kubelet.end(proxy)
-        assert "Stopped" in [event.kind for event in system.events], "and not killed when its grace period was over"
-        assert not answers(system) and [runner.restarts for runner in proxy.runners] == [0]
-
-
 def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         (runner,) = system.kubelet.runners("proxy")

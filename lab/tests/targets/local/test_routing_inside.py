@@ -21,11 +21,11 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.sandbox import network
 from lab.tests.support import changing_objects
 from lab.tests.support.changing_objects import ROUTED as HOST
 from lab.tests.support.changing_objects import SERVICE, route
+from lab.tests.support.inside import edited, faulty, pod_of
 from lab.tests.support.waiting import until
 
 FOLLOWED = ("okd-routes-10", "baseline")
@@ -56,12 +56,13 @@ class Up:
 @contextmanager
 def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fails: bool = False) -> Iterator[Up]:
     """`env`: of the proxy's container. `fails`: the test has something fail."""
-    variant = load_variant(name)
-    for item in variant.manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            (container,) = item["spec"]["template"]["spec"]["containers"]
-            container["env"] = [*(e for e in container.get("env", []) if e["name"] not in (env or {}))]
-            container["env"] += [{"name": key, "value": value} for key, value in (env or {}).items()]
+
+    def edit(item: dict[str, Any]) -> None:
+        (container,) = pod_of(item)["containers"]
+        container["env"] = [*(e for e in container.get("env", []) if e["name"] not in (env or {}))]
+        container["env"] += [{"name": key, "value": value} for key, value in (env or {}).items()]
+
+    variant = edited(load_variant(name), edit) if env else load_variant(name)
     with target.up(variant, changing=True) as system:
         if name != "nginx":
             until(lambda: "proxy/load_s" in system.gauges())
@@ -184,7 +185,7 @@ def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalT
 def test_a_configuration_that_nginx_refuses_leaves_the_old_one_at_work(target: LocalTarget) -> None:
     with up(target, "baseline", fails=True) as it:
         it.routing.apply([SERVICE, it.slice(8080), ingress('/"')])
-        until(lambda: faulty(it.routing))
+        until(lambda: faulty(it.routing.check))
         assert it.status("bench.lab.test") == 200 and it.events("Reload") == []
         with pytest.raises(MeasuringError, match="nginx -t"):
             it.routing.check()
@@ -199,14 +200,6 @@ def test_a_proxy_that_reads_no_routes_says_so(target: LocalTarget) -> None:
         it.routing.changed(it.wanted.role("proxy"), {})
         with pytest.raises(MeasuringError, match="backend's pods changed"):
             it.routing.check()
-
-
-def faulty(routing: Routes) -> bool:
-    try:
-        routing.check()
-    except MeasuringError:
-        return True
-    return False
 
 
 def written(system: LocalSystem) -> str:

@@ -16,6 +16,7 @@ from lab.targets.local.sandbox.network import Network, Place
 from lab.tests.support import inside
 from lab.tests.support.inside import changed
 
+
 def plain() -> objects.Objects:
     return objects.read(load_variant("baseline").manifests)
 

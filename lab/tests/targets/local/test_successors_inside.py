@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from lab.systems.manifests import objects
 from lab.systems.system import ProxySystem
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
-from lab.tests.support.inside import asked
+from lab.tests.support.inside import asked, changed
 from lab.tests.support.waiting import until
 
 
@@ -55,19 +54,10 @@ def _status(system: LocalSystem, entry: Endpoint) -> int:
         return 0
 
 
-def _two_backends(name: str) -> Any:
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "backend":
-            item["spec"]["replicas"] = 2
-    return variant.model_copy(update={"manifests": manifests})
-
-
 @pytest.mark.parametrize("name", changing())
 def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: str) -> None:
     """Until it has heard of them (Traefik takes 2 s) it may ask a backend that is no more; nothing else fails."""
-    variant = _two_backends(name)
+    variant = changed(name, lambda item: item["spec"].update(replicas=2), of="backend")
     with target.up(variant, changing=True) as system, asked(system) as client:
         until(lambda: {"backend-0", "backend-1"} <= {what for *_, what in client.rows})
         before = system.restarts()

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router.control import RouterControl
@@ -26,6 +25,7 @@ from lab.targets.local.control_plane.routing import Follower, Routing
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.runner import Runner
+from lab.tests.support.inside import faulty
 from lab.tests.support.waiting import until
 
 
@@ -110,10 +110,10 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, P
     routing, pod, process = proxy
     routing.follow(pod, process)
     try:
-        until(lambda: faulty(routing))
+        until(lambda: faulty(routing.check))
         routing.leave(pod)
         until(lambda: not followed())
-        assert faulty(routing)
+        assert faulty(routing.check)
     finally:
         routing.stop()
 
@@ -142,34 +142,21 @@ def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
     assert not followed()
 
 
-def faulty(routing: Routing) -> bool:
-    try:
-        routing.check()
-    except MeasuringError:
-        return True
-    return False
-
-
-def test_a_router_that_takes_no_reload_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
-    (tmp_path / "var-lib-haproxy-conf-haproxy.config").write_text("old")
-    router = RouterControl(cast("Any", Held(tmp_path)), 1.0)
-    over = threading.Event()
-    threading.Timer(0.1, over.set).start()
-    began = time.monotonic()
-    assert router.load({"/var/lib/haproxy/conf/haproxy.config": "new"}, over) is None
-    assert 0.05 < time.monotonic() - began < 30
-
-
-def test_a_configuration_that_is_being_tried_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
-    (tmp_path / "etc-nginx.conf").write_text("old")
-    held = Held(tmp_path, "sleep 61.3; exit 1")  # the shell has the child that nsenter has
-    nginx = NginxControl(cast("Any", held), "/etc/nginx.conf", 1.0)
+@pytest.mark.parametrize("name", ["router", "nginx"])
+def test_a_configuration_that_nobody_takes_or_tries_is_not_waited_for_when_the_system_ends(
+    name: str, tmp_path: Path
+) -> None:
+    held = cast("Any", Held(tmp_path, "sleep 61.3; exit 1"))  # the shell has the child that nsenter has
+    path = "/var/lib/haproxy/conf/haproxy.config" if name == "router" else "/etc/nginx.conf"
+    control = RouterControl(held, 1.0) if name == "router" else NginxControl(held, path, 1.0)
+    held.inside(path).write_text("old")
     over = threading.Event()
     threading.Timer(0.2, over.set).start()
     began = time.monotonic()
-    assert nginx.load({"/etc/nginx.conf": "new"}, over) is None
+    assert control.load({path: "new"}, over) is None
     assert 0.1 < time.monotonic() - began < 30
-    assert (tmp_path / "etc-nginx.conf").read_text() == "old" and not (tmp_path / "tried.conf").exists()
+    if name == "nginx":
+        assert held.inside(path).read_text() == "old" and not (tmp_path / "tried.conf").exists()
 
 
 def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None:
