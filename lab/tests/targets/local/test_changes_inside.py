@@ -76,7 +76,12 @@ def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> 
         events = recorder.events()
         (ended,) = [event.object for event in events if event.kind == "Deleted"]
         kinds = [event.kind for event in sorted(events, key=lambda event: event.at_s) if event.object == ended]
-        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == ["Deleted", "Killing", "Exited", "Gone"]
+        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == [
+            "Deleted",
+            "Killing",
+            "Exited",
+            "Gone",
+        ]
         assert "within its grace period" in [event.detail for event in events if event.object == ended]
         assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
         assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]
@@ -292,7 +297,9 @@ def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarge
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:
         before = set(system.processes("proxy"))
+        assert system.leftovers().old_workers == 0
         first, second = system.renew(), system.renew()
+        assert [system.leftovers().old_workers for _ in range(2)] == [0, 0]
         assert set(first.ended) < before and not set(first.began) & before
         assert set(second.ended) == set(first.began) and len(first.began) == (2 if name == "workers-2" else 1)
         assert set(second.began) <= set(system.processes("proxy"))

@@ -206,11 +206,3 @@ def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: Loca
             waiting = sum(count for where, count in left.time_wait["proxy"].items() if where.startswith(towards))
             assert (waiting >= SOME) is leaves, (name, left)
             assert left.memory_bytes["proxy"] > 1_000_000 and left.accept_queue["proxy"] == 0
-
-
-def test_a_reload_leaves_no_old_workers(target: LocalTarget) -> None:
-    """`renew` waits for them to end; the new ones are the ordinary ones then."""
-    with target.up(load_variant("baseline")) as system:
-        system.leftovers()
-        system.renew()
-        assert [system.leftovers().old_workers for _ in range(2)] == [0, 0]
