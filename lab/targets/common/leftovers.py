@@ -85,8 +85,7 @@ def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict
 
 def parse_listeners(table: Iterable[str]) -> list[int]:
     """Return how many connections wait at each listener of /proc/net/tcp or tcp6 (its receive queue)."""
-    rows = (line.split(None, 5) for line in table)
-    return [int(row[4].split(":")[1], 16) for row in rows if row[3] == _LISTEN]
+    return [int(row[4].split(":")[1], 16) for row in map(str.split, table) if row[3] == _LISTEN]
 
 
 def _destination(text: str) -> str:

@@ -108,15 +108,16 @@ class LocalSystem:
         place = self.net[network.CLIENT] if role == "generator" else self._place(role)
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
-        enter = self.client if role == "generator" else place.enter
+        argv = [*(self.client if role == "generator" else place.enter), *self._pinned(role, argv)]
         nothing = subprocess.DEVNULL
-        helper = self._started(role, [*enter], argv, stdout=nothing, stderr=nothing, env=composed())
+        helper = subprocess.Popen(
+            argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, env=composed()
+        )
         self._helpers.append((helper, place.name))
         return helper
 
-    def _started(self, role: Role, enter: list[str], argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-        pinned = [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
-        return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, start_new_session=True, **how)
+    def _pinned(self, role: Role, argv: Sequence[str]) -> list[str]:
+        return ["taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
 
     def end_helpers(self, of: Pod | None = None) -> None:
         """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
@@ -159,8 +160,7 @@ class LocalSystem:
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         host, port = fetching.place(endpoint)
-        address = self._addresses.get(host, host)
-        connection = network.connect(self.net[network.CLIENT], (address, port), timeout_s)
+        connection = network.connect(self.net[network.CLIENT], (self._addresses.get(host, host), port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -173,8 +173,15 @@ class LocalSystem:
     ) -> subprocess.Popen[bytes]:
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
-        how = {"cwd": cwd, "stdout": stdout, "stderr": stderr, "env": composed(cwd)}
-        process = self._started("generator", [*self.client], argv, **how)
+        process = subprocess.Popen(
+            [*self.client, *self._pinned("generator", argv)],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed(cwd),
+        )
         self._generators.append(process)
         return process
 

@@ -109,8 +109,7 @@ class LocalTarget:
         """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
         if INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
-                fault = f"not on PATH: {', '.join(missing)}"
-                raise UsageError(f"{self.name} target", fault, PACKAGES)
+                raise UsageError(f"{self.name} target", f"not on PATH: {', '.join(missing)}", PACKAGES)
             return namespaces.enter(argv)
         namespaces.attach()
         return None

@@ -202,8 +202,7 @@ def _node(system: System, check: Check) -> Reading:
 def _routes(system: System, check: Check) -> Reading:
     """Answering = status 200. That nobody's host answers, too, would make the number mean nothing."""
     entry = _entry(system)
-    answering = sum(_ask(system, entry, host).status == 200 for host in entry.hosts)
-    reading = compared(check, str(answering))
+    reading = compared(check, str(sum(_ask(system, entry, host).status == 200 for host in entry.hosts)))
     if not reading.ok:
         return reading
     if (status := _ask(system, entry, NOBODY).status) == 200:

@@ -138,8 +138,7 @@ def _argument(system: System, check: Check) -> Reading:
 
 
 def _configmap(system: System, check: Check) -> Reading:
-    words = _words(system, check)
-    named = [match for word in words if (match := re.fullmatch(r"--configmap=([^/]+)/(.+)", word))]
+    named = [match for word in _words(system, check) if (match := re.fullmatch(r"--configmap=([^/]+)/(.+)", word))]
     if not named:
         raise UnreadableError("its main process was not started with --configmap=NAMESPACE/NAME")
     return compared(check, system.configmap(named[-1][1], named[-1][2]).get(given(check, "name"), ABSENT))

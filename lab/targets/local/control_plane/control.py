@@ -248,8 +248,7 @@ class Control:
                 if before != now:
                     self._log.add("kubelet", "Endpoints", service.name, str(now))
             self._told = ready
-            addresses = self._net.addresses
-            self._routing.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
+            self._routing.changed(ready, {pod.name: self._net[pod.name].address for pod in ready})
 
     def _endpoints(self) -> tuple[Pod, ...]:
         """Where new connections to the proxy go: its ready pods; a Service without any has terminating ones that are ready still.
@@ -273,8 +272,7 @@ class Control:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
         guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
-        expected = sum(self._replicas[name] for name in guarded)
-        return budget.refusal(life.told_ready, healthy, expected)
+        return budget.refusal(life.told_ready, healthy, sum(self._replicas[name] for name in guarded))
 
     def _first(self, role: Role) -> RunningPod:
         running = (life for life in self._lives if life.pod.role == role and life.runners and not life.terminating)

@@ -239,8 +239,7 @@ def vet(objects: Objects) -> None:
         refuse_if(proxies[0].host_ports, proxies[0].place, fault, remedy)
     if found and (fault := nft_fault()) is not None:
         place = f"Service/{found[0].name}: spec.type LoadBalancer"
-        lacking = "the program 'nft' is not on this machine"
-        refuse_if(fault == MISSING, place, lacking, "apt-get install nftables")
+        refuse_if(fault == MISSING, place, "the program 'nft' is not on this machine", "apt-get install nftables")
         remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"
         raise NotMeasurableError("service NAT", place, f"nft does not work here: {fault}", remedy)
 

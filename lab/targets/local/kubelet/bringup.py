@@ -183,7 +183,8 @@ def realisation(
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
     somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
-    return realise(_context(container, pod, objects, addresses, pinned, somaxconn))
+    cpus = len(_cpus(pod, pinned))
+    return realise(Context(container, pod, objects, addresses, cpus, somaxconn, _open_files()))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
@@ -218,19 +219,11 @@ def _contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterat
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
         for container in pod.containers:
-            yield _context(container, pod, objects, addresses, pinned, somaxconn=4096)
+            yield Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), 4096, _open_files())
 
 
-def _context(
-    container: Container,
-    pod: Pod,
-    objects: Objects,
-    addresses: Mapping[str, str],
-    pinned: Mapping[Role, frozenset[int]],
-    somaxconn: int,
-) -> Context:
-    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), somaxconn, open_files)
+def _open_files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:

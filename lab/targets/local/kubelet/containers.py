@@ -366,8 +366,7 @@ def ask(place: Place, port: int, path: str) -> str:
 def tree(root: int) -> list[int]:
     """A process and its descendants."""
     try:
-        process = psutil.Process(root)
-        return [root, *(child.pid for child in process.children(recursive=True))]
+        return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
     except psutil.NoSuchProcess:
         return []
 
