@@ -44,7 +44,7 @@ from lab.targets.local.kubelet.kubelet import Kubelet, shown
 from lab.targets.local.kubelet.runner import Runner
 from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.namespaces import STATE
-from lab.targets.local.sandbox.network import Network, Place
+from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
 ERRORS = 400
@@ -102,18 +102,18 @@ class LocalSystem:
         raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
 
     def pod_address(self, role: Role) -> str:
-        return self._place(role).address
+        return self.net[self._first(role).name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        place = self.net[network.CLIENT] if role == "generator" else self._place(role)
+        name = network.CLIENT if role == "generator" else self._first(role).name
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
-        argv = [*(self.client if role == "generator" else place.enter), *self._pinned(role, argv)]
+        argv = [*(self.client if role == "generator" else self.net[name].enter), *self._pinned(role, argv)]
         nothing = subprocess.DEVNULL
         helper = subprocess.Popen(
             argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, env=composed()
         )
-        self._helpers.append((helper, place.name))
+        self._helpers.append((helper, name))
         return helper
 
     def _pinned(self, role: Role, argv: Sequence[str]) -> list[str]:
@@ -354,12 +354,11 @@ class LocalSystem:
         """A role's pods, those that terminate last."""
         return self._objects.role(role) if self._changes is None else self._changes.pods(role)
 
-    def _place(self, role: Role) -> Place:
-        """Of the first that runs."""
+    def _first(self, role: Role) -> Pod:
         pods = self._running(role)
         if not pods:
             raise UsageError(f"role {role}", NO_POD, "name the other role")
-        return self.net[pods[0].name]
+        return pods[0]
 
     def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
         def url(by: str | None, host: str) -> str:
@@ -385,7 +384,7 @@ class LocalSystem:
         return found
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        return ask(self._place(role), port, path)
+        return ask(self.net[self._first(role).name], port, path)
 
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first).
