@@ -30,7 +30,7 @@ class Provider(Protocol):
 
 
 class Kind:
-    ABOUT = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
+    ABOUT: str = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         about = "nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)"
@@ -50,7 +50,7 @@ class Kind:
 
 
 class Remote:
-    ABOUT = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
+    ABOUT: str = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         verb.add_argument("--context", metavar="NAME", help="of your kubeconfig (KUBECONFIG, or ~/.kube/config)")

@@ -118,7 +118,7 @@ class Groups:
         folders: dict[Controller, tuple[int, Path]] = {}
         reason = ""
         try:
-            wanted = {key: cgroup.wanted(key, value) for key, value in known.items()}
+            wanted = [(key, cgroup.wanted(key, value)) for key, value in known.items()]
             own, there = label() + name, _places()
             for key in controllers:
                 if key not in there:
@@ -127,7 +127,7 @@ class Groups:
                 if all(folder != made for _, made in folders.values()):
                     folder.mkdir()
                 folders[key] = there[key].version, folder
-            for key, value in wanted.items():
+            for key, value in wanted:
                 _apply(key, *folders[key], value)
         except OSError as error:
             reason = f"{error.strerror}: {error.filename}"
