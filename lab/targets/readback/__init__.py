@@ -14,13 +14,11 @@ from lab.model.variants.variants import Check
 from lab.systems.reading import Reader, Reading, UnreadableError
 from lab.systems.table import READBACKS
 from lab.targets.base import System
-from lab.targets.readback import network, pods, processes, routes
+from lab.targets.readback import network, pods
 
 READERS: Mapping[str, Reader] = {
     **network.READERS,
     **pods.READERS,
-    **processes.READERS,
-    **routes.READERS,
     **{kind: how.read for kind, how in READBACKS.items()},
 }
 """Kind of each check → its reader."""

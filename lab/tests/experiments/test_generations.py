@@ -22,7 +22,8 @@ from lab.model.variants.variants import Variant, load_overlay, load_variant, var
 from lab.records.levels import Known
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster import target as cluster
-from lab.targets.local import LocalTarget, refusals
+from lab.targets.local import LocalTarget
+from lab.targets.local.target import vet_generations
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.sweep_texts import TINY
@@ -40,7 +41,7 @@ def systems() -> tuple[Variant, ...]:
 def refused_by(target: LocalTarget) -> Callable[[Variant], bool]:
     def refuses(variant: Variant) -> bool:
         try:
-            refusals.vet_generations(target.read(variant.manifests), SEVERAL, target.renews)
+            vet_generations(target.read(variant.manifests), SEVERAL, target.renews)
         except NotMeasurableError:
             return True
         return False

@@ -26,8 +26,8 @@ from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
 from lab.targets.cluster.target import ClusterTarget, largest_cpus
+from lab.targets.clusters import KIND
 from lab.targets.common.leftovers import SCRIPT, Ordinary
-from lab.targets.kind import TARGET as KIND
 from lab.tests.support.cluster_fakes import FakeApi
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget

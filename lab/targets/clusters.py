@@ -1,4 +1,4 @@
-"""The remote target: a cluster of yours, at a kubeconfig context that is always named, never the current one."""
+"""The targets `kind` and `remote`: the cluster that `just up kind` made on this machine, and one of yours, at a context that is always named."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ from functools import partial
 from typing import NoReturn
 
 from lab.base.errors import UsageError
+from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.connection import contexts
+from lab.targets.cluster.others import Others, host_watch
 from lab.targets.cluster.target import ClusterTarget
+
+
+def _connect() -> Api:
+    if not kind.kubeconfig().is_file():
+        fault = f"there is no cluster {kind.name()} of this checkout"
+        raise UsageError("--target kind", fault, "`just up kind` makes it")
+    return kind.connect()
+
+
+def _machine() -> Others:
+    return host_watch(kind.container_ids())
 
 
 class RemoteTarget(ClusterTarget):
@@ -26,9 +39,9 @@ class RemoteTarget(ClusterTarget):
 
 def _unnamed() -> NoReturn:
     known = ", ".join(contexts()) or "none are in your kubeconfig"
-    raise UsageError(
-        "--target remote", "names no context, and the current one is never taken", f"--context NAME; known: {known}"
-    )
+    fault = "names no context, and the current one is never taken"
+    raise UsageError("--target remote", fault, f"--context NAME; known: {known}")
 
 
-TARGET = RemoteTarget()
+KIND = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)
+REMOTE = RemoteTarget()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,45 +21,8 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.local.system import PROBED_PAGE
 from lab.targets.readback import read_back
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import balanced, changed, pod_of
 from lab.tests.support.waiting import until
-
-__all__ = ["clean", "target"]  # fixtures
-
-
-@pytest.mark.inside
-@pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_inside(identity: str) -> None:
-    """All tests below, in the namespaces that `enter` would make; nothing of the machine's network is another afterwards."""
-    before = steering_of_machine()
-    run_inside(__file__, identity)
-    assert steering_of_machine() == before
-
-
-def steering_of_machine() -> dict[str, str]:
-    return {str(path): path.read_text() for path in Path("/sys/class/net").glob("*/queues/rx-*/rps_cpus")}
-
-
-def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
-    """A variant with its proxy's Deployment and Service edited."""
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] in ("Deployment", "Service") and item["metadata"]["name"] == "proxy":
-            edit(item)
-    return variant.model_copy(update={"manifests": manifests})
-
-
-def balanced(policy: str, replicas: int = 1, host_network: bool = False) -> Variant:
-    def edit(item: dict[str, Any]) -> None:
-        if item["kind"] == "Service":
-            item["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": policy}
-        else:
-            item["spec"]["replicas"] = replicas
-            item["spec"]["template"]["spec"]["hostNetwork"] = host_network
-
-    return changed("baseline", edit)
 
 
 def get(system: LocalSystem, page: str = "1kB.bin") -> bytes:
@@ -91,7 +52,6 @@ def observed(system: LocalSystem, **check: Any) -> tuple[bool, str, str]:
     return reading.ok, reading.observed, reading.detail
 
 
-@inside
 def test_behind_a_load_balancer_service_every_proxy_is_asked_through_the_node(target: LocalTarget) -> None:
     with target.up(balanced("Cluster", replicas=2)) as system:
         for _ in range(40):  # all to one pod: once in 2^39
@@ -102,7 +62,6 @@ def test_behind_a_load_balancer_service_every_proxy_is_asked_through_the_node(ta
         assert "node/conntrack_drop" in system.counters()
 
 
-@inside
 def test_under_the_local_policy_the_proxy_sees_the_client(target: LocalTarget) -> None:
     with target.up(balanced("Local")) as system:
         get(system)
@@ -111,7 +70,6 @@ def test_under_the_local_policy_the_proxy_sees_the_client(target: LocalTarget) -
         assert system.entry().way.endswith("(nftables, 1 endpoint, the client's address kept)")
 
 
-@inside
 @pytest.mark.parametrize("variant", [load_variant("baseline"), balanced("Cluster", host_network=True)])
 def test_host_network_and_any_other_service_are_reached_straight(target: LocalTarget, variant: Variant) -> None:
     with target.up(variant) as system:
@@ -120,7 +78,6 @@ def test_host_network_and_any_other_service_are_reached_straight(target: LocalTa
         assert not [name for name in system.counters() if name.startswith("node/")]
 
 
-@inside
 def test_both_ends_of_the_clients_link_are_shaped_and_let_go_again(target: LocalTarget) -> None:
     with target.up(balanced("Local")) as system:
 
@@ -144,7 +101,6 @@ def test_both_ends_of_the_clients_link_are_shaped_and_let_go_again(target: Local
         get(system)
 
 
-@inside
 def test_a_link_that_tc_did_not_shape_is_an_error(
     target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +116,6 @@ def test_a_link_that_tc_did_not_shape_is_an_error(
         monkeypatch.undo()
 
 
-@inside
 @pytest.mark.parametrize("variant", [load_variant("direct"), balanced("Cluster")])
 def test_the_clients_bytes_are_counted(target: LocalTarget, variant: Variant) -> None:
     with target.up(variant) as system:
@@ -172,7 +127,6 @@ def test_the_clients_bytes_are_counted(target: LocalTarget, variant: Variant) ->
         assert 0 < after["client/tx_bytes"] - before["client/tx_bytes"] < received / 10
 
 
-@inside
 def test_a_helper_lives_in_its_roles_network_on_its_cpus_and_ends_with_the_system(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         roles: tuple[Role, ...] = ("proxy", "backend")
@@ -192,19 +146,16 @@ def network_of(system: LocalSystem, role: Role) -> os.stat_result:
     return Path(f"/proc/{system.kubelet.runners(role)[0].process.pid}/ns/net").stat()
 
 
-@inside
 def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(target: LocalTarget) -> None:
     with target.up(load_variant("direct")) as system:
         found = roundtrip.measure(system)
         assert found.reason == "" and found.count and found.p50_s and found.max_s and found.p50_s <= found.max_s
 
 
-@inside
 def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
     def sabotage(item: dict[str, Any]) -> None:
-        if item["kind"] == "Deployment":
-            (container,) = item["spec"]["template"]["spec"]["initContainers"]
-            container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
+        (container,) = pod_of(item)["initContainers"]
+        container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
 
     with target.up(changed("ports-200", sabotage)) as system:
         ok, found, detail = observed(system, kind="ports", value="40000 40199")
@@ -213,7 +164,6 @@ def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: Local
         assert "expected two ports" in observed(system, kind="ports", value="many")[2]
 
 
-@inside
 def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: LocalTarget) -> None:
     variant = load_variant("packet-steering")
     if not real_root():
@@ -227,9 +177,8 @@ def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: Lo
         assert observed(system, kind="rps", role="backend", value="own")[1] == "none"
 
     def sabotage(item: dict[str, Any]) -> None:
-        if item["kind"] == "Deployment":
-            (container,) = item["spec"]["template"]["spec"]["initContainers"]
-            container["command"][2] = container["command"][2].replace("net/lo/", "net/to")
+        (container,) = pod_of(item)["initContainers"]
+        container["command"][2] = container["command"][2].replace("net/lo/", "net/to")
 
     with target.up(changed("packet-steering", sabotage)) as system:  # one queue of many has it
         ok, found, _ = observed(system, kind="rps", value="own")
@@ -240,7 +189,6 @@ SOME = 200
 """TIME_WAIT sockets that a second of load leaves at least, on a busy machine too."""
 
 
-@inside
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: LocalTarget, tmp_path: Path) -> None:
     """The proxy closes what its pool does not take: its own ports wait, towards the backend, until it is brought up anew."""
@@ -258,12 +206,3 @@ def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: Loca
             waiting = sum(count for where, count in left.time_wait["proxy"].items() if where.startswith(towards))
             assert (waiting >= SOME) is leaves, (name, left)
             assert left.memory_bytes["proxy"] > 1_000_000 and left.accept_queue["proxy"] == 0
-
-
-@inside
-def test_a_reload_leaves_no_old_workers(target: LocalTarget) -> None:
-    """`renew` waits for them to end; the new ones are the ordinary ones then."""
-    with target.up(load_variant("baseline")) as system:
-        system.leftovers()
-        system.renew()
-        assert [system.leftovers().old_workers for _ in range(2)] == [0, 0]

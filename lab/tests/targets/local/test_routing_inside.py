@@ -21,25 +21,14 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.sandbox import network
 from lab.tests.support import changing_objects
 from lab.tests.support.changing_objects import ROUTED as HOST
 from lab.tests.support.changing_objects import SERVICE, route
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.inside import edited, faulty, pod_of
 from lab.tests.support.waiting import until
 
-__all__ = ["clean", "target"]  # fixtures
-
 FOLLOWED = ("okd-routes-10", "baseline")
-
-
-@pytest.mark.inside
-@pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_inside(identity: str) -> None:
-    """All tests below, in the namespaces that `enter` would make."""
-    run_inside(__file__, identity)
 
 
 class Up:
@@ -67,12 +56,13 @@ class Up:
 @contextmanager
 def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fails: bool = False) -> Iterator[Up]:
     """`env`: of the proxy's container. `fails`: the test has something fail."""
-    variant = load_variant(name)
-    for item in variant.manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            (container,) = item["spec"]["template"]["spec"]["containers"]
-            container["env"] = [*(e for e in container.get("env", []) if e["name"] not in (env or {}))]
-            container["env"] += [{"name": key, "value": value} for key, value in (env or {}).items()]
+
+    def edit(item: dict[str, Any]) -> None:
+        (container,) = pod_of(item)["containers"]
+        container["env"] = [*(e for e in container.get("env", []) if e["name"] not in (env or {}))]
+        container["env"] += [{"name": key, "value": value} for key, value in (env or {}).items()]
+
+    variant = edited(load_variant(name), edit) if env else load_variant(name)
     with target.up(variant, changing=True) as system:
         if name != "nginx":
             until(lambda: "proxy/load_s" in system.gauges())
@@ -85,7 +75,6 @@ def ingress(prefix: str = "") -> Mapping[str, Any]:
     return changing_objects.ingress(HOST, prefix)
 
 
-@inside
 def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
     """503, and one reload later 200; endpoints that move are another reload; none left is 503 again."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
@@ -106,7 +95,6 @@ def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> No
         assert len(it.events("Reload")) >= 4
 
 
-@inside
 def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
     """404, 200, 503 without an endpoint, 200; syncs no closer than the controller's rate allows."""
     with up(target, "baseline") as it:
@@ -124,7 +112,6 @@ def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) ->
         assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in workers)
 
 
-@inside
 def test_changes_within_an_interval_are_one_reload(target: LocalTarget) -> None:
     """Thirty changes in 3 s with an interval of 1 s: what is served last is the last one, by about three reloads."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
@@ -144,7 +131,6 @@ def test_changes_within_an_interval_are_one_reload(target: LocalTarget) -> None:
         assert len(it.events("Reload")) == len(begun)
 
 
-@inside
 def test_a_slow_download_holds_its_old_process_until_hard_stop_after(target: LocalTarget) -> None:
     env = {"RELOAD_INTERVAL": "1s", "ROUTER_HARD_STOP_AFTER": "3s"}
     with up(target, "okd-routes-10", env) as it, slow_download(it.system) as download:
@@ -159,7 +145,6 @@ def test_a_slow_download_holds_its_old_process_until_hard_stop_after(target: Loc
         assert got(download) < 50 << 20
 
 
-@inside
 def test_a_slow_download_holds_an_old_worker(target: LocalTarget) -> None:
     """worker-shutdown-timeout is 240 s by default: both workers are there, and the old one delivers."""
     with up(target, "baseline") as it, slow_download(it.system) as download:
@@ -172,7 +157,6 @@ def test_a_slow_download_holds_an_old_worker(target: LocalTarget) -> None:
         until(lambda: len(it.system.processes("proxy")) == 1 + workers)
 
 
-@inside
 def test_pods_that_are_not_ready_get_no_requests(target: LocalTarget) -> None:
     """A Service's selector, and what its pods' readiness makes of it."""
     for name, none_left, interval in (("okd-routes-10", 503, {"RELOAD_INTERVAL": "1s"}), ("baseline", 503, {})):
@@ -187,7 +171,6 @@ def test_pods_that_are_not_ready_get_no_requests(target: LocalTarget) -> None:
             until(lambda it=it: len(it.events("Reloaded")) >= 2)
 
 
-@inside
 def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalTarget) -> None:
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "2s"}) as it:
         it.routing.apply([SERVICE, it.slice(8080), route()])
@@ -199,17 +182,15 @@ def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalT
         until(lambda: it.status() == 503)
 
 
-@inside
 def test_a_configuration_that_nginx_refuses_leaves_the_old_one_at_work(target: LocalTarget) -> None:
     with up(target, "baseline", fails=True) as it:
         it.routing.apply([SERVICE, it.slice(8080), ingress('/"')])
-        until(lambda: faulty(it.routing))
+        until(lambda: faulty(it.routing.check))
         assert it.status("bench.lab.test") == 200 and it.events("Reload") == []
         with pytest.raises(MeasuringError, match="nginx -t"):
             it.routing.check()
 
 
-@inside
 def test_a_proxy_that_reads_no_routes_says_so(target: LocalTarget) -> None:
     with up(target, "nginx", fails=True) as it:
         it.routing.changed(it.wanted.pods, {})
@@ -219,14 +200,6 @@ def test_a_proxy_that_reads_no_routes_says_so(target: LocalTarget) -> None:
         it.routing.changed(it.wanted.role("proxy"), {})
         with pytest.raises(MeasuringError, match="backend's pods changed"):
             it.routing.check()
-
-
-def faulty(routing: Routes) -> bool:
-    try:
-        routing.check()
-    except MeasuringError:
-        return True
-    return False
 
 
 def written(system: LocalSystem) -> str:
@@ -262,7 +235,6 @@ def slow_download(system: LocalSystem) -> Iterator[socket.socket]:
         yield connection
 
 
-@inside
 @pytest.mark.parametrize("name", ["okd-routes-10", "baseline", "nginx", "direct"])
 def test_a_system_that_does_not_change_is_left_alone(target: LocalTarget, name: str) -> None:
     """How long its proxy took to load is known, and no thread of ours runs while it is measured."""
