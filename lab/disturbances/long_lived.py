@@ -1,4 +1,4 @@
-"""Connections that last, held through the proxy beside a load: WebSockets, and downloads at 20 kB/s. And the kind that does nothing else.
+"""Connections that last, held through the proxy beside a load: WebSockets, and downloads at 20 kB/s.
 
 Each lives for about a minute, is closed, and opened anew; they do not begin together. So there always are some that the
 proxy's newest processes took, and old ones stay for as long as theirs last. What cuts one is an event, its closing is none.
@@ -12,9 +12,8 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.disturbances._asked import replicas
@@ -31,8 +30,6 @@ LIFE_S = PAGES[PAGE] / (20 * 1024)
 """How long a download takes by the fixture's limit_rate, and as long a WebSocket is held: 51 s."""
 OPENING_S = 60.0
 LONGEST = "24h"
-OPENS_S = 5.0
-"""Until all are open, about: a process, and a handshake for each."""
 _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 
@@ -61,34 +58,6 @@ class Holding(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """All are open before the load begins, in control runs too: what cuts them, and what they cost beside a change, is the change's."""
         context.beside.enter_context(held(context, self.websockets, self.downloads))
-
-
-class LongLived(Holding):
-    kind: Literal["long-lived"] = "long-lived"
-    for_s: float = Field(default=30.0, ge=1, le=86_400, description="for how long")
-
-    @model_validator(mode="after")
-    def _some(self) -> LongLived:
-        if not self.websockets and not self.downloads:
-            raise ValueError("disturbance.websockets: nothing is held: ask for some, or for downloads")
-        return self
-
-    @property
-    def lasts_s(self) -> float:
-        return OPENS_S + self.for_s
-
-    @property
-    def acts_s(self) -> float:
-        return self.for_s
-
-    def prepare(self, context: DisturbanceContext) -> None:
-        """They are the disturbance here: a control run has none."""
-
-    def disturb(self, context: DisturbanceContext) -> None:
-        context.say("Begin", detail=f"{self.websockets} WebSockets, {self.downloads} downloads")
-        with held(context, self.websockets, self.downloads):
-            context.wait(self.for_s)
-        context.say("End")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Load:
     """What one generator process is told to do.
 
     `rate_rps` None means closed loop. `requests` ends the run after so many requests instead of after
-    `duration_s` (hey, oha). `keepalive` False opens a new connection for every request. A response
+    `duration_s` (hey). `keepalive` False opens a new connection for every request. A response
     later than `timeout_s` counts as an error of kind `timeout`, not as a latency.
 
     `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the

@@ -201,7 +201,7 @@ class PointSpec(Record, strict=True):
     )
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="end after so many requests instead of after `duration_s` (hey, oha); null = by time"
+        default=None, description="end after so many requests instead of after `duration_s` (hey); null = by time"
     )
     keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(

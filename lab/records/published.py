@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from lab.base.errors import UsageError, did_you_mean
 
@@ -52,14 +52,10 @@ class Column(BaseModel):
         return int(text) if self.type == "integer" else float(text)
 
 
-class TableSchema(BaseModel):
-    fields: tuple[Column, ...]
-
-
 class Resource(BaseModel):
     name: str
     path: str
-    columns: TableSchema = Field(alias="schema")
+    columns: tuple[Column, ...] = Field(validation_alias=AliasPath("schema", "fields"))
 
 
 class Package(BaseModel):
@@ -101,8 +97,9 @@ def texts(name: str) -> Sequence[Mapping[str, str]]:
 def frame(name: str) -> pl.DataFrame:
     """A table as `rows`, with Int64, Float64, Boolean and String columns."""
     types = {"string": pl.String(), "integer": pl.Int64(), "number": pl.Float64(), "boolean": pl.Boolean()}
-    columns = _resource(name).columns.fields
-    return pl.DataFrame(list(rows(name)), schema={column.name: types[column.type] for column in columns})
+    return pl.DataFrame(
+        list(rows(name)), schema={column.name: types[column.type] for column in _resource(name).columns}
+    )
 
 
 def _resource(name: str) -> Resource:
@@ -116,13 +113,13 @@ def _resource(name: str) -> Resource:
 def _read(name: str) -> tuple[Sequence[Mapping[str, Value]], Sequence[Mapping[str, str]]]:
     """(rows, texts)"""
     resource = _resource(name)
-    place, columns = f"data/published/{resource.path}", resource.columns.fields
+    place, columns = f"data/published/{resource.path}", resource.columns
+    remedy = f"restore it from git, or mend it: {PACKAGE} says what it holds"
     try:
         with (FOLDER / resource.path).open(newline="", encoding="utf-8") as file:
             head, *lines = csv.reader(file)
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(place, f"cannot be read: {error}", "restore it from git") from None
-    remedy = f"restore it from git, or mend it: {PACKAGE} says what it holds"
+        raise UsageError(place, f"cannot be read: {error}", remedy) from None
     if head != [column.name for column in columns]:
         raise UsageError(place, f"its columns are {', '.join(head)}", remedy)
     found: list[Mapping[str, Value]] = []

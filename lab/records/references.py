@@ -231,13 +231,11 @@ def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests | None
         if now != was:
             yield f"arm {arm.name} is {now} instead of {was}"
         elif len(digests) > 1:
-            objects = [run.manifests(arm.variant) for run in (first, added)]
-            reduced = reduce and [
-                reduce(run.record.target, run.record.facts, each)
-                for run, each in zip((first, added), objects, strict=True)
-            ]
-            was_objects, now_objects = reduced or objects
-            if was_objects != now_objects:
+            objects: list[Manifests] = []
+            for run in (first, added):
+                found = run.manifests(arm.variant)
+                objects.append(reduce(run.record.target, run.record.facts, found) if reduce else found)
+            if objects[0] != objects[1]:
                 yield f"other manifests of {arm.name}"
 
 

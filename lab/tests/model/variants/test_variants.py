@@ -19,7 +19,7 @@ from lab.model.run import VariantRecord
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
-from lab.model.variants.renders import Renders
+from lab.model.variants.kustomize import Renders
 from lab.model.variants.variants import (
     Overlay,
     chain,
