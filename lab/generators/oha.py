@@ -28,14 +28,13 @@ from lab.generators.base import (
     MOST,
     Generator,
     common_refusal,
-    first_broken,
     header_arguments,
     one_host_rule,
     plain,
     scheduled_s,
     unreadable,
 )
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import Load, Result, expect, first_broken
 from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
@@ -119,11 +118,10 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
 def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
     """OutputError for rows that cannot be: what is no time, no count or no status, and what began before it was due."""
     status = rows[:, STATUS]
-    if not ((rows >= 0) & (rows <= MOST)).all() or not ((status >= 100) & (status < 600) & (status % 1 == 0)).all():
-        raise OutputError("expected times, bytes and a status in every row, got numbers that are none")
+    can_be = ((rows >= 0) & (rows <= MOST)).all() and ((status >= 100) & (status < 600) & (status % 1 == 0)).all()
+    expect(can_be, "expected times, bytes and a status in every row, got numbers that are none")
     ordered = rows[np.lexsort((rows[:, DURATION], rows[:, START]))]
-    if (ordered[1:] == ordered[:-1]).all(axis=1).any():
-        raise OutputError("expected a row for each request, got one of them twice: of a nanosecond, in all its times")
-    early_s = np.arange(len(rows)) / rate_rps - np.sort(rows[:, START])
-    if early_s.max() > EARLY_S:
-        raise OutputError(f"expected requests from when they were due, one was sent {early_s.max():.3f} s before")
+    twice = (ordered[1:] == ordered[:-1]).all(axis=1).any()
+    expect(not twice, "expected a row for each request, got one of them twice: of a nanosecond, in all its times")
+    early_s = float((np.arange(len(rows)) / rate_rps - np.sort(rows[:, START])).max())
+    expect(early_s <= EARLY_S, f"expected requests from when they were due, one was sent {early_s:.3f} s before")

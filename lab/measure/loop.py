@@ -21,9 +21,8 @@ from lab.measure.measurement import ChosenGenerator, Measurement, Regime, blank_
 from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun, Start, UndrainedStartError
 from lab.measure.steady import Steady
-from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import MOST_BRING_UPS, Leftovers, undrained
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot, needs_reload
 from lab.model.run import RoundTrip

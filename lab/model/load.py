@@ -128,6 +128,17 @@ class Result:
         return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
 
 
+def expect(held: object, fault: str) -> None:
+    """OutputError with this fault where it does not hold."""
+    if not held:
+        raise OutputError(fault)
+
+
+def first_broken(*rules: tuple[bool, str]) -> str | None:
+    """What the first broken rule says, of (whether it is broken, what to say); None where all are kept."""
+    return next((said for broken, said in rules if broken), None)
+
+
 class OutputError(Exception):
     """The output is not what this generator prints: truncated, garbage, or a run that did not happen.
 

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.drained import DEFAULT_PORTS, OPENED
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, Leftovers
 
 Source = Literal["sent-bytes", "backend-cpu"]
 """What stands for the requests of a second: the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes
