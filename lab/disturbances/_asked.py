@@ -35,10 +35,15 @@ def replicas(manifests: Manifests, role: str) -> int:
     return sum(int(found["spec"].get("replicas", 1)) for found in deployments(manifests, role))
 
 
+def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
+    """The first container of the role's pods. NotMeasurableError as `deployment`."""
+    return deployment(manifests, role)["spec"]["template"]["spec"]["containers"][0]
+
+
 def asked_interval_s(manifests: Manifests) -> float | None:
     """What the manifests set as RELOAD_INTERVAL of OKD's router; None where they leave it to the router."""
-    first = deployment(manifests, "proxy")["spec"]["template"]["spec"]["containers"][0]
-    told = (str(each.get("value", "")) for each in first.get("env", []) if each["name"] == "RELOAD_INTERVAL")
+    variables = container(manifests, "proxy").get("env", [])
+    told = (str(each.get("value", "")) for each in variables if each["name"] == "RELOAD_INTERVAL")
     return next(map(seconds, told), None)
 
 
