@@ -169,11 +169,6 @@ class Folders:
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
             write_synced(partial / RECORD, json_bytes(noted))
 
-    def write_record(self, sample: Sample) -> None:
-        """In the place of the record that it had."""
-        with writing(self.folder):
-            replace(self.path(RECORD, sample.id), json_bytes(sample))
-
     def write_brought_up(self, kind: str, stem: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Under the first name that is free: a resumed block adds a file, it replaces none."""
         names = (f"{stem}{suffix}" for suffix in ("", *(f".{n}" for n in range(2, 1000))))

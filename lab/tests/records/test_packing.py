@@ -30,7 +30,7 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records import packed, packing
 from lab.records.packing import OLD, PARTIAL, Size, pack
 from lab.records.store import RunStore
-from lab.records.tables import EVENTS, HISTOGRAMS, SMALL_LOG, USAGE, FrameError, joined, read_joined
+from lab.records.tables import EVENTS, HISTOGRAMS, ROUNDTRIP, SMALL_LOG, USAGE, FrameError, joined, read_joined
 from lab.stats.histogram import Histogram
 from lab.targets import chosen
 from lab.tests.support.committed import nds_story, run_of
@@ -60,7 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
         readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
         place = sample.block, sample.arm, sample.generation
         made.write_readback(*place, readings, sample.point.name, deployed=[{"pod": sample.arm}])
-    made.write_roundtrip(NETWORK)
+    made.write(ROUNDTRIP, NETWORK)
     return made
 
 
