@@ -89,24 +89,15 @@ class PortsTaken(NamedTuple):
         return f"{where} ({self.share:.0%}) wait in TIME_WAIT"
 
 
-NONE_TAKEN = PortsTaken("proxy", "any", 0, 0)
-
-
 def ports_taken(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
-    """Return the place and destination whose TIME_WAIT sockets take the largest share of the ports.
-
-    Args:
-        leftovers: What is there now.
-        since: What was there before: only what has come since then counts. None: all counts.
-
-    """
+    """Return the place and destination whose TIME_WAIT sockets (those that came since then) take the largest share of the ports."""
     before: Mapping[str, Mapping[str, int]] = since.time_wait if since is not None else {}
     taken = [
         PortsTaken(place, where, count - before.get(place, {}).get(where, 0), leftovers.port_range.get(place, 0))
         for place, counts in leftovers.time_wait.items()
         for where, count in counts.items()
     ]
-    return max(taken, key=lambda one: one.share, default=NONE_TAKEN)
+    return max(taken, key=lambda one: one.share, default=PortsTaken("proxy", "any", 0, 0))
 
 
 def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> bool:
@@ -115,12 +106,9 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
 
 
 def undrained(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
-    """Return a sentence for each bound that is not kept; empty for a drained start. What was not seen breaks no bound.
+    """Return a sentence for each bound that is not kept before a warm-up; empty for a drained start. What was not seen breaks no bound.
 
-    Args:
-        leftovers: What is there before the warm-up.
-        first: What was there after the system came up (or its last reload); None: this is that moment.
-
+    `first`: what was there after the system came up (or its last reload); None: this is that moment.
     """
     faults: list[str] = []
     if ports_are_taken(leftovers):

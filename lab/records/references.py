@@ -57,19 +57,9 @@ def boots_of(record: RunRecord) -> list[str]:
 def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
     """Pack a copy of a finished run into data/reference/NAME: as the reference's first run, or as one more boot of it.
 
-    The run itself stays where and as it is.
-
-    Args:
-        run: the finished run.
-        name: the reference's folder.
-        reduce: leaves out of both runs' manifests what may differ between boots of one design; None: nothing may.
-
-    Returns:
-        The new folder, and what is to be known of it: facts of the machine that differ from those of the first run.
-
-    Raises:
-        UsageError: another design, a boot that is there already, a run that is not finished, or a packed run above `MOST_BYTES`.
-
+    The run itself stays where and as it is. Returns the new folder, and the facts of the machine that differ from those of the first run.
+    `reduce` leaves out of both runs' manifests what may differ between boots of one design; None: nothing may. UsageError for another
+    design, a boot that is there already, a run that is not finished, or a packed run above `MOST_BYTES`.
     """
     folder = refuse_bad_name(name)
     packing.refuse_unfinished(run, run.samples())
@@ -86,16 +76,9 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
 
 
 def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None]) -> Path:
-    """Put a packed copy of a finished run in the place of a reference, all of whose boots go.
+    """Put a packed copy of a finished run in the place of a reference, all of whose boots go. UsageError.
 
-    Args:
-        run: the new run.
-        name: the reference's folder.
-        keep: called with each run that goes and its folder's name before anything is removed: it writes the effects down.
-
-    Raises:
-        UsageError: no such reference, the same run, or a run that is not finished.
-
+    `keep` is called with each run that goes and its folder's name before anything is removed: it writes the effects down.
     """
     folder = refuse_bad_name(name)
     if not has(folder, RUN):
