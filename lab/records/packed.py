@@ -33,7 +33,6 @@ from typing import Any, cast
 
 import polars as pl
 import zstandard
-from pydantic import ValidationError
 
 from lab import disturbances, generators
 from lab.base.errors import UsageError
@@ -45,7 +44,19 @@ from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
 from lab.records.steadiness import COLUMNS
-from lab.records.tables import EVENTS, HISTOGRAMS, USAGE, FrameError, Ints, Place, has, histogram_of, unreadable
+from lab.records.tables import (
+    EVENTS,
+    HISTOGRAMS,
+    USAGE,
+    FrameError,
+    Ints,
+    Place,
+    has,
+    histogram_of,
+    in_a_line,
+    telling_damage,
+    unreadable,
+)
 from lab.stats import histogram
 from lab.stats.histogram import Histogram
 
@@ -66,7 +77,7 @@ def lines_packed(lines: Iterable[str]) -> bytes:
 
 
 def lines_of(path: Path) -> list[str]:
-    """OSError, or FrameError when the file is damaged."""
+    """OSError, or ValueError when the file is damaged."""
     return tables.text_of(path.read_bytes()).splitlines()
 
 
@@ -107,10 +118,8 @@ class Packed:
             lost = [sample.id for sample in found if self._member(sample.id) is None]
         except OSError as error:
             raise unreadable(path, error, RESTORE) from None
-        except FrameError as error:
-            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
-        except ValidationError as error:
-            raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
+        except ValueError as error:
+            raise UsageError(str(path), f"damaged: {in_a_line(error)}", RESTORE) from None
         if lost:
             raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
         return found
@@ -119,10 +128,8 @@ class Packed:
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
-        try:
+        with telling_damage():
             return zipfile.ZipFile(self.folder / RAW)
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
-            raise FrameError(str(error)) from None
 
     def _member(self, sample: str) -> zipfile.ZipInfo | None:
         members = self._zip.NameToInfo
@@ -144,12 +151,9 @@ class Packed:
         return True
 
     def left(self, sample: str, name: str) -> bytes | None:
-        try:
+        with suppress(KeyError), telling_damage():
             return self._zip.read(f"{sample}/{name}")
-        except KeyError:
-            return None
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise FrameError(str(error)) from None
+        return None
 
     # -- tables -----------------------------------------------------------------------------------------
 
@@ -202,12 +206,8 @@ class Packed:
         return self._bringups[kind, stem]
 
     def roundtrip(self) -> RoundTrip | None:
-        if not has(self.folder, BRINGUPS) or NETWORK not in self._bringups:
-            return None
-        try:
-            return RoundTrip.model_validate(self._bringups[NETWORK])
-        except ValidationError as error:
-            raise FrameError(error.errors()[0]["msg"]) from None
+        found = self._bringups.get(NETWORK) if has(self.folder, BRINGUPS) else None
+        return found and RoundTrip.model_validate(found)
 
     # -- where it lies ----------------------------------------------------------------------------------
 
@@ -222,12 +222,9 @@ class Packed:
 
 
 def bringups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
-    """(kind, name, found) of every line. FrameError for one that is none."""
+    """(kind, name, found) of every line. ValueError for one that is none."""
     for line in lines:
-        try:
-            told: Any = json.loads(line)
-        except ValueError as error:
-            raise FrameError(str(error)) from None
+        told: Any = json.loads(line)
         if not isinstance(told, dict) or set(cast("dict[str, Any]", told)) != {"kind", "name", "found"}:
             raise FrameError(f"no bring-up: {line[:80]}")
         yield told["kind"], told["name"], told["found"]

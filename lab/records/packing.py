@@ -171,7 +171,7 @@ def _readable(path: Path, read: Callable[..., Told], *named: object) -> Told:
     """What is read of a file. UsageError for one whose content is not what it should be."""
     try:
         return read(*named)
-    except (OSError, tables.FrameError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
 
 

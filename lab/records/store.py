@@ -52,7 +52,7 @@ from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
 Form = Folders | Packed
-"""Both have the same methods. What they read raises OSError, or FrameError for bytes that are not what they should be."""
+"""Both have the same methods. What they read raises OSError, or ValueError for bytes that are not what they should be."""
 Series = Literal["latency", "service"]
 
 READ_AGAIN = 256
@@ -154,8 +154,9 @@ class RunStore:
         form = self._form
         try:
             return read(form)
-        except (OSError, tables.FrameError) as error:
-            raise UsageError(str(place(form)), f"cannot be read: {error}", f"restore it from a copy{more}") from None
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            fault = f"cannot be read: {tables.in_a_line(error)}"
+            raise UsageError(str(place(form)), fault, f"restore it from a copy{more}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -308,7 +309,7 @@ class RunStore:
         """What messages call its verbatim output."""
         try:
             return str(self._form.raw(sample.id))
-        except (OSError, tables.FrameError):
+        except (OSError, ValueError):
             return str(self.folder)
 
     def raw_held(self, sample: Sample) -> bool:
@@ -356,13 +357,13 @@ class RunStore:
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
-        try:
-            text = self._form.manifests(self.names.inverse.of(variant))
-            loaded = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        stored = self.names.inverse.of(variant)
+
+        def read(form: Form) -> list[dict[str, Any]]:
+            loaded = yaml.load_all(form.manifests(stored), yaml.CSafeLoader)
             return [found for found in loaded if isinstance(found, dict)]
-        except (OSError, tables.FrameError, yaml.YAMLError) as error:
-            fault = f"cannot be read: {' '.join(str(error).split())}"
-            raise UsageError(str(self.manifests_path(variant)), fault, "restore it from a copy") from None
+
+        return self._told(read, methodcaller("manifests_path", stored))
 
     def manifests_path(self, variant: str) -> Path:
         """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
