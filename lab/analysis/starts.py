@@ -14,7 +14,7 @@ from itertools import pairwise
 from lab.base.errors import LabError
 from lab.base.files import readable, reference_folder, runs_folder
 from lab.model.design import PlannedAnew
-from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, ports_taken
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, ports_taken
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.sweeps import Point

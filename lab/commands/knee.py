@@ -169,10 +169,11 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
+    from lab.records.tables import KNEE
     from lab.report.tables.knee import page
 
     report = report_of(run)
     if keep:
-        run.write_knee(report)
+        run.write(KNEE, report)
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1

@@ -21,15 +21,15 @@ from lab.measure.measurement import ChosenGenerator, Measurement, Regime, blank_
 from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun, Start, UndrainedStartError
 from lab.measure.steady import Steady
-from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import MOST_BRING_UPS, Leftovers, undrained
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot, needs_reload
 from lab.model.run import RoundTrip
 from lab.model.samples import Cell, Reason, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
+from lab.records.tables import ROUNDTRIP
 from lab.stats.histogram import Histogram
 from lab.systems import stand_ins, workers
 from lab.targets.base import System, Target, nothing
@@ -200,7 +200,7 @@ class Loop:
         self.store.write_readback(slot.block, where, generation, found, point, fresh, system.deployed())
         self.observer.brought_up(slot, took_s, readings)
         if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
-            self.store.write_roundtrip(self.roundtrip(system))
+            self.store.write(ROUNDTRIP, self.roundtrip(system))
         cpus = len(self.target.cpus().get("proxy", ())) or None
         return _Up(slot.arm, system, took_s, readings, workers.asked(variant.manifests, cpus))
 

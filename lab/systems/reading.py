@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from lab.base.paths import at
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 
 ABSENT = "absent"

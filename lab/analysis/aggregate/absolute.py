@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
-from lab.model.metric import Metric
-from lab.model.metrics import about
+from lab.model.metrics import Metric, about
 from lab.stats import paired as stats
 from lab.stats.clusters import find_two_clusters
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.model.drained import DEFAULT_PORTS, OPENED, WAITING_S
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, WAITING_S, Leftovers
 from lab.model.samples import Sample
 
 SHARE = 0.4

@@ -14,7 +14,7 @@ from math import exp, log
 from statistics import fmean
 
 from lab.analysis.aggregate.cells import Cell, Cells
-from lab.model.drained import OPENED, PORT_SHARE, WAITING_S
+from lab.model.leftovers import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import about
 from lab.model.plan import Arm
 from lab.model.samples import Reason, Sample, counts

@@ -46,8 +46,7 @@ class AblationStore:
         if not is_ablation(name):
             known = sorted(path.parent.name for path in runs_folder().glob(f"*/{ABLATION}"))
             raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, known))
-        record = read_record(folder / ABLATION, AblationRecord, "restore it from a copy")
-        return cls(folder, record.with_present_names())
+        return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
     @property
     def manifests(self) -> Path:

@@ -18,8 +18,7 @@ from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.gate import Gate, Gated, worse_by
 from lab.analysis.judge.rows import Row, Summary
 from lab.analysis.noise import Noise, counted, null_arms
-from lab.model.metric import Metric
-from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
+from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, Metric
 from lab.model.run import RunRecord
 from lab.report.json.shape import Key, Shape
 from lab.report.loads import load_text

@@ -18,7 +18,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import programs, settings
 from lab.systems.caddy.config import CONFIG, FOLDER, HEALTH, NEVER, PARTS, PORT, render

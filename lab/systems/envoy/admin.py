@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import inside
 from lab.systems.reading import Reading, UnreadableError, asked, compared, given, of_parts

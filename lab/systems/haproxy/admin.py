@@ -24,7 +24,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems.reading import (
     ABSENT,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from lab.model.endpoint import Response
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems.reading import UnreadableError, run
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import crossplane
 
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems.nginx import effects
 from lab.systems.reading import (

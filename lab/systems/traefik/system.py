@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import programs, settings
 from lab.systems.reading import Reading, asked, compared, given, metric, of_parts

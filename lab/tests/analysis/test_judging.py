@@ -15,8 +15,7 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import UNBOUNDED, Asked
 from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
-from lab.model.metric import Metric
-from lab.model.metrics import METRICS, memory_bytes
+from lab.model.metrics import METRICS, Metric, memory_bytes
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS

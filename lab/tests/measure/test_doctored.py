@@ -39,7 +39,6 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("hey/time", "hey/slow", "hey/ok", "hey/close", "hey/gzip", "hey/tls-close"), (r"LAB summary (\d+)",)
     ),
-    "oha/ok-closed": (r'"total": ([\d.]+)',),
     "oha/ok-open": (r"(?m)^(0\.\d+)(?=,)",),
     "h2load/ok-closed": (r"finished in ([\d.]+)ms",),
     "h2load/ok-open": (r"finished in ([\d.]+)s",),
@@ -71,7 +70,6 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
         r"LAB latency (\d+)",
     ),
     "hey/slow": (r"LAB summary \d+ (\d+)", r"LAB status 200 (\d+)", r"LAB latency (\d+)"),
-    "oha/ok-closed": (r'"totalData": (\d+)', r'"200": (\d+)'),
     **dict.fromkeys(
         ("h2load/ok-closed", "h2load/ok-open"),
         (r"(\d+) done", r"(\d+) succeeded", r"(\d+) failed", r"\((\d+)\) data"),
@@ -91,7 +89,6 @@ LATENCIES: Mapping[str, tuple[str, ...]] = {
     "wrk/whole-latencies": (r"LAB latency \d+\n(\d+) ",),
     "wrk2/ok": (r"LAB latency \d+\n(\d+) ", r"Uncorrected Latency(?:.*\n)+? +([\d.]+) +0\."),
     "hey/time": (r"LAB latency \d+\n([\d.]+)",),
-    "oha/ok-closed": (r'"slowest": ([\d.]+)', r'latencyPercentiles": \{[^}]*"p50": ([\d.]+)', r'"fastest": ([\d.]+)'),
     "oha/ok-open": tuple(rf"duration,bytes,status\n(?:[\d.]+,){{{column}}}([\d.]+)" for column in range(7)),
     "k6/ok-open": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(50\)":([\d.]+)'),
     "k6/ok-closed": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(98\)":([\d.]+)'),

@@ -13,8 +13,8 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.measure import roundtrip
-from lab.model.drained import undrained
 from lab.model.endpoint import Role
+from lab.model.leftovers import undrained
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget

@@ -1,6 +1,8 @@
-"""Connections that last, held through the proxy beside a load: WebSockets, and downloads at 20 kB/s. And the kind that does nothing else.
+"""What runs beside a load in the client's place: a k6 of its own, and connections that it holds through the proxy, WebSockets and downloads at 20 kB/s.
 
-Each lives for about a minute, is closed, and opened anew; they do not begin together. So there always are some that the
+What such a k6 logs, line by line, is what is known of it. Refuses to outlive its block, and to read from a script what its lines mean.
+
+A held connection lives for about a minute, is closed, and opened anew; they do not begin together. So there always are some that the
 proxy's newest processes took, and old ones stay for as long as theirs last. What cuts one is an event, its closing is none.
 The WebSocket server is a script in the backend's place; the fixture `answers` leads there, and to the slow pages.
 Refuses to begin before all are open.
@@ -8,21 +10,27 @@ Refuses to begin before all are open.
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lab.base.errors import MeasuringError, UsageError
+from lab.base.files import own_faults, writing
 from lab.disturbances._asked import replicas
-from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 from lab.model.events import Event
 from lab.model.pages import PAGES
 
+HERE = Path(__file__).parent
+_QUIET = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--log-format", "raw"]
 FIXTURE = "answers"
 PORT = 8088
 """As in manifests/fixtures/answers."""
@@ -31,9 +39,72 @@ LIFE_S = PAGES[PAGE] / (20 * 1024)
 """How long a download takes by the fixture's limit_rate, and as long a WebSocket is held: 51 s."""
 OPENING_S = 60.0
 LONGEST = "24h"
-OPENS_S = 5.0
-"""Until all are open, about: a process, and a handshake for each."""
 _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """`script`: for messages. `ahead_s`: what its clock is ahead of the lab's."""
+
+    script: str
+    process: Popen[bytes]
+    log: Path
+    ahead_s: float
+
+    def lines(self) -> list[str]:
+        """Whole ones, so far."""
+        text = self.log.read_bytes().decode("utf-8", "replace")
+        return text[: text.rfind("\n") + 1].splitlines()
+
+    def at_s(self, milliseconds: str) -> float:
+        """A time of its own clock (ms since the epoch) → one of the lab's."""
+        return int(milliseconds) * 1e-3 - self.ahead_s
+
+    def complain(self, fault: str) -> MeasuringError:
+        """With the last that it said."""
+        said = next((line for line in reversed(self.lines()) if line.strip()), "it said nothing")
+        return MeasuringError(f"k6 {self.script}", f"{fault}: {said[:200]}", "the proxy's log may say why")
+
+    def need(self) -> None:
+        """MeasuringError when it has ended."""
+        if (status := self.process.poll()) is not None:
+            raise self.complain(f"ended with status {status}")
+
+
+@contextmanager
+def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
+    """Run a script of this folder with its `load`. MeasuringError when it cannot be started."""
+    folder = context.folder / script
+    ahead_s = context.system.clock().offset_s
+    with ExitStack() as opened:
+        with writing(folder, "TMPDIR"):
+            folder.mkdir()
+            log = opened.enter_context((folder / "log").open("wb"))
+            output = opened.enter_context((folder / "output").open("wb"))
+        files = {"run.js": (HERE / script).read_text("utf-8"), "load.json": json.dumps(load), "k6.json": "{}\n"}
+        argv = [context.find("k6"), "run", *_QUIET, "--config", "k6.json", "run.js"]
+        try:
+            with own_faults(argv[0]):
+                process = context.system.popen(argv, folder, output, log, files)
+        except OSError as error:
+            raise MeasuringError(f"k6 {script}", f"cannot be started: {error}", "`just doctor`") from None
+        try:
+            yield Beside(script, process, folder / "log", ahead_s)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def wait_for(context: DisturbanceContext, what: str, seconds: float) -> Iterator[None]:
+    """Every tenth of a second until the caller breaks off. MeasuringError after so many; OverError at the load's end."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+        context.wait(0.1)
+    raise MeasuringError(what, f"not within {seconds:g} s", "the proxy's log may say why")
+
+
+# -- connections that last -----------------------------------------------------------------------------
 
 
 class Holding(Disturbance):
@@ -61,34 +132,6 @@ class Holding(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """All are open before the load begins, in control runs too: what cuts them, and what they cost beside a change, is the change's."""
         context.beside.enter_context(held(context, self.websockets, self.downloads))
-
-
-class LongLived(Holding):
-    kind: Literal["long-lived"] = "long-lived"
-    for_s: float = Field(default=30.0, ge=1, le=86_400, description="for how long")
-
-    @model_validator(mode="after")
-    def _some(self) -> LongLived:
-        if not self.websockets and not self.downloads:
-            raise ValueError("disturbance.websockets: nothing is held: ask for some, or for downloads")
-        return self
-
-    @property
-    def lasts_s(self) -> float:
-        return OPENS_S + self.for_s
-
-    @property
-    def acts_s(self) -> float:
-        return self.for_s
-
-    def prepare(self, context: DisturbanceContext) -> None:
-        """They are the disturbance here: a control run has none."""
-
-    def disturb(self, context: DisturbanceContext) -> None:
-        context.say("Begin", detail=f"{self.websockets} WebSockets, {self.downloads} downloads")
-        with held(context, self.websockets, self.downloads):
-            context.wait(self.for_s)
-        context.say("End")
 
 
 @contextmanager
