@@ -1,4 +1,4 @@
-"""Effects of known work: do pairs show all of them, and as often as promised? One long run of the extra-work variants, read in tens.
+"""Effects of known work: do pairs show all of them, and as often as promised? A long run of the extra-work variants, read in tens.
 
 Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with an A/A noise floor of its own. What was
 promised is the power that `power.resolvable` gives for ten blocks at the effect and the noise of the whole run; whether that effect is
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 from scipy import special
@@ -18,24 +17,19 @@ from scipy import special
 from lab.analysis.aggregate.cells import HistogramOf
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.known_costs import PREFIX, KnownCosts, known_costs
+from lab.analysis.known_costs import KnownCosts, known_costs
 from lab.analysis.summary import Summary, summarise_run
-from lab.base.errors import MeasuringError, UsageError
-from lab.experiments.selfbench.overhead import start_run
+from lab.base.errors import UsageError
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.model.variants.naming import split_name
-from lab.model.variants.variants import variant_names
-from lab.records.store import RunStore, run_names
+from lab.records.store import RunStore
 from lab.stats.paired import Estimate
 from lab.stats.power import resolvable
 from lab.stats.units import format_interval, format_percent
 
 TEN = 10
 SWEEP = "known-costs"
-SOLO_S, PAIR_S = 5.0, 8.0
-"""One measurement in it, with its warm-up and a bring-up, about."""
 UNLIKELY = 0.05
 """That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 SURELY = 20.0
@@ -95,45 +89,14 @@ def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:
     return float(spread[: claimed + 1].sum()) >= unlikely
 
 
-def variants() -> list[str]:
-    """Return the variants of known work; UsageError where there are none."""
-    found = [name for name in variant_names() if any(own.startswith(PREFIX) for own in split_name(name)[1])]
-    if not found:
-        raise UsageError("selfbench effects", f"no component begins with {PREFIX}", "they are in manifests/components")
-    return found
-
-
-def takes_s(names: Sequence[str], blocks: int) -> float:
-    """Estimate the time of a run of these variants."""
-    return blocks * ((len(names) + 2) * SOLO_S + len(names) * PAIR_S)
-
-
-def plan_text(names: Sequence[str], blocks: int, folder: Path) -> str:
-    """Describe what is going to be measured; what that folder holds of it is gone on with."""
-    on = "".join(f"; goes on with {name}" for name in run_names(folder / "runs")[-1:])
-    hours = takes_s(names, blocks) / 3600
-    return f"{', '.join(names)} against their baselines, solo and as pairs, {blocks} blocks read in tens: {hours:.1f} h at least{on}"
-
-
-def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunStore:
-    """Measure the run in that folder, begun or gone on with. MeasuringError when it was not finished: then it is resumed next time."""
-    runs = folder / "runs"
-    begun = run_names(runs)
-    if begun and RunStore.open(str(runs / begun[-1])).record.blocks != blocks:
-        raise UsageError(str(folder), "holds a run of another number of blocks", "name another folder by --into")
-    new = [f"--sweep={SWEEP}", f"--blocks={blocks}", f"--seed={seed}", *names]
-    words = ["bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
-    return start_run("selfbench: lab bench", runs, words, takes_s(names, blocks))[0]
-
-
 def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
     """Return what pairs show of known costs in a run, and every variant's judged primary metric in its tens.
 
-    MeasuringError for fewer than ten blocks.
+    UsageError for fewer than ten blocks.
     """
     record, samples = run.record, run.samples()
     if record.blocks < TEN:
-        raise MeasuringError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
+        raise UsageError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
     histograms = {one.id: run.histogram(one) for one in samples}  # each is read by the whole and by its ten
     whole = summarise_run(record, samples, lambda one: histograms[one.id])
     firsts = range(1, record.blocks - TEN + 2, TEN)
@@ -178,7 +141,7 @@ def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, 
     if not promised:
         return False, (
             "nothing is known of what `--resolve` promises: no effect was both promised and judged in a ten; the run's table says why:"
-            " measure again when nothing else runs here, into another folder (--into)"
+            " measure again when nothing else runs here"
         )
     claimed, chances = sum(one.claimed for one in promised), [chance for one in promised for chance in one.chances]
     said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"

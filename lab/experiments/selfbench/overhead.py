@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -47,11 +46,44 @@ def takes_s(sweep: str) -> float:
 
 
 def measure_overhead(sweep: str) -> Overhead:
-    """Time `lab bench` of the baseline on the local target at the loads of a sweep."""
+    """Time `lab bench` of the baseline on the local target at the loads of a sweep.
+
+    Samples are measured up to three times, and other machines are slower: it may take an hour and four times as long as planned.
+
+    Raises:
+        MeasuringError: It cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
+
+    """
+    place, words = (
+        "selfbench: lab bench",
+        ["bench", f"--sweep={sweep}", f"--blocks={BLOCKS}", "--json", "ingress-nginx"],
+    )
     with scratch() as folder:
-        words = ["bench", f"--sweep={sweep}", f"--blocks={BLOCKS}", "--json", "ingress-nginx"]
-        run, wall_s = start_run("selfbench: lab bench", folder / "runs", words, takes_s(sweep))
-        return account(run.samples(), wall_s)
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "lab", *words],
+                env={**os.environ, "LAB_RUNS": str(folder)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=3600 + 4 * takes_s(sweep),
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MeasuringError(place, str(error)[:300]) from None
+        wall_s = time.monotonic() - began
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        end = f"exit status {done.returncode}: {' '.join(lines[-2:])[-300:]}"
+        names = run_names(folder)
+        if done.returncode not in (0, 1) or not names:  # 1: some cell has no valid sample
+            raise MeasuringError(place, end)
+        run = RunStore.open(str(folder / names[-1]))
+        planned, samples = planned_cells(run.record.plan().slots), run.samples()
+        if left := planned - {cell(sample) for sample in samples if settled(sample)}:
+            raise MeasuringError(place, f"stopped with {len(left)} of its {len(planned)} cells to go: {end}")
+        return account(samples, wall_s)
 
 
 def account(samples: Sequence[Sample], wall_s: float) -> Overhead:
@@ -83,42 +115,3 @@ def describe_overhead(found: Overhead) -> list[str]:
         f"  bring-ups: {format_seconds(found.bring_up_s)}, measuring: {format_seconds(found.measuring_s)}",
         f"  the lab's own time: {own}, {found.own_s / found.measuring_s:.1%} of measuring",
     ]
-
-
-def start_run(place: str, runs: Path, words: Sequence[str], planned_s: float) -> tuple[RunStore, float]:
-    """Start `lab WORDS`, wait for its end, and return the run that it made or resumed in that folder, with the seconds it took.
-
-    Samples are measured up to three times, and other machines are slower: it may take an hour and four times as long as planned.
-
-    Raises:
-        MeasuringError: It cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
-
-    """
-    resumed = {word.removeprefix("--resume=") for word in words}
-    before, began = {*run_names(runs)} - resumed, time.monotonic()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "lab", *words],
-            env={**os.environ, "LAB_RUNS": str(runs)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=3600 + 4 * planned_s,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MeasuringError(place, str(error)[:300]) from None
-    wall_s = time.monotonic() - began
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    end = f"exit status {done.returncode}: {' '.join(lines[-2:])[-300:]}"
-    names = [name for name in run_names(runs) if name not in before]
-    if done.returncode not in (0, 1) or not names:  # 1: some cell has no valid sample
-        raise MeasuringError(place, end)
-    run = RunStore.open(str(runs / names[-1]))
-    planned = planned_cells(run.record.plan().slots)
-    left = planned - {cell(sample) for sample in run.samples() if settled(sample)}
-    if left:
-        fault = f"stopped with {len(left)} of its {len(planned)} cells to go: {end}"
-        raise MeasuringError(run.record.id, fault, "mend that; the same command goes on")
-    return run, wall_s
