@@ -10,8 +10,8 @@ from lab import generators
 from lab.analysis.noise import PRIMARY, aa_arms
 from lab.base.errors import UsageError
 from lab.base.files import runs_folder
-from lab.experiments.at_knee import Place, placed
-from lab.experiments.bench.request import LoadedRequest, fixtures_of
+from lab.experiments.at_knee import placed
+from lab.experiments.bench.request import LoadedRequest
 from lab.generators.base import load_of
 from lab.generators.k6 import K6, Out
 from lab.measure.measurement import ChosenGenerator
@@ -69,12 +69,9 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
     """
     request, against = loaded.request, loaded.against
     there = survey(target, loaded.variants.values(), loaded.points)
-    digests = {name: loaded.variants[name].manifests_sha256 for name in loaded.baselines.values()}
-    as_searched = {} if fixtures_of(loaded.points) else digests  # a search has none of them
     points, at_knee = there.points, None
     if request.knee is not None or any(point.of_knee is not None for point in points):
-        place = Place(tuple(digests), target.name, there.facts, as_searched)
-        points, at_knee = placed(points, request.knee, place)
+        points, at_knee = placed(points, request.knee, list(dict.fromkeys(loaded.baselines.values())), target.name)
     missing = dict(there.missing)
     for name in loaded.variants:
         base = missing.get(against.get(name) or "")

@@ -72,7 +72,7 @@ class Request:
     sustained: bool = False
     """Make the samples of every load that lasts by time as long as shows what runs out over minutes."""
     knee: str | None = None
-    """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
+    """Of a sweep whose points are placed at a knee: which one, a run or a rate."""
     only: tuple[str, ...] = ()
     """Names of the points that are measured, with the control runs of disturbed ones; empty = all of the sweep."""
 

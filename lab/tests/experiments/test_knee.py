@@ -19,7 +19,7 @@ from lab.analysis.knee.trials import limiter_of, tried
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
-from lab.experiments.at_knee import Place, placed
+from lab.experiments.at_knee import placed
 from lab.experiments.knee import AdaptiveSearch
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
@@ -415,8 +415,6 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 
 # -- loads at the knee ------------------------------------------------------------------------------------
 
-HERE = Place(("ingress-nginx",), "fake", {"fake": "yes", "boot_id": "2"})
-
 
 def at_knee(**changed: Any) -> list[Point]:
     """Points at half and 80 % of the knee, of the load that `seeker` searches."""
@@ -433,63 +431,44 @@ def found() -> tuple[RunStore, float]:
     return search.store, knee.rate_rps
 
 
-def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
+@pytest.mark.parametrize("baselines", [("nginx", "ingress-nginx"), ("nginx",)])
+def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one(baselines: tuple[str, ...]) -> None:
     """At whole requests per second; which knee it was is told."""
-    found()
     run, rate = found()
-    points, used = placed(at_knee(), None, HERE)
+    points, used = placed(at_knee(), run.record.id, baselines, "fake")
     assert [(p.name, p.rate_rps, p.of_knee) for p in points] == [
         ("knee-50", round(0.5 * rate), 0.5),
         ("knee-80", round(0.8 * rate), 0.8),
     ]
-    assert used is not None and (used.run, used.variant, used.rate_rps) == (run.record.id, "ingress-nginx", rate)
+    assert (used.run, used.variant, used.rate_rps) == (run.record.id, "ingress-nginx", rate)
 
 
-@pytest.mark.parametrize(
-    ("place", "changed", "says"),
-    [
-        (replace(HERE, target="kind"), {}, "nobody has found the knee of 'ingress-nginx' here"),
-        (replace(HERE, facts={"fake": "no"}), {}, "under other facts"),
-        (replace(HERE, manifests={"ingress-nginx": "changed"}), {}, "of other manifests of 'ingress-nginx'"),
-        (replace(HERE, baselines=("nginx",)), {}, "just knee nginx"),
-        (HERE, {"connections": 50}, "connections 1, the sweep's 50"),
-        (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
-        (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
-        (HERE, {"keepalive": False}, "--close"),
-        (replace(HERE, baselines=("ingress-nginx", "nginx")), {}, "several baselines (ingress-nginx, nginx)"),
-    ],
-)
-def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], says: str) -> None:
-    """Of another target, machine, variant or load; the remedy is the search that would find it."""
-    found()
-    with pytest.raises(UsageError) as caught:
-        placed(at_knee(**changed), None, place)
-    assert says in str(caught.value)
-
-
-def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
-    """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
-    run, rate = found()
-    _, used = placed(
-        at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"ingress-nginx": "changed"})
-    )
-    assert used is not None and used.rate_rps == rate
-    points, used = placed(at_knee(), "2,001", HERE)
+def test_a_rate_stands_for_itself() -> None:
+    points, used = placed(at_knee(), "2,001", ["ingress-nginx"], "fake")
     assert [p.rate_rps for p in points] == [1000, 1601]
-    assert used is not None and (used.run, used.rate_rps) == (None, 2001)
+    assert (used.run, used.rate_rps) == (None, 2001)
 
 
 @pytest.mark.parametrize(
-    ("knee", "place", "says"),
+    ("knee", "target", "changed", "says"),
     [
-        ("inf", HERE, "1 to 10,000,000"),
-        ("RUN", replace(HERE, target="kind"), "is of target 'fake'"),
+        (None, "fake", {}, "just knee ingress-nginx --target fake`, or name a rate"),
+        ("inf", "fake", {}, "1 to 10,000,000"),
+        ("0.5", "fake", {}, "1 to 10,000,000"),
+        ("RUN", "kind", {}, "is of target 'fake'"),
+        ("RUN", "fake", {"connections": 50}, "connections 1, the sweep's 50"),
+        ("RUN", "fake", {"connections": 50}, "--connections 50"),
+        ("RUN", "fake", {"page": "8kB.bin"}, "--page 8kB.bin"),
+        ("RUN", "fake", {"tls": "edge"}, "--tls edge"),
+        ("RUN", "fake", {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
+        ("RUN", "fake", {"keepalive": False}, "--close"),
     ],
 )
-def test_a_knee_that_will_not_do_is_refused(knee: str, place: Place, says: str) -> None:
+def test_no_knee_is_taken_for_another(knee: str | None, target: str, changed: dict[str, Any], says: str) -> None:
+    """Of another target or load; the remedy is the search that would find it."""
     run, _ = found()
     with pytest.raises(UsageError) as caught:
-        placed(at_knee(), knee.replace("RUN", run.record.id), place)
+        placed(at_knee(**changed), knee and knee.replace("RUN", run.record.id), ["ingress-nginx"], target)
     assert says in str(caught.value)
 
 
