@@ -115,9 +115,9 @@ def test_mutants_die_by_a_test_or_survive_and_a_stopped_run_goes_on(
         (3, "one", "lab/one/sizes.py", 9, "return", "return nowhere", "return None"),
     ]
     drawn = [mutants.Mutant(*row) for row in rows]
-    mutants.run_all(drawn, results, [1], 1)
+    mutants.run_all(drawn[:1], results)
     assert [row.number for row in mutants.read_rows(results, mutants.Outcome)] == [1]
-    mutants.run_all(drawn, results, [], 2)
+    mutants.run_all(drawn, results)
     found = [(row.outcome, row.by) for row in mutants.read_rows(results, mutants.Outcome)]
     assert found == [("killed", "lab/tests/one/test_sizes.py::test_ten_is_not_small"), ("survived", ""), ("gone", "")]
     assert (
