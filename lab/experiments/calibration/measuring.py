@@ -1,8 +1,7 @@
 """One measurement: the known server up in the backend's place, one generator against it, both sides' stories as one record.
 
 Generator and server have the CPUs that generator and backend have in every sample; on two CPUs that is one for both. Refuses
-to leave anything out for noise: what disturbed a measurement is written into it; and a record of the server's that is not whole: a line of JSON,
-then an int64 row for every answered request, the columns of `lab.experiments.calibration.known_server.COLUMNS`.
+to leave anything out for noise: what disturbed a measurement is written into it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,15 +25,14 @@ from lab.experiments.calibration.scenarios import PAGE, Cell, true_share_over
 from lab.generators import Generator, Installed, command
 from lab.measure import validity
 from lab.model.facts import ROOT
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import OutputError
 from lab.model.metrics import QUANTILES
 from lab.model.run import now
-from lab.model.usage import Observation
 from lab.records.calibration import OVER_S, TOLD, Latencies, Measured, Reported, Truth
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram, bucket_edges_s
 from lab.targets.base import System
-from lab.targets.common.process import GRACE_S, Ended, run_generator
+from lab.targets.common.process import GRACE_S, run_generator
 from lab.targets.common.scratch import scratch
 
 STARTS_WITHIN_S = 10.0
@@ -44,42 +42,32 @@ SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experime
 """-S: nothing but the standard library."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth)."""
-
-    measured: Measured
-    raw: str
-    histograms: Mapping[str, Histogram]
-
-
-def measure_once(system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int) -> Taken:
+def measure_once(
+    system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int
+) -> tuple[Measured, str, dict[str, Histogram]]:
     """Measure a cell while the reference system (the backend alone) is up.
 
     MeasuringError when the server does not start or leaves no record; a generator's failure is a result.
+
+    Returns:
+        The measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth).
+
     """
-    started_at, known = now(), None
-
-    def loaded(url: str, host: str) -> tuple[Load, Ended, Observation]:
-        load = replace(cell.load, url=f"{url}/{PAGE}", host=host)
-        with system.watch() as watch:
-            ended = run_generator(system, generator, installed.path, load, folder)
-        return load, ended, watch.observation()
-
+    started_at = now()
     with scratch() as folder:
-        if cell.behaviour is None:
-            entry = system.entry()
-            load, ended, seen = loaded(entry.base_url, entry.host)
-        else:
-            with _served(system, cell.behaviour, folder / "record") as address:
-                load, ended, seen = loaded(f"http://{address}", cell.load.host)
-            known = read((folder / "record").read_bytes())
+        with _serving(system, cell.behaviour, folder / "record") as (url, host):
+            load = replace(cell.load, url=f"{url}/{PAGE}", host=host or cell.load.host)
+            with system.watch() as watch:
+                ended = run_generator(system, generator, installed.path, load, folder)
+            seen = watch.observation()
+        known = read((folder / "record").read_bytes()) if cell.behaviour else None
     result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""
     if not ended.hung:
         try:
             result = generator.parse(ended.stdout, ended.stderr, ended.exit_status, load)
         except OutputError as error:
             failure = str(error)
+    histograms = {"latency": result and result.latency, "service": result and result.service}
     reported = result and Reported(
         requests=result.requests,
         achieved_rps=result.achieved_rps,
@@ -90,11 +78,21 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         latency=latencies(result.latency),
         notes=result.notes,
     )
-    histograms = {} if result is None else {"latency": result.latency, "service": result.service}
-    backend = seen.usage.get("backend")
+    backend, truth = seen.usage.get("backend"), None
     server_cpu_s = backend.cpu_s if backend else None
-    if known:
-        histograms["truth"], server_cpu_s = known.after(cell.calibration_s).service(), known.cpu_s
+    if known and cell.behaviour:
+        how, windowed, server_cpu_s = cell.behaviour, known.after(cell.calibration_s), known.cpu_s
+        histograms["truth"] = windowed.service()
+        truth = Truth(
+            answered=len(known.rows),
+            connections=known.connections,
+            broken=known.broken,
+            unstamped=known.unstamped,
+            service=latencies(windowed.service()),
+            late_s=_quantiles(windowed.late()),
+            share_over=true_share_over(how.pause_s, how.delay_s, result.recorded_s) if how.pause_s and result else None,
+            cpu_s=known.cpu_s,
+        )
     measured = Measured(
         id=f"r{repeat:02d}-{cell.generator}-{cell.scenario}",
         repeat=repeat,
@@ -106,7 +104,7 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         argv=tuple(command(generator, installed.path, load)),
         started_at=started_at,
         reported=reported,
-        truth=_truth(known, cell, cell.behaviour, result) if known and cell.behaviour else None,
+        truth=truth,
         failure=failure,
         noise=tuple(f"{reason}: {said}" for reason, said in validity.machine_faults(seen)),
         cpu_s=ended.cpu_s,
@@ -115,12 +113,15 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         others=seen.others,
     )
     counted = {name: histogram for name, histogram in histograms.items() if histogram is not None}
-    return Taken(measured, join_raw(ended.stdout, ended.stderr), counted)
+    return measured, join_raw(ended.stdout, ended.stderr), counted
 
 
 @contextmanager
-def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]:
-    """Serve at the address with port that is given; the record lies there once this has ended."""
+def _serving(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
+    """Serve where is given: (URL, host, empty for any). The known server's record lies there once this has ended; None: the real backend."""
+    if behaviour is None:
+        yield system.entry().base_url, system.entry().host
+        return
     ready = record.with_name(f"{record.name}.ready")
     address = system.pod_address("backend")
     server = system.spawn("backend", [*SERVER, str(record), json.dumps(asdict(behaviour))])
@@ -132,7 +133,7 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
             if time.monotonic() > deadline:
                 raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
             time.sleep(POLL_S)
-        yield f"{address}:{ready.read_text()}"
+        yield f"http://{address}:{ready.read_text()}", ""
         server.terminate()
         server.wait(ENDS_WITHIN_S)
         if not record.exists():
@@ -142,24 +143,6 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
     finally:
         server.kill()
         server.wait()
-
-
-def _truth(known: ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
-    """Return the server's side: latencies of what the generator's cover, counts of the whole run."""
-    share = None
-    if behaviour.pause_s and result:
-        share = true_share_over(behaviour.pause_s, behaviour.delay_s, result.recorded_s)
-    windowed = known.after(cell.calibration_s)
-    return Truth(
-        answered=known.answered,
-        connections=known.connections,
-        broken=known.broken,
-        unstamped=known.unstamped,
-        service=latencies(windowed.service()),
-        late_s=_quantiles(windowed.late()),
-        share_over=share,
-        cpu_s=known.cpu_s,
-    )
 
 
 def latencies(histogram: Histogram) -> Latencies:
@@ -199,10 +182,6 @@ class ServerRecord:
     unstamped: int
     cpu_s: float
 
-    @property
-    def answered(self) -> int:
-        return len(self.rows)
-
     def after(self, seconds: float) -> ServerRecord:
         """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
         if not len(self.rows):
@@ -220,16 +199,7 @@ class ServerRecord:
 
 
 def read(content: bytes) -> ServerRecord:
-    """Parse the record; MeasuringError where it is none, or not whole."""
-    line, _, binary = content.partition(b"\n")
-    try:
-        told: dict[str, Any] = json.loads(line)
-        columns = told.pop("columns")
-    except (ValueError, KeyError):
-        raise MeasuringError("known server", f"expected a line of JSON, got {line[:80]!r}") from None
-    if tuple(columns) != COLUMNS:
-        raise MeasuringError("known server", f"expected the columns {', '.join(COLUMNS)}, got {columns}")
-    due = told.pop("requests")
-    if len(binary) != due * len(COLUMNS) * 8:
-        raise MeasuringError("known server", f"expected {due} rows, got {len(binary)} bytes")
-    return ServerRecord(np.frombuffer(binary, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)
+    """Parse the record: a line of JSON, then an int64 row for every answered request."""
+    line, _, rows = content.partition(b"\n")
+    told: dict[str, Any] = json.loads(line)
+    return ServerRecord(np.frombuffer(rows, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)

@@ -39,7 +39,7 @@ class Scenario:
     open: int = CONNECTIONS
 
 
-SCENARIOS = (
+_ALL = (
     Scenario("floor", "answers at once", Behaviour(), closed=1),
     Scenario("fixed", "answers after 10 ms", Behaviour(delay_s=0.010), closed=10),
     Scenario(
@@ -56,6 +56,7 @@ SCENARIOS = (
     ),
     Scenario("ceiling", "the lab's own backend (nginx, 1 kB), as fast as both can", None, closed=64, open=64),
 )
+SCENARIOS = {each.name: each for each in _ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,6 @@ class Cell:
     calibration_s: float
     behaviour: Behaviour | None
     refusal: str = ""
-
-
-def scenario(name: str) -> Scenario:
-    """Look up a scenario; KeyError for a name that none has."""
-    return {each.name: each for each in SCENARIOS}[name]
 
 
 def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
@@ -147,7 +143,7 @@ def prepare(
     """Plan a calibration of these generators in these scenarios; what is not installed, or cannot make a load, is in the record with the reason."""
     known = GENERATORS
     found = {name: installed for name in names if (installed := target.installed(known[name]))}
-    cells = [cell(known[name], scenario(each), duration_s) for name in found for each in scenarios]
+    cells = [cell(known[name], SCENARIOS[each], duration_s) for name in found for each in scenarios]
     slots = planned(cells, repeats, seed)
     generators = (
         Known(
@@ -169,7 +165,7 @@ def prepare(
         seed=seed,
         repeats=repeats,
         duration_s=duration_s,
-        scenarios={name: scenario(name).says for name in scenarios},
+        scenarios={name: SCENARIOS[name].says for name in scenarios},
         generators=tuple(generators),
         planned=len(slots),
         facts=facts.machine() | dict(target.facts()),
