@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -69,7 +69,14 @@ def design_run(
         solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
     chosen = {point.name: choose(point, target, request.k6_out) for point in points}
-    _refuse_k6_out(loaded, chosen, target)
+    if request.k6_out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if request.k6_out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        raise UsageError("--k6-out", fault, remedy)
     for name in shown.asked:
         endpoints = shown.endpoints[name]
         if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
@@ -90,19 +97,6 @@ def design_run(
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
-
-
-def _refuse_k6_out(loaded: LoadedRequest, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
-    """UsageError where k6 is to keep its own output, and cannot, or makes no load."""
-    out = loaded.request.k6_out
-    if out and target.name != DEFAULT_TARGET:
-        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
-        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
-    if out and not any(used.keep for used in chosen.values()):
-        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
-        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
-        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
-        raise UsageError("--k6-out", fault, remedy)
 
 
 def with_design(

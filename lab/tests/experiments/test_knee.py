@@ -19,7 +19,7 @@ from lab.analysis.knee.trials import limiter_of, tried
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
-from lab.experiments.at_knee import placed
+from lab.experiments.bench.measurable import placed
 from lab.experiments.knee import AdaptiveSearch
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
