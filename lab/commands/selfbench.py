@@ -17,11 +17,11 @@ SWEEP = "quick"
 
 def add(adder: Adder) -> None:
     verb = adder(_overhead, "what the lab itself costs, and checks of what it claims (default: overhead)")
-    verb.set_defaults(sweep=SWEEP, plan=False, json=False)
+    verb.set_defaults(sweep=SWEEP, plan=False)
     check = subcommands(verb, "CHECK", required=False)
     overhead = check("overhead", _overhead, "the lab's own time in a whole run of the baseline")
     overhead.add_argument("--sweep", default=SWEEP, help=f"the loads of the run (default: {SWEEP})")
-    add_options(overhead, "--plan", "--json")
+    add_options(overhead, "--plan")
     effects = check("effects", _effects, "how often a run found effects of known size, as pairs and solo")
     effects.add_argument("run", metavar="RUN", help="of the sweep known-costs, as data/reference/known-costs is")
     order = check("order", _order, "whether the order of points changed a result of any committed run")
@@ -38,8 +38,7 @@ def _overhead(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     settle()
-    found = overhead.measure_overhead(options.sweep)
-    _answer([found.model_dump_json(indent=1)] if options.json else overhead.describe_overhead(found))
+    _answer(overhead.measure_overhead(options.sweep))
     return 0
 
 

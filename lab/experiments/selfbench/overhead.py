@@ -11,12 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Literal
-
-from pydantic import Field
 
 from lab.base.errors import MeasuringError
-from lab.base.validation import Record
 from lab.model.samples import Sample, bring_ups_s, cell, planned_cells, settled
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
@@ -27,26 +23,13 @@ BLOCKS = 3
 SWEEP = "quick"
 
 
-class Overhead(Record):
-    """What `selfbench overhead --json` prints: where the wall time of a run went, in seconds."""
-
-    schema_version: Literal[3] = 3
-    wall_s: float
-    bring_up_s: float
-    measuring_s: float
-    warm_up_s: float
-    own_s: float = Field(description="the rest of the wall time")
-    samples: int = Field(description="attempts, of which `valid` count")
-    valid: int
-
-
 def takes_s(sweep: str) -> float:
     """Estimate the time: every load of the baseline and again in each block, and one block that warms up; UsageError for an unknown sweep."""
     return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].expanded()) * (2 * BLOCKS + 1)
 
 
-def measure_overhead(sweep: str) -> Overhead:
-    """Time `lab bench` of the baseline on the local target at the loads of a sweep.
+def measure_overhead(sweep: str) -> list[str]:
+    """Time `lab bench` of the baseline on the local target at the loads of a sweep; where the time went, in lines.
 
     Samples are measured up to three times, and other machines are slower: it may take an hour and four times as long as planned.
 
@@ -86,32 +69,18 @@ def measure_overhead(sweep: str) -> Overhead:
         return account(samples, wall_s)
 
 
-def account(samples: Sequence[Sample], wall_s: float) -> Overhead:
-    """Split the wall time of a run by its samples; MeasuringError when nothing was measured in it."""
+def account(samples: Sequence[Sample], wall_s: float) -> list[str]:
+    """Split the wall time of a run by its samples, in lines; MeasuringError when nothing was measured in it."""
     taken = [sample for sample in samples if sample.requests is not None]
     if not taken:
         why = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
         raise MeasuringError("selfbench: lab bench", f"no sample was measured: {why or 'there is none'}")
     bring_up_s, measuring_s = sum(bring_ups_s(samples)), sum(sample.point.duration_s for sample in taken)
     warmed = [one.point.warmup_s for one in taken if one.point.warmup_s and one.warmed_up is not False]
-    warm_up_s = sum(max(1.0, each_s) for each_s in warmed)
-    return Overhead(
-        wall_s=wall_s,
-        bring_up_s=bring_up_s,
-        measuring_s=measuring_s,
-        warm_up_s=warm_up_s,
-        own_s=wall_s - bring_up_s - measuring_s - warm_up_s,
-        samples=len(taken),
-        valid=sum(sample.valid for sample in taken),
-    )
-
-
-def describe_overhead(found: Overhead) -> list[str]:
-    """Return what was found in lines for people."""
-    invalid = f", {found.samples - found.valid} of them invalid" if found.valid < found.samples else ""
-    own = f"{format_seconds(found.own_s / found.samples)} per sample"
+    own_s = wall_s - bring_up_s - measuring_s - sum(max(1.0, each_s) for each_s in warmed)
+    count, valid = len(taken), sum(sample.valid for sample in taken)
     return [
-        f"a whole run of {found.samples} samples{invalid}, {format_seconds(found.wall_s)}",
-        f"  bring-ups: {format_seconds(found.bring_up_s)}, measuring: {format_seconds(found.measuring_s)}",
-        f"  the lab's own time: {own}, {found.own_s / found.measuring_s:.1%} of measuring",
+        f"a whole run of {count} samples{f', {count - valid} of them invalid' if valid < count else ''}, {format_seconds(wall_s)}",
+        f"  bring-ups: {format_seconds(bring_up_s)}, measuring: {format_seconds(measuring_s)}",
+        f"  the lab's own time: {format_seconds(own_s / count)} per sample, {own_s / measuring_s:.1%} of measuring",
     ]

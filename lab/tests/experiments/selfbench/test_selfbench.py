@@ -1,21 +1,17 @@
 """`selfbench`: that its accounts add up, and that its checks tell a kept promise from a broken one. Nothing here asserts a time."""
 
-import json
 import math
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
 from lab.__main__ import main
 from lab.base.errors import MeasuringError
 from lab.experiments.selfbench import effects, overhead
-from lab.experiments.selfbench.overhead import Overhead
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot, arms_for, plan
@@ -37,31 +33,16 @@ def test_an_account_of_a_run_adds_up() -> None:
     second = make_sample(point=point, bring_up_s=2.0, order=2)
     again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
     never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
-    found = overhead.account([first, second, again, never], 40.0)
-    assert (found.samples, found.valid) == (3, 2)
-    assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
-    assert found.own_s == pytest.approx(2.0)
-    assert overhead.describe_overhead(found) == [
+    assert overhead.account([first, second, again, never], 40.0) == [
         "a whole run of 3 samples, 1 of them invalid, 40.0 s",
         "  bring-ups: 5.00 s, measuring: 30.0 s",
         "  the lab's own time: 667 ms per sample, 6.7% of measuring",
     ]
+    with pytest.raises(MeasuringError, match="no sample was measured: "):
+        overhead.account([never], 40.0)
 
 
-def test_the_overhead_is_printed_as_its_schema_says(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = overhead.account([make_sample(bring_up_s=2.0)], 40.0)
-    monkeypatch.setattr(overhead, "measure_overhead", lambda sweep: found)
-    assert main(["selfbench", "overhead", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(Overhead.model_json_schema()).validate(told)
-    assert told["own_s"] == found.own_s
-    assert main(["selfbench"]) == 0
-    assert "the lab's own time: " in capsys.readouterr().out
-
-
-def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """And three times as much, since samples are measured again; what hangs is ended all the same."""
     given: list[float] = []
 
@@ -72,30 +53,19 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(subprocess, "run", fake)
     with pytest.raises(MeasuringError, match="selfbench: lab bench: exit status 2: no nginx"):
         overhead.measure_overhead("quick")
-    with pytest.raises(MeasuringError):
-        effects.measure(tmp_path, ["extra-work-a"], 1000, 1)
-    planned_s = [(4 + 1.5 + 3 + 1.5) * 7, 1000 * (3 * effects.SOLO_S + effects.PAIR_S)]
-    assert all(3 * least_s < limit_s < math.inf for least_s, limit_s in zip(planned_s, given, strict=True))
+    assert 3 * (4 + 1.5 + 3 + 1.5) * 7 < given[0] < math.inf
 
 
-def found_to_be(monkeypatch: pytest.MonkeyPatch, runs: Sequence[MadeStore], status: int = 0) -> None:
-    """What the lab measured, one run for each time that it is started."""
-    names, stores = list[str](), {run.record.id: run for run in runs}
-
-    def run(argv: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
-        names.append(runs[len(names)].record.id)
-        return subprocess.CompletedProcess(argv, status, "", "disk full")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    for module in (overhead, effects):
-        monkeypatch.setattr(module, "run_names", lambda _: list(names))
-    monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
-
-
-def stopped(run: MadeStore, after: int) -> MadeStore:
-    """It ended in the middle, after so many blocks."""
-    run.take(one for one in run.samples() if one.block <= after)
-    return run
+def test_a_run_that_stopped_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1 is of cells without a valid sample, and of a full disk."""
+    run = long_run({"extra-work-a": 1.2}, blocks=6)
+    monkeypatch.setattr(subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 1, "", "disk full"))
+    monkeypatch.setattr(overhead, "run_names", lambda _: ["long"])
+    monkeypatch.setattr(RunStore, "open", lambda _: run)
+    assert overhead.measure_overhead("quick")[0].startswith("a whole run of ")
+    run.take(one for one in run.samples() if one.block <= 2)
+    with pytest.raises(MeasuringError, match=r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full"):
+        overhead.measure_overhead("quick")
 
 
 def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
@@ -105,15 +75,6 @@ def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
         for name, one in record.variants.items()
     }
     return record.model_copy(update={"variants": variants})
-
-
-def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit status 1 is of cells without a valid sample, and of a full disk; effects are gone on with."""
-    found_to_be(monkeypatch, [stopped(long_run({"extra-work-a": 1.2}), 2)], status=1)
-    with pytest.raises(MeasuringError, match=r"(?s): stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"):
-        effects.measure(tmp_path, ["extra-work-a"], 40, 1)
-    found_to_be(monkeypatch, [long_run({"extra-work-a": 1.2})], status=1)
-    assert effects.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
 
 
 # -- injected effects ----------------------------------------------------------------------------------
@@ -211,7 +172,7 @@ def test_a_kept_promise_is_seldom_called_broken() -> None:
 
 
 def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without an A/A pair nothing was promised, and without a judged ten nothing was kept: said, and exit 1."""
     run = long_run({"extra-work-a": 1.2}, change=lambda slot, one: None if slot.arm.role == "again" else one)
@@ -224,12 +185,11 @@ def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
         assert not held and text.startswith("nothing is known of what `--resolve` promises")
     held, text = effects.verdict(None, [large, replace(none, sd=None)])
     assert held and text.startswith("4 of 4 tens") and "nothing is known of extra-work-b" in text
-    monkeypatch.setattr(effects, "measure", lambda *_: run)
-    arguments = ["selfbench", "effects", "--into", str(tmp_path)]
-    assert main(arguments) == 1
+    monkeypatch.setattr(RunStore, "open", lambda _: run)
+    assert main(["selfbench", "effects", "long"]) == 1
     assert "\nnothing is known of what `--resolve` promises" in capsys.readouterr().out
-    monkeypatch.setattr(effects, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
-    assert main(arguments) == 0
+    monkeypatch.setattr(RunStore, "open", lambda _: long_run({"extra-work-a": 1.2}))
+    assert main(["selfbench", "effects", "long"]) == 0
 
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
@@ -247,6 +207,3 @@ def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> N
     for claimed, chance in ((0, 0.4), (1, 0.9), (2, 1.0)):
         assert effects.kept(claimed, [0.5, 0.2], chance - 1e-9)
         assert not effects.kept(claimed, [0.5, 0.2], chance + 1e-9)
-
-
-# -- the command ---------------------------------------------------------------------------------------
