@@ -112,7 +112,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
         def searched(store: RunStore) -> None:
             chosen = next(iter(prepared.chosen.values()))
-            seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
+            seeking.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
 
         resume = resume_command(options, "knee", prepared.record.id)
         store = measure(talk, prepared, run, target, resume, searched)

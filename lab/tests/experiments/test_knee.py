@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.bench.measurable import placed
-from lab.experiments.knee import AdaptiveSearch
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result
@@ -28,6 +27,7 @@ from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
@@ -70,13 +70,27 @@ class Paced(FakeGenerator):
 SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
 
 
+@dataclass
+class Search:
+    """A search's parts, which goes on when it is told to."""
+
+    target: FakeTarget
+    variants: Mapping[str, Variant]
+    chosen: ChosenGenerator
+    store: RunStore
+    observer: Silent
+
+    def run(self) -> None:
+        seeking.search(self.target, self.variants, self.chosen, self.store, self.observer)
+
+
 def seeker(
     generator: FakeGenerator | None = None,
     target: FakeTarget | None = None,
     observer: Silent | None = None,
     names: tuple[str, ...] = ("ingress-nginx",),
     search: KneeSearch = SEARCH,
-) -> AdaptiveSearch:
+) -> Search:
     """A new search in LAB_RUNS, with its first trial planned."""
     used = target or FakeTarget()
     first = point(seeking.point_name(search.start_rps), float(search.start_rps))
@@ -99,17 +113,15 @@ def seeker(
     made = generator or Paced()
     chosen = ChosenGenerator(made, made.binary, "1", None)
     variants = {name: variant(name) for name in names}
-    return AdaptiveSearch(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
+    return Search(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
 
 
 NUMBER = itertools.count(1)
 
 
-def reopened(search: AdaptiveSearch, **changed: Any) -> AdaptiveSearch:
+def reopened(search: Search) -> Search:
     """The same run by a lab that was started anew."""
-    store = RunStore.open(search.store.record.id)
-    fresh = AdaptiveSearch(search.target, search.variants, search.chosen, store, Silent())
-    return replace(fresh, **changed)
+    return replace(search, store=RunStore.open(search.store.record.id), observer=Silent())
 
 
 def rates(run: RunStore) -> list[float | None]:
