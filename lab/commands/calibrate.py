@@ -16,7 +16,7 @@ from lab.commands.arguments import add_options, recorded
 from lab.commands.measuring import inside, say
 
 if TYPE_CHECKING:
-    from lab.experiments.calibration.scenarios import Ready
+    from lab.experiments.calibration.measuring import Ready
     from lab.records.calibration import CalibrationFolder, Measured
     from lab.targets.base import Target
 
@@ -44,7 +44,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
 
 def calibrate(options: argparse.Namespace, talk: Console) -> int:
     """Measure a calibration, or print one again."""
-    from lab.experiments.calibration.scenarios import SCENARIOS, prepare
+    from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, generator
     from lab.records.calibration import CalibrationFolder
 
@@ -112,7 +112,7 @@ def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
 
 
 def _print_plan(talk: Console, ready: Ready) -> None:
-    from lab.experiments.calibration.scenarios import takes_s
+    from lab.experiments.calibration.measuring import takes_s
     from lab.stats.units import format_duration
 
     record = ready.record

@@ -49,11 +49,11 @@ def _effects(options: argparse.Namespace, _: Console) -> int:
     from lab.report.terminal import show
 
     known, found = effects.read(RunStore.open(options.run))
-    held, text = effects.verdict(known, found)
+    wrong = effects.verdict(known)
     with answer() as out:
         show(out, page(known))
-    _answer([*map(effects.line, found), f"\n{text}"])
-    return 0 if held else 1
+    _answer([*map(effects.line, found), *([f"\n{wrong}"] if wrong else [])])
+    return 1 if wrong else 0
 
 
 def _order(options: argparse.Namespace, talk: Console) -> int:

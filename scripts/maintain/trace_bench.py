@@ -3,9 +3,9 @@
 
     scripts/shell scripts/maintain/trace_bench.py [VARIANT]      VARIANT: ingress-nginx, unless another is named
 
-A real bench (`--sweep smoke`) runs under `sys.setprofile` until its first load would start, and is stopped there. Printed are the number
-before its first request through the proxy (the canary's) and before that load, then the functions in the order in which they are called.
-Each is counted once, in the main thread, from the verb's own function on, after the lab has entered its namespaces.
+A real bench (`--sweep smoke`) runs under `sys.setprofile` until its first request through the proxy (the canary's), and is stopped there.
+Printed are their number and the functions in the order in which they are called. Each is counted once, in the main thread, from the verb's
+own function on, after the lab has entered its namespaces.
 
 What is counted: a function that is called from the packages `commands`, `experiments` or `measure`, and is of another package or calls
 one that is, by however many calls. Not counted: whatever is called below `Target.up` (which differs from target to target), while a
@@ -31,7 +31,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LAB = f"{ROOT}/lab/"
 INTO = "LAB_TRACE_INTO"
 """Environment variable of the bench's processes: the file for the calls; set = they are traced."""
-GENERATORS = frozenset({"wrk", "wrk2", "k6", "hey", "h2load", "oha"})
 DERIVED = frozenset({"property", "cached_property", "computed_field", "setter"})
 BOTTOM = frozenset({"base", "stats"})
 MAIN = "__main__.py"
@@ -46,7 +45,7 @@ Call = tuple[Function, Function, bool]
 
 
 class Tracer:
-    """A profile function that notes which of the lab's functions called which, until a generator is started.
+    """A profile function that notes which of the lab's functions called which, until the first request is sent.
 
     Attributes:
         calls: (caller, called) → whether the called one may be counted. Of a call that is made from a function within a function,
@@ -60,7 +59,6 @@ class Tracer:
         self._verbs: set[CodeType] = set()
         self._begun = False
         self._hidden: list[FrameType] = []
-        self._to_request: list[object] = []
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
         code = frame.f_code
@@ -81,17 +79,13 @@ class Tracer:
                 if by_pydantic or below_up or code.co_name == "<module>":
                     self._hidden.append(frame)
 
-    def stop_at_load(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Note where the first request is sent; write the calls and end the bench where a generator is started. An audit hook."""
-        if event == "http.client.send" and self._begun and not self._hidden and not self._to_request:
-            self._to_request = self._list_calls()
-        if event == "subprocess.Popen" and is_load(arguments[1]):
+    def stop_at_request(self, event: str, _: object) -> None:
+        """Write the calls and end the bench where it sends its first request. An audit hook."""
+        if event == "http.client.send" and self._begun and not self._hidden:
             sys.setprofile(None)
-            self._into.write_text(json.dumps([self._to_request, self._list_calls()]))
+            calls = [(function_of(caller), function_of(code), counts) for (caller, code), counts in self.calls.items()]
+            self._into.write_text(json.dumps(calls))
             raise KeyboardInterrupt
-
-    def _list_calls(self) -> list[object]:
-        return [(function_of(caller), function_of(code), counts) for (caller, code), counts in self.calls.items()]
 
 
 def is_ours(code: CodeType) -> bool:
@@ -113,12 +107,6 @@ def is_within(code: CodeType) -> bool:
 
 def function_of(code: CodeType) -> Function:
     return code.co_filename.removeprefix(LAB), code.co_qualname
-
-
-def is_load(command: object) -> bool:
-    """Return whether a command is a generator that is to load something, and not one that is asked for its version."""
-    words = [str(word) for word in command] if isinstance(command, list | tuple) else [str(command)]
-    return not GENERATORS.isdisjoint(Path(word).name for word in words) and ("run" in words or "://" in " ".join(words))
 
 
 def may_count(code: CodeType) -> bool:
@@ -145,7 +133,7 @@ def begin_trace() -> None:
     """Trace this process if it is one of the bench's own; called as every Python starts."""
     if sys.orig_argv[1:3] == ["-m", "lab"] and (into := os.environ.get(INTO)):
         tracer = Tracer(Path(into))
-        sys.addaudithook(tracer.stop_at_load)
+        sys.addaudithook(tracer.stop_at_request)
         sys.setprofile(tracer)
 
 
@@ -177,8 +165,8 @@ def package_of(function: Function) -> str:
     return function[0].split("/")[0]
 
 
-def run_bench(variant: str) -> tuple[list[Call], list[Call]]:
-    """Return what a bench calls before the first request of its own, and before its first load."""
+def run_bench(variant: str) -> list[Call]:
+    """Return what a bench calls before the first request of its own."""
     with TemporaryDirectory(prefix="trace-") as folder:
         into = Path(folder) / "calls.json"
         (Path(folder) / "sitecustomize.py").write_text("import trace_bench\n\ntrace_bench.begin_trace()\n")
@@ -187,23 +175,17 @@ def run_bench(variant: str) -> tuple[list[Call], list[Call]]:
         command = [sys.executable, "-m", "lab", "bench", variant, "--sweep", "smoke", "--seed", "1"]
         ended = subprocess.run(command, check=False, cwd=ROOT, env=env, capture_output=True, text=True)
         if not into.is_file():
-            print(f"trace_bench: {' '.join(command)} came to no load:\n{ended.stderr}", file=sys.stderr)
+            print(f"trace_bench: {' '.join(command)} came to no request:\n{ended.stderr}", file=sys.stderr)
             sys.exit(2)
-        to_request, to_load = (
-            [(tuple(caller), tuple(function), counts) for caller, function, counts in calls]
-            for calls in json.loads(into.read_text())
-        )
-        return to_request, to_load
+        return [(tuple(caller), tuple(function), counts) for caller, function, counts in json.loads(into.read_text())]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", default="ingress-nginx")
-    options = parser.parse_args()
-    to_request, to_load = map(count, run_bench(options.variant))
-    for found, end in ((to_request, "first request (the canary)"), (to_load, "first load")):
-        print(f"{len(found)} functions in {len({file for file, _ in found})} modules before the {end}")
-    for file, name in to_load:
+    found = count(run_bench(parser.parse_args().variant))
+    print(f"{len(found)} functions in {len({file for file, _ in found})} modules before the first request (the canary)")
+    for file, name in found:
         print(f"{file:44} {name}")
     return 0
 

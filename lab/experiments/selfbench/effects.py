@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-import numpy as np
 from scipy import special
 
 from lab.analysis.aggregate.cells import HistogramOf
@@ -30,8 +29,6 @@ from lab.stats.units import format_interval, format_percent
 
 TEN = 10
 SWEEP = "known-costs"
-UNLIKELY = 0.05
-"""That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 SURELY = 20.0
 """Standard errors from which on an effect is missed less than once in 1e12 times; of far more scipy's distribution is no number."""
 
@@ -52,18 +49,9 @@ class Injected:
     tens: int
 
     @property
-    def place(self) -> str:
-        return f"{self.variant} at {self.point}"
-
-    @property
     def promised(self) -> float | None:
         """The chance that ten blocks claim such an effect; None without noise to tell it by."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
-
-    @property
-    def chances(self) -> list[float]:
-        """That each of its tens claims it; empty where nothing was promised."""
-        return [] if self.promised is None else [self.promised] * self.tens
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
@@ -75,18 +63,6 @@ def power(effect: float, sd: float, blocks: int) -> float:
         return float(effect != 0)
     least, expected = special.stdtrit(blocks - 1, 0.975), abs(effect) / sd * sqrt(blocks)
     return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), least))
-
-
-def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:
-    """Return whether P(X ≤ claimed) ≥ unlikely, X being how many of independent trials with these chances succeed.
-
-    That is Poisson's binomial distribution, here by convolution of the trials' own (Wang 1993, Statistica Sinica 3, 295). Trials that
-    share something, as variants share their baseline, vary more together than that, so that this is a little too strict of them.
-    """
-    spread = np.ones(1)
-    for chance in chances:
-        spread = np.convolve(spread, [1 - chance, chance])
-    return float(spread[: claimed + 1].sum()) >= unlikely
 
 
 def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
@@ -135,30 +111,13 @@ def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf
     return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
 
 
-def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, str]:
-    """Return whether the promise holds, and that in words with what to do. What was not promised or not judged shows neither."""
-    promised = [one for one in found if one.chances]
-    if not promised:
-        return False, (
-            "nothing is known of what `--resolve` promises: no effect was both promised and judged in a ten; the run's table says why:"
-            " measure again when nothing else runs here"
-        )
-    claimed, chances = sum(one.claimed for one in promised), [chance for one in promised for chance in one.chances]
-    said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"
-    if silent := [one.place for one in found if one not in promised]:
-        said += f"; nothing is known of {', '.join(silent)}"
-    wrong = [f"other as a pair than alone: {one.variant}" for one in (known.costs if known else ()) if not one.agrees]
-    wrong += ["what pairs show of a line's cost is not all of it"] if known is not None and not known.whole else []
-    if wrong:
-        return False, f"{said}; {'; '.join(wrong)}: do not trust such effects, and report this"
-    few = [one.place for one in promised if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(promised))]
-    if few or not kept(claimed, chances, UNLIKELY / 2):
-        where = ", ".join(few) or "in all"
-        return (
-            False,
-            f"{said}; fewer than promised: {where}: plan with more blocks than `--resolve` says, and report this",
-        )
-    return True, f"{said}: what `--resolve` promises on this machine holds"
+def verdict(known: KnownCosts | None) -> str:
+    """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is."""
+    if known is None:
+        return ""
+    wrong = [f"other as a pair than alone: {one.variant}" for one in known.costs if not one.agrees]
+    wrong += [] if known.whole else ["what pairs show of a line's cost is not all of it"]
+    return f"{'; '.join(wrong)}: do not trust such effects, and report this" if wrong else ""
 
 
 def line(one: Injected) -> str:

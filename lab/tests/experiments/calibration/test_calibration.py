@@ -20,8 +20,7 @@ from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import calibrate
 from lab.experiments.calibration.known_server import Behaviour
-from lab.experiments.calibration.measuring import measure_once
-from lab.experiments.calibration.scenarios import SCENARIOS, cell, planned, prepare, true_share_over
+from lab.experiments.calibration.measuring import SCENARIOS, cell, measure_once, planned, prepare, true_share_over
 from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
