@@ -119,6 +119,13 @@ def seeker(
 NUMBER = itertools.count(1)
 
 
+def searched(**how: Any) -> RunStore:
+    """The run of a search that has ended."""
+    search = seeker(**how)
+    search.run()
+    return RunStore.open(search.store.record.id)
+
+
 def reopened(search: Search) -> Search:
     """The same run by a lab that was started anew."""
     return replace(search, store=RunStore.open(search.store.record.id), observer=Silent())
@@ -129,10 +136,12 @@ def rates(run: RunStore) -> list[float | None]:
 
 
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
-    """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
-    search = seeker()
-    search.run()
-    run = RunStore.open(search.store.record.id)
+    """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval.
+
+    Of the four last trials (the failing side once more, three confirmations) each is brought up for.
+    """
+    target = FakeTarget()
+    run = searched(target=target)
     samples = run.samples()
     assert [(s.block, s.arm, s.point.name) for s in samples] == list(run.record.slots)
     assert [s.block for s in samples] == list(range(1, len(samples) + 1)) and run.record.blocks == len(samples)
@@ -145,24 +154,15 @@ def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() 
     assert knee.rate_rps <= 1010 < knee.fails_rps <= 1.1 * knee.rate_rps + 1
     assert (knee.why, knee.limited_by, knee.trials) == ("rate-not-achieved", "unknown", len(samples))
     assert [rate.rate_rps for rate in knee.rates] == sorted({r for r in rates(run) if r})
-
-
-def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own() -> None:
-    """Of the four last trials (the failing side once more, three confirmations) each is brought up for."""
-    target = FakeTarget()
-    search = seeker(target=target)
-    search.run()
-    assert len(target.ups) == 1 + 1 + 3
-    folder = search.store.folder / "readback"
-    assert len(list(folder.iterdir())) == 5
+    assert len(target.ups) == len(list((run.folder / "readback").iterdir())) == 1 + 1 + 3
 
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
-    search = seeker(names=("ingress-nginx", "keepalive"))
-    search.run()
-    run = RunStore.open(search.store.record.id)
-    assert [knee.variant for knee in report_of(run).knees] == ["ingress-nginx", "keepalive"]
-    assert [knee.rate_rps for knee in report_of(run).knees] == [report_of(run).knees[0].rate_rps] * 2
+    run = searched(names=("ingress-nginx", "keepalive"))
+    knees = report_of(run).knees
+    assert [(knee.variant, knee.rate_rps) for knee in knees] == [
+        (name, knees[0].rate_rps) for name in ("ingress-nginx", "keepalive")
+    ]
     arms = [sample.arm for sample in run.samples()]
     assert arms == sorted(arms)
     assert [sample.block for sample in run.samples()] == list(range(1, len(arms) + 1))
@@ -171,8 +171,7 @@ def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
 @pytest.mark.parametrize("after", [1, 4, 6, 9, 11])
 def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     """Ctrl-C after any trial: the resumed one makes the same trials as one that nobody interrupted, and no other."""
-    whole = seeker()
-    whole.run()
+    whole = searched()
 
     def interrupt(count: int) -> None:
         if count == after:
@@ -185,8 +184,8 @@ def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     assert knee.rate_rps is None and f"just knee --resume {search.store.record.id}" in knee.why
     again = reopened(search)
     again.run()
-    assert rates(again.store) == rates(whole.store)
-    assert report_of(again.store).knees == report_of(whole.store).knees
+    assert rates(again.store) == rates(whole)
+    assert report_of(again.store).knees == report_of(whole).knees
 
 
 def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
@@ -302,15 +301,13 @@ def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str)
 
 def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample]) -> KneeReport:
     """A search whose failing samples are changed before anybody judges them."""
-    search = seeker()
     keep = RunStore.write_sample
 
     def write(self: RunStore, sample: Sample, *others: Any) -> None:
         keep(self, change(sample) if not sample.valid else sample, *others)
 
     monkeypatch.setattr(RunStore, "write_sample", write)
-    search.run()
-    return report_of(RunStore.open(search.store.record.id))
+    return report_of(searched())
 
 
 def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_another(
@@ -337,9 +334,7 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
 
 def test_the_output_names_knee_limit_conditions_and_rates() -> None:
     """The table as people read it, on a terminal and as Markdown."""
-    search = seeker()
-    search.run()
-    report = report_of(search.store)
+    report = report_of(searched())
     out = io.StringIO()
     show(Console(file=out, width=140), page(report))
     for text in (out.getvalue(), markdown(page(report))):
@@ -350,9 +345,7 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """All its trials are kept, so that a resumed search would know no more."""
     monkeypatch.setattr(knee, "TRIALS_MOST", 7)
-    search = seeker(target=FakeTarget(name="remote"))
-    search.run()
-    report = report_of(search.store)
+    report = report_of(searched(target=FakeTarget(name="remote")))
     text = sentence(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
     assert text.endswith("wider --precision: just knee ingress-nginx --target remote --context NAME")
@@ -380,28 +373,33 @@ def with_generators(*names: str) -> Only:
     return target
 
 
+def prepare(target: FakeTarget, **asked: Any) -> bench.Prepared:
+    return seeking.prepare(seeking.Request(("ingress-nginx",), **asked), target, ())
+
+
 def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
     """What only wrk2 needs does not bind k6; the sample names both."""
-    request = seeking.Request(("ingress-nginx",), duration_s=2.0, connections=200)
-    prepared = seeking.prepare(request, with_generators("k6"), ("lab", "knee"))
+    prepared = prepare(with_generators("k6"), duration_s=2.0, connections=200)
     (chosen,) = prepared.chosen.values()
     assert (chosen.generator.name, chosen.stand_in_for) == ("k6", "wrk2")
     assert prepared.record.points[0].duration_s == 2.0
     assert prepared.record.generators["rate-100"]["stand_in_for"] == "wrk2"
-    (chosen,) = seeking.prepare(request, with_generators("k6", "oha"), ()).chosen.values()
+    (chosen,) = prepare(with_generators("k6", "oha"), duration_s=2.0, connections=200).chosen.values()
     assert chosen.generator.name == "oha"
 
 
 def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
     """Unless told otherwise; told otherwise it refuses, as does a start below a request per second and connection."""
     wrk2 = with_generators("wrk2", "k6")
-    prepared = seeking.prepare(seeking.Request(("ingress-nginx",)), wrk2, ())
+    prepared = prepare(wrk2)
     assert prepared.record.points[0].duration_s >= 30
     assert prepared.record.knee is not None and prepared.record.knee.least_rps == 100
-    with pytest.raises(UsageError, match="wrk2 needs 30 s or more"):
-        seeking.prepare(seeking.Request(("ingress-nginx",), duration_s=10.0), wrk2, ())
-    with pytest.raises(UsageError, match="request per second for every connection"):
-        seeking.prepare(seeking.Request(("ingress-nginx",), start_rps=50), wrk2, ())
+    for asked, says in (
+        ({"duration_s": 10.0}, "wrk2 needs 30 s or more"),
+        ({"start_rps": 50}, "request per second for every connection"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            prepare(wrk2, **asked)
 
 
 def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
@@ -435,18 +433,11 @@ def at_knee(**changed: Any) -> list[Point]:
     return sweeps.Sweep.model_validate(file).expanded()
 
 
-def found() -> tuple[RunStore, float]:
-    search = seeker()
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.rate_rps is not None
-    return search.store, knee.rate_rps
-
-
 @pytest.mark.parametrize("baselines", [("nginx", "ingress-nginx"), ("nginx",)])
 def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one(baselines: tuple[str, ...]) -> None:
     """At whole requests per second; which knee it was is told."""
-    run, rate = found()
+    run = searched()
+    rate = report_of(run).knees[0].rate_rps or 0.0
     points, used = placed(at_knee(), run.record.id, baselines, "fake")
     assert [(p.name, p.rate_rps, p.of_knee) for p in points] == [
         ("knee-50", round(0.5 * rate), 0.5),
@@ -478,9 +469,9 @@ def test_a_rate_stands_for_itself() -> None:
 )
 def test_no_knee_is_taken_for_another(knee: str | None, target: str, changed: dict[str, Any], says: str) -> None:
     """Of another target or load; the remedy is the search that would find it."""
-    run, _ = found()
+    named = searched().record.id if knee == "RUN" else knee
     with pytest.raises(UsageError) as caught:
-        placed(at_knee(**changed), knee and knee.replace("RUN", run.record.id), ["ingress-nginx"], target)
+        placed(at_knee(**changed), named, ["ingress-nginx"], target)
     assert says in str(caught.value)
 
 
