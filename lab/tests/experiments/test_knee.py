@@ -455,7 +455,7 @@ def test_a_rate_stands_for_itself() -> None:
 @pytest.mark.parametrize(
     ("knee", "target", "changed", "says"),
     [
-        (None, "fake", {}, "just knee ingress-nginx --target fake`, or name a rate"),
+        (None, "fake", {}, "just knee ingress-nginx --target fake --connections 1`, or name a rate"),
         ("inf", "fake", {}, "1 to 10,000,000"),
         ("0.5", "fake", {}, "1 to 10,000,000"),
         ("RUN", "kind", {}, "is of target 'fake'"),
