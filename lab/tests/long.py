@@ -47,11 +47,6 @@ SOAKS = {
     "sabotage": Soak(
         "every overlay without each of its knobs", "about half an hour", ("python", "-m", "lab", "sabotage")
     ),
-    "soak": Soak(
-        "the lab's own memory, file descriptors and time per sample over an hour of one run",
-        "an hour",
-        ("python", "-m", "lab.tests.support.soak", "3600"),
-    ),
     "gates": Soak(
         "ten gates of an unchanged tree and ten of one that became 5 % dearer",
         "an hour and a half",
