@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import shutil
 from collections.abc import Callable, Mapping
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from lab.analysis.knee.report import KneeReport, report_of
 from lab.analysis.knee.trials import limiter_of, tried
@@ -31,12 +29,12 @@ from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
-from lab.report.terminal import show
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
 from lab.tests.support.factories import made_invalid, make_plan, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeTarget, Silent, point, variant
+from lab.tests.support.golden import print_page
 from lab.tests.support.made_runs import made_record
 
 QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
@@ -326,20 +324,13 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
     assert "at least" in text and "the generator (k6), not the proxy, was the limit" in text
     assert "wrk2: " in text and "oha: scripts/shell --with oha" in text and "more CPUs" in text
     assert "k6: " not in text
+    for text in (print_page(page(report), 140), markdown(page(report))):
+        assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
+        assert "dropped" in text and "1,600" in text
     load = report.load.model_copy(update={"connections": 100})
     assert f"just bench ingress-nginx --sweep at-knee --target fake --knee {report.run}" in sentence(
         report.model_copy(update={"load": load}), knee
     )
-
-
-def test_the_output_names_knee_limit_conditions_and_rates() -> None:
-    """The table as people read it, on a terminal and as Markdown."""
-    report = report_of(searched())
-    out = io.StringIO()
-    show(Console(file=out, width=140), page(report))
-    for text in (out.getvalue(), markdown(page(report))):
-        assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
-        assert "rate-not-achieved" in text and "1,600" in text and "just bench ingress-nginx --sweep" in text
 
 
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
