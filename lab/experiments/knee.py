@@ -8,9 +8,8 @@ confirmation anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any
 
 from lab import generators
 from lab.analysis import rerun
@@ -24,9 +23,7 @@ from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
-from lab.model.endpoint import Tls
 from lab.model.facts import differing
-from lab.model.load import Encoding
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
 from lab.model.run import KneeSearch, VariantRecord
 from lab.model.sweeps import Point
@@ -49,39 +46,31 @@ SEED = 0
 """Nothing is shuffled: which rate comes next, the trials say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the command line asked for. None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`:
-    START_RPS, or a request per second for each connection where the generator refuses fewer.
+def prepare(
+    names: Sequence[str],
+    target: Target,
+    command: Sequence[str],
+    p99_s: float = 0.05,
+    precision: float = 0.05,
+    connections: int = 100,
+    **load: Any,
+) -> bench.Prepared:
+    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
+
+    `load`: `generator`, `duration_s`, `start_rps` (see `_load`), and fields of a Point.
     """
-
-    variants: tuple[str, ...]
-    generator: str = "wrk2"
-    connections: int = 100
-    duration_s: float | None = None
-    start_rps: int | None = None
-    p99_s: float = 0.05
-    precision: float = 0.05
-    page: str = "1kB.bin"
-    tls: Tls | Literal["routed"] = "routed"
-    accept_encoding: Encoding = "identity"
-    keepalive: bool = True
-
-
-def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing."""
-    variants = {variant.name: variant for variant in map(load_variant, request.variants)}
+    variants = {variant.name: variant for variant in map(load_variant, names)}
     target.check()
-    point, chosen = _load(request, target)
+    point, chosen = _load(target, connections, **load)
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
     any_rate = chosen.generator.refusal(load_of(slowest, store.NOWHERE)) is None
     found = KneeSearch(
-        p99_s=request.p99_s,
+        p99_s=p99_s,
         min_achieved=MIN_ACHIEVED,
         max_generator_core=BUSY,
         start_rps=int(point.rate_rps or 0),
-        least_rps=LEAST_RPS if any_rate else request.connections,  # wrk2: a request per second for each
-        precision=request.precision,
+        least_rps=LEAST_RPS if any_rate else connections,  # wrk2: a request per second for each
+        precision=precision,
     )
     for variant in variants.values():
         ends = checked(variant, target, [point])
@@ -104,34 +93,34 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     return bench.Prepared(record.model_copy(update={"design": design}), planned, variants, {point.name: chosen})
 
 
-def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
-    """The first trial's, and who makes it."""
-    start_rps = request.start_rps or START_RPS
-    point = Point(
-        name=point_name(start_rps),
-        generator=request.generator,
-        connections=request.connections,
-        rate_rps=float(start_rps),
-        duration_s=request.duration_s or DURATION_S,
-        warmup_s=WARMUP_S,
-        threads=1,
-        page=request.page,
-        tls=request.tls,
-        accept_encoding=request.accept_encoding,
-        keepalive=request.keepalive,
-    )
-    wanted = generators.generator(request.generator)
+def _load(
+    target: Target,
+    connections: int,
+    generator: str = "wrk2",
+    duration_s: float | None = None,
+    start_rps: int | None = None,
+    **fields: Any,
+) -> tuple[Point, ChosenGenerator]:
+    """The first trial's, and who makes it.
+
+    None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`: START_RPS, or a request per second for each
+    connection where the generator refuses fewer.
+    """
+    rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
+    name, own = point_name(int(rate_rps)), {"connections": connections, "warmup_s": WARMUP_S, "threads": 1, **fields}
+    point = Point(name=name, generator=generator, rate_rps=rate_rps, duration_s=lasts_s, **own)
+    wanted = generators.generator(generator)
     if "open" not in wanted.models:
         known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
         raise UsageError(
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )
     if target.installed(wanted) is not None:
-        if request.duration_s is None:
+        if duration_s is None:
             least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
             point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
-        if request.start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
-            enough = max(START_RPS, request.connections)
+        if start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
+            enough = max(START_RPS, connections)
             point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose_for_trials(point, target)
 

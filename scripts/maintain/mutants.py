@@ -27,7 +27,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
@@ -103,29 +103,19 @@ class Outcome:
 # -- drawing ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One change of one line, which counts from 1. `before` and `after` are the whole line's text without its indentation."""
-
-    line: int
-    kind: str
-    before: str
-    after: str
-
-
-def find_sites(source: str) -> Iterator[Site]:
-    """Yield every mutant of a module's source."""
+def find_sites(source: str) -> Iterator[Mutant]:
+    """Yield every mutant of a module's source, which does not say yet whose it is."""
     lines = [line.encode() for line in source.splitlines()]
 
-    def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Site]:
-        """Yield the site at which `old` stands once between two byte offsets of a line."""
+    def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Mutant]:
+        """Yield the mutant where `old` stands once between two byte offsets of a line."""
         text = lines[line - 1]
         between = text[start:end]
         if between.count(old.encode()) == 1:
             changed = text[:start] + between.replace(old.encode(), new.encode()) + text[end:]
-            yield Site(line, kind, text.decode().strip(), changed.decode().strip())
+            yield Mutant(0, "", "", line, kind, text.decode().strip(), changed.decode().strip())
 
-    def change_operator(left: ast.expr, symbol: ast.AST, right: ast.expr) -> Iterator[Site]:
+    def change_operator(left: ast.expr, symbol: ast.AST, right: ast.expr) -> Iterator[Mutant]:
         if type(symbol) in SYMBOLS and left.end_lineno == right.lineno and left.end_col_offset is not None:
             yield from change("operator", right.lineno, left.end_col_offset, right.col_offset, *SYMBOLS[type(symbol)])
 
@@ -181,27 +171,24 @@ def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
     """Draw mutants, as many of each kind, at most one of a line, from files whose package has tests."""
     texts = {file: (ROOT / file).read_text() for file in list_modules(ROOT)}
     counts = Counter(line.strip() for text in texts.values() for line in text.splitlines())
-    urns: dict[str, list[tuple[str, Site]]] = {kind: [] for kind in KINDS}
+    urns: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
     for file, text in texts.items():
         package = file.split("/")[1]
         if (ROOT / "lab/tests" / package).is_dir() and not any(fnmatch(file, pattern) for pattern in left_out):
             for site in find_sites(text):
                 once = counts[site.before] == 1 and len(site.before) >= LEAST_CHARACTERS
                 if once and "\t" not in site.before:
-                    urns[site.kind].append((file, site))
+                    urns[site.kind].append(replace(site, package=package, file=file))
     chance = random.Random(seed)
     for kind in KINDS:
         chance.shuffle(urns[kind])
-    drawn: dict[str, tuple[str, Site]] = {}
+    drawn: dict[str, Mutant] = {}
     while len(drawn) < count:
-        file, site = urns[KINDS[len(drawn) % len(KINDS)]].pop()
-        if site.before not in drawn and imports(file, change_line(texts[file], site.before, site.after)):
-            drawn[site.before] = file, site
-    order = sorted(drawn.values(), key=lambda each: (each[0], each[1].line))
-    return [
-        Mutant(number, file.split("/")[1], file, site.line, site.kind, site.before, site.after)
-        for number, (file, site) in enumerate(order, start=1)
-    ]
+        site = urns[KINDS[len(drawn) % len(KINDS)]].pop()
+        if site.before not in drawn and imports(site.file, change_line(texts[site.file], site.before, site.after)):
+            drawn[site.before] = site
+    order = sorted(drawn.values(), key=lambda each: (each.file, each.line))
+    return [replace(site, number=number) for number, site in enumerate(order, start=1)]
 
 
 IMPORT = """import sys, importlib.util as util

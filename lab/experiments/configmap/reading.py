@@ -122,7 +122,7 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
     """As texts, with what no ConfigMap can hold left out and told."""
     data: dict[str, str] = {}
     notes: list[str] = []
-    waiting: dict[Form, list[str]] = {}
+    waiting: dict[tuple[str, str], list[str]] = {}
     for key, value in found.content.items():
         if key == "sops" and text_at(value, "mac"):  # what SOPS keeps of its own beside what it encrypts
             continue
@@ -143,12 +143,13 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
                 notes.append(f'{key}: kubectl refuses it without quotes: write "{value.text}"')
             elif data[key].lower() != value.text.lower():
                 notes.append(f"{key}: YAML makes {data[key]} of {value.text}")
-    notes += [f"{', '.join(keys)}: {form.name}: {REMEDY}{form.command} | {into}" for form, keys in waiting.items()]
+    for (name, command), keys in waiting.items():
+        notes.append(f"{', '.join(keys)}: {name}: {REMEDY}{command} | {into}")
     return data, notes
 
 
-def _form_of(value: Value, kind: str) -> Form | None:
-    """Return the form of a value that a tool is to decrypt or fill in first. `kind`: of the key, empty where it is none.
+def _form_of(value: Value, kind: str) -> tuple[str, str] | None:
+    """Return (name, command) of a value's form that a tool is to decrypt or fill in first. `kind`: of the key, empty where it is none.
 
     The controller never sees one. nginx's own variables are none: in snippets and log formats all that starts with $ is nginx's.
     """
@@ -162,7 +163,7 @@ def _form_of(value: Value, kind: str) -> Form | None:
     else:
         return None
     found = find_form(text, *places)
-    return found[0] if found else None
+    return found and found[:2]
 
 
 def _listed(key: str, value: Sequence[Value], helm: bool) -> str:
@@ -176,39 +177,26 @@ def _listed(key: str, value: Sequence[Value], helm: bool) -> str:
 # -- what has another form --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A row of the table. `command` prints what the lab reads."""
-
-    where: str
-    pattern: re.Pattern[str]
-    name: str
-    command: str
-
-
 @cache
-def forms() -> tuple[Form, ...]:
-    """Return the table's rows in their order."""
+def forms() -> list[dict[str, str]]:
+    """Return the table's rows in their order. A row's command prints what the lab reads."""
     with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return tuple(
-        Form(row["where"], re.compile(row["pattern"], re.MULTILINE), row["name"], row["command"]) for row in rows
-    )
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def find_form(text: str, *places: str) -> tuple[Form, int] | None:
-    """Return the first form of these places that the text has, and the line in which its pattern was found."""
+def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
+    """Return (name, command, line in which its pattern was found) of the first form of these places that the text has."""
     for form in forms():
-        if form.where in places and (found := form.pattern.search(text)):
-            return form, text.count("\n", 0, found.start()) + 1
+        if form["where"] in places and (found := re.search(form["pattern"], text, re.MULTILINE)):
+            return form["name"], form["command"], text.count("\n", 0, found.start()) + 1
     return None
 
 
 def refuse_form(place: str, text: str, into: str, *places: str) -> None:
     """Refuse a text that has a form of these places, with its name and command, and nginx's own configuration, with its keys."""
     if found := find_form(text, *places):
-        form, line = found
-        raise UsageError(place, f"is {form.name} (line {line})", f"{REMEDY}{form.command} | {into}")
+        name, command, line = found
+        raise UsageError(place, f"is {name} (line {line})", f"{REMEDY}{command} | {into}")
     if "rest" in places and (told := directives_led(text)) is not None:
         remedy = f"keys that set it: {told}" if told else "put it in a ConfigMap, after `http-snippet: |`"
         raise UsageError(place, "is nginx's own configuration, not a ConfigMap", remedy)

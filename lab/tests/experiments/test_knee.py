@@ -365,7 +365,7 @@ def with_generators(*names: str) -> Only:
 
 
 def prepare(target: FakeTarget, **asked: Any) -> bench.Prepared:
-    return seeking.prepare(seeking.Request(("ingress-nginx",), **asked), target, ())
+    return seeking.prepare(("ingress-nginx",), target, (), **asked)
 
 
 def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
@@ -403,7 +403,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
     """Its trials are no pairs: of two places they make no knee. The boot is no place."""
     target = with_generators("k6")
     words = ("lab", "knee", "--p99=20ms", "--json", "--", "ingress-nginx")
-    made = seeking.prepare(seeking.Request(("ingress-nginx",), p99_s=0.02), target, words)
+    made = seeking.prepare(("ingress-nginx",), target, words, p99_s=0.02)
     record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
     RunStore.create(record, {})
     assert seeking.resume(record.id, target)[1].record == record
