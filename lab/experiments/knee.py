@@ -107,8 +107,16 @@ def _load(
     connection where the generator refuses fewer.
     """
     rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
-    name, own = point_name(int(rate_rps)), {"connections": connections, "warmup_s": WARMUP_S, "threads": 1, **fields}
-    point = Point(name=name, generator=generator, rate_rps=rate_rps, duration_s=lasts_s, **own)
+    point = Point(
+        name=point_name(int(rate_rps)),
+        generator=generator,
+        connections=connections,
+        rate_rps=rate_rps,
+        duration_s=lasts_s,
+        warmup_s=WARMUP_S,
+        threads=1,
+        **fields,
+    )
     wanted = generators.generator(generator)
     if "open" not in wanted.models:
         known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
