@@ -29,7 +29,7 @@ from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.sweep_texts import TINY
+from lab.tests.support.sweep_texts import write_sweep
 
 MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
 
@@ -48,10 +48,7 @@ class SmallTarget(FakeTarget):
 
 @pytest.fixture(autouse=True)
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(TINY)
-    return str(path)
+    return write_sweep(tmp_path, monkeypatch)
 
 
 def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepared:

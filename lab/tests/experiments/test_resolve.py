@@ -27,24 +27,14 @@ from lab.records.store import RunStore
 from lab.stats import power
 from lab.tests.support.factories import make_run
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.sweep_texts import TINY
+from lab.tests.support.sweep_texts import RATE, TINY, write_sweep
 
 LOG_OFF = "ingress-nginx+access-log-off"
-SWEEP = f"""{TINY}[[points]]
-name = "rate"
-generator = "k6"
-connections = 4
-rate_rps = 2000
-duration_s = 1
-"""
 
 
 @pytest.fixture(autouse=True)
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
-    return str(path)
+    return write_sweep(tmp_path, monkeypatch, TINY + RATE)
 
 
 def measured(made: Prepared, **how: Any) -> RunStore:
@@ -145,13 +135,13 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
         point: power.blocks_for(
             known["cpu_per_request", point].sd or 0, known["cpu_per_request", point].pilot_blocks, 0.05, 0.05 / 2
         )  # two primary effects: Holm's first step
-        for point in ("ceiling", "rate")
+        for point in ("ceiling", "rate-1000")
     }
     assert made.record.blocks == made.plan.blocks == max(filter(None, counts.values())) > 6
     assert counts[planned.point] == made.record.blocks
     assert made.design.promised_by == f"from the A/A run {past.record.id}"
     promised = {(one.metric, one.point): one.effect for one in made.design.promised}
-    assert set(promised) == {("cpu_per_request", "ceiling"), ("cpu_per_request", "rate")}
+    assert set(promised) == {("cpu_per_request", "ceiling"), ("cpu_per_request", "rate-1000")}
     assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
 
 
