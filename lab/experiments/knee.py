@@ -99,6 +99,7 @@ def _load(
     generator: str = "wrk2",
     duration_s: float | None = None,
     start_rps: int | None = None,
+    page: str = "1kB.bin",
     **fields: Any,
 ) -> tuple[Point, ChosenGenerator]:
     """The first trial's, and who makes it.
@@ -115,6 +116,7 @@ def _load(
         duration_s=lasts_s,
         warmup_s=WARMUP_S,
         threads=1,
+        page=page,
         **fields,
     )
     wanted = generators.generator(generator)

@@ -286,8 +286,8 @@ def print_differences(before: Path, after: Path) -> int:
                 continue
             lines = [f"{len(old)} bytes → {len(new)} bytes, not text"]
             if b"\0" not in old[:1000]:
-                texts = (each.decode(errors="replace").splitlines() for each in (old, new))
-                lines = list(difflib.unified_diff(*texts, lineterm="", n=0))[2:]
+                was, now = (each.decode(errors="replace").splitlines() for each in (old, new))
+                lines = list(difflib.unified_diff(was, now, lineterm="", n=0))[2:]
             more = [f"… {len(lines) - MOST_LINES_SHOWN} more lines"] if len(lines) > MOST_LINES_SHOWN else []
             print(f"{path}:", *lines[:MOST_LINES_SHOWN], *more, sep="\n")
         differing += 1
