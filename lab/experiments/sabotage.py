@@ -183,18 +183,10 @@ def tried(
     more: Callable[[Mapping[str, Tried]], Sequence[str]],
     names: Sequence[str] = (),
 ) -> Trial:
-    """Try every variant and sweep on a target that was checked; or these variants and the sweeps anew, for the committed trial.
+    """Try every variant and sweep on a target that was checked; or the named variants and the sweeps anew, for the committed trial.
 
-    Args:
-        target: Where.
-        told: Called with each as it comes.
-        sweeps: Each of the studies', with the variants that are measured with it.
-        more: What came of every variant → the further ones to try.
-        names: The variants that are tried anew; none: every one is.
-
-    Raises:
-        UsageError: There is no committed trial to try some of, or it was made on another machine.
-
+    `told` is called with each as it comes; `sweeps`: each of the studies', with the variants that are measured with it; `more`: what came
+    of every variant → the further ones to try. UsageError: there is no committed trial to try some of, or it is of another machine.
     """
     known, commit = facts_of(target), facts.git_commit()
     here = {name: known[name] for name in TELLING if name in known}

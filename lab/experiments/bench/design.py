@@ -53,13 +53,9 @@ UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not k
 def design_run(
     loaded: LoadedRequest, shown: MeasurableRun, target: Target
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
-    """Decide all of a run, without starting anything. UsageError on the first fault.
+    """Decide all of a run, without starting anything: run.json as it begins, with its `Design`; and point → its generator.
 
-    Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
-
-    Returns:
-        run.json as it begins, with its `Design`; and point → its generator.
-
+    UsageError on the first fault. Where every load is about TLS sessions and none has TLS, nothing is measured.
     """
     request, record = loaded.request, shown.record
     solo = record.solo
@@ -104,12 +100,7 @@ def with_design(
 ) -> RunRecord:
     """Return a run that is about to start (or go on) with its whole design: what its slots show, how long it takes, what it can find.
 
-    Args:
-        record: The run; what it was planned for and how long it takes is added where its design is not recorded.
-        bring_up_s: The target's own guess, where no earlier run tells.
-        choice: Why it has so many blocks; its earlier runs are those to go by. None: it was not chosen.
-        fixed_workers: The variants that keep pairs from several generations of workers.
-
+    `bring_up_s`: the target's own guess, where no earlier run tells; `choice`: why it has so many blocks, and the earlier runs to go by.
     """
     if record.design is not None:
         return record
@@ -315,13 +306,7 @@ def _choose_generations(
     with these: `_choose_blocks` says how many where an effect was named; named blocks stay as many, each on the generations that the
     sweep's own would have. All is as the sweep has it where another metric's effect was named, or a variant is beside itself. A point is
     the same for all pairs of a run: where one of them has a side of which no reload makes new workers, no pair has several generations.
-
-    Args:
-        loaded: What was asked for.
-        shown: What can be measured of it.
-        target: Where.
-        solo: Whether solo samples decide anywhere: these are in every block, and more blocks would be theirs.
-
+    `solo`: whether solo samples decide anywhere: these are in every block, and more blocks would be theirs.
     """
     request, record, own = loaded.request, shown.record, loaded.sweep.blocks
     blocks, wanted = request.blocks or own, request.resolve

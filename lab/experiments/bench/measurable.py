@@ -152,14 +152,7 @@ def placed(
     """The points with their rates, and the knee they were placed at. UsageError where it will not do, or no point asks for one.
 
     All arms of a run are measured at the same absolute rates, those of their baseline's knee: the question is which of them answers
-    faster at one load. It must be one of the same load and target.
-
-    Args:
-        points: Of the sweep.
-        knee: The name of a search's run, or a rate.
-        baselines: What the variants are compared with.
-        target: Where they are to be measured.
-
+    faster at one load. `knee`: the name of a search's run, of the same load and target; or a rate.
     """
     wanted = [point for point in points if point.of_knee is not None]
     if not wanted:

@@ -48,13 +48,7 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 def probed(shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
-    Args:
-        shown: the run as it was asked for, with the points to find out about.
-        target: where it is measured, after its `check`.
-        baseline: the variant of which two are brought up.
-        out: what k6 keeps of its own, as the run's loads will have it.
-        trials: how a load is tried.
-
+    `baseline`: the variant of which two are brought up; `out`: what k6 keeps of its own, as the run's loads will have it.
     """
     variant, asked = shown.variants[baseline], shown.to_probe
     found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}

@@ -32,10 +32,7 @@ def measure_overhead(sweep: str) -> list[str]:
     """Time `lab bench` of the baseline on the local target at the loads of a sweep; where the time went, in lines.
 
     Samples are measured up to three times, and other machines are slower: it may take an hour and four times as long as planned.
-
-    Raises:
-        MeasuringError: It cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
-
+    MeasuringError: it cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
     """
     place, words = (
         "selfbench: lab bench",

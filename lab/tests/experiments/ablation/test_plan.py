@@ -131,7 +131,7 @@ def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:
     far = [overlay("q", "root", "x", "y"), overlay("far", "q", "b")]
     assert steps_of(owned(knob("b")), near)["b"].against == "p"
     assert steps_of(owned(knob("b")), far)["b"].alone == "root+b"
-    assert steps_of([Owned(knob("b"), "root", elsewhere=False)], near)["b"].alone == "root+b"
+    assert steps_of([Owned(knob("b"), "root", cumulative=False)], near)["b"].alone == "root+b"
 
 
 def test_there_is_one_run_per_sweep_with_every_variant_once() -> None:
