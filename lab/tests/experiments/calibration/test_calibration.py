@@ -25,7 +25,7 @@ from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records import calibration as folder
-from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
+from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -194,72 +194,51 @@ def lat(p50: float | None, p99: float | None = None, p999: float | None = None, 
     return Latencies(kind="exact", count=1000, quantiles_s=quantiles_s, max_s=1.0, share_over=share_over)
 
 
+BASE = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
+REPORTED = ("requests", "achieved_rps", "dropped")
+
+
 def made(
     name: str,
     said: Latencies | None,
     true: Latencies | None,
     repeat: int = 1,
-    generator: str = "fake",
     share: float | None = None,
     **changes: Any,
 ) -> Measured:
-    told: dict[str, Any] = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0} | {
-        key: changes.pop(key) for key in ("requests", "achieved_rps", "dropped") if key in changes
-    }
-    reported = Reported(duration_s=1.0, recorded_s=1.0, errors={}, latency=said, **told) if said else None
-    truth = None
-    if true:
-        late_s = {"p50": 1e-5, "p99": 9e-5, "p99.9": None}
-        truth = Truth(
-            answered=1000,
-            connections=1,
-            broken=0,
-            unstamped=0,
-            service=true,
-            late_s=late_s,
-            share_over=share,
-            cpu_s=0.1,
-        )
-    defaults: dict[str, Any] = {
-        "connections": 1,
+    """A committed measurement with these numbers instead."""
+    base = next(each for each in BASE.measurements if each.reported and each.truth)
+    told = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0, "latency": said}
+    told |= {key: changes.pop(key) for key in REPORTED if key in changes}
+    truth = {"service": true, "share_over": share, "unstamped": 0, "late_s": {"p50": 1e-5, "p99": 9e-5, "p99.9": None}}
+    known = {
+        "id": f"r{repeat:02d}-fake-{name}",
+        "repeat": repeat,
+        "generator": "fake",
+        "scenario": name,
         "offered_rps": 1000.0,
         "duration_s": 12.0,
-        "argv": (),
-        "started_at": "",
+        "reported": base.reported.model_copy(update=told) if base.reported and said else None,
+        "truth": base.truth.model_copy(update=truth) if base.truth and true else None,
         "cpu_s": 0.05,
-        "server_cpu_s": 0.1,
-        "steal": 0.0,
-        "others": 0.0,
+        "noise": (),
     }
-    return Measured(
-        id=f"r{repeat:02d}-{generator}-{name}",
-        repeat=repeat,
-        generator=generator,
-        scenario=name,
-        reported=reported,
-        truth=truth,
-        **defaults | changes,
-    )
+    return base.model_copy(update=known | changes)
 
 
-def record_of(measurements: list[Measured], **changes: Any) -> CalibrationRecord:
+def record_of(measurements: list[Measured]) -> CalibrationRecord:
     fake = Known(name="fake", version="1", installed=True, remedy="", models=("closed", "open"), latency_from="sent")
-    defaults: dict[str, Any] = {
+    known = {
         "id": "c-1",
-        "created_at": "",
-        "command": (),
-        "target": "local",
-        "seed": 1,
         "repeats": max((each.repeat for each in measurements), default=1),
         "duration_s": 12.0,
         "scenarios": {each.scenario: "answers" for each in measurements},
         "generators": (fake,),
         "planned": len(measurements),
         "facts": {"cpus_backend": "1", "cpus_generator": "1"},
-        "git_commit": None,
         "measurements": tuple(measurements),
     }
-    return CalibrationRecord(**defaults | changes)
+    return BASE.model_copy(update=known)
 
 
 def row_of(*measurements: Measured) -> Row:
@@ -356,9 +335,8 @@ def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None
 
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
-    record = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
-    assert record.complete and {"close", "rate-ceiling"} < record.scenarios.keys()
-    rows = {row.known.name: row for row in rows_of(record)}
+    assert BASE.complete and {"close", "rate-ceiling"} < BASE.scenarios.keys()
+    rows = {row.known.name: row for row in rows_of(BASE)}
     assert rows["oha"].pause and rows["oha"].pause.sight == "visible" and len(rows["wrk"].bias) == 3
     assert main(["selfbench", "calibrate", "--show", str(reference_folder() / folder.REFERENCE)]) == 0
     assert re.search(r"^oha +1\.16\.0 ", capsys.readouterr().out, re.MULTILINE)
