@@ -117,7 +117,7 @@ def sabotaged(target: Target, variant: Variant, knob: str, held: dict[tuple[str,
         check = reading.check
         if reading.ok and check in own and check not in shared:
             if (below, check) not in held:
-                held[below, check] = _holds(target, _below(variant), check)
+                held[below, check] = _holds_below(target, variant, check)
             unexplained += [] if held[below, check] else [_said(reading)]
     if unexplained:
         return "NOT CAUGHT", f"holds without the knob, and not on {below}: {'; '.join(unexplained)}"
@@ -133,9 +133,9 @@ def _below(variant: Variant) -> Variant:
     return without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 
-def _holds(target: Target, variant: Variant, check: Check) -> bool:
+def _holds_below(target: Target, variant: Variant, check: Check) -> bool:
     try:
-        (reading,) = _tried(target, variant, [check])
+        (reading,) = _tried(target, _below(variant), [check])
     except LabError:
         return False
     return reading.ok
