@@ -40,6 +40,14 @@ def test_an_account_of_a_run_adds_up() -> None:
         overhead.account([never], 40.0)
 
 
+def test_the_overhead_is_what_selfbench_prints_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(overhead, "measure_overhead", lambda sweep: [f"of {sweep}"])
+    assert [main(words) for words in (["selfbench"], ["selfbench", "overhead", "--sweep", "smoke"])] == [0, 0]
+    assert capsys.readouterr().out == "of quick\nof smoke\n"
+
+
 def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """And three times as much, since samples are measured again; what hangs is ended all the same."""
     given: list[float] = []
