@@ -38,9 +38,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--nulls", type=nulls, help=f"how many more of the same are judged as if they were variants (default: {NULLS})"
     )
-    verb.add_argument(
-        "--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench (default: the latest here)"
-    )
+    verb.add_argument("--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
     add_options(verb, "--k6-out", *MEASURING)
 

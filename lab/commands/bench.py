@@ -63,7 +63,7 @@ def add(adder: Adder) -> None:
         "--knee",
         metavar="RUN|RATE",
         help="of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
-        " (just knee), or the rate itself (default: the baseline's latest here)",
+        " (just knee), or the rate itself",
     )
     verb.add_argument(
         "--against",

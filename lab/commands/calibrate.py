@@ -16,7 +16,7 @@ from lab.commands.arguments import add_options, recorded
 from lab.commands.measuring import inside, say
 
 if TYPE_CHECKING:
-    from lab.experiments.calibration.scenarios import Ready
+    from lab.experiments.calibration.measuring import Ready
     from lab.records.calibration import CalibrationFolder, Measured
     from lab.targets.base import Target
 
@@ -44,14 +44,13 @@ def add_to(verb: argparse.ArgumentParser) -> None:
 
 def calibrate(options: argparse.Namespace, talk: Console) -> int:
     """Measure a calibration, or print one again."""
-    from lab.experiments.calibration.scenarios import SCENARIOS, prepare
+    from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, generator
     from lab.records.calibration import CalibrationFolder
 
     names = [generator(name).name for name in options.generator or ()]
-    known = [each.name for each in SCENARIOS]
     for name in options.scenario or ():
-        refuse_unknown(name, known, "--scenario", f"unknown scenario '{name}'")
+        refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
     if options.show:
         if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
             raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
@@ -62,7 +61,7 @@ def calibrate(options: argparse.Namespace, talk: Console) -> int:
         ready = prepare(
             target,
             [name for name in GENERATORS if name in names or not names],
-            [name for name in known if name in (options.scenario or known)],
+            [name for name in SCENARIOS if name in (options.scenario or SCENARIOS)],
             float(options.duration or DURATION_S),
             options.repeats or REPEATS,
             secrets.randbelow(2**31) if options.seed is None else options.seed,
@@ -113,7 +112,7 @@ def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
 
 
 def _print_plan(talk: Console, ready: Ready) -> None:
-    from lab.experiments.calibration.scenarios import takes_s
+    from lab.experiments.calibration.measuring import takes_s
     from lab.stats.units import format_duration
 
     record = ready.record
@@ -147,8 +146,8 @@ def _measure_all(talk: Console, target: Target, calibration: CalibrationFolder, 
     with target.up(load_variant(reference)) as system:
         for place, (repeat, cell) in enumerate(ready.slots, start=1):
             taken = measure_once(system, GENERATORS[cell.generator], ready.installed[cell.generator], cell, repeat)
-            calibration.add(taken.measured, taken.raw, taken.histograms)
-            say(talk, f"{place}/{len(ready.slots)}", _line(taken.measured))
+            calibration.add(*taken)
+            say(talk, f"{place}/{len(ready.slots)}", _line(taken[0]))
 
 
 def _line(measured: Measured) -> str:

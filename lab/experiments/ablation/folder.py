@@ -48,10 +48,6 @@ class AblationStore:
             raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, known))
         return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
-    @property
-    def manifests(self) -> Path:
-        return self.folder / "manifests"
-
     def write(self, record: AblationRecord) -> None:
         self.record = record
         with writing(self.folder):
@@ -184,7 +180,12 @@ def prepared(store: AblationStore, target: Target, trials: Trials | None = None)
             ready.append(Ready(each, *bench.resume(each.run, target)))
             continue
         request = bench.Request(
-            each.variants, each.sweep, record.blocks, record.seed, label=record.id[16:], manifests=store.manifests
+            each.variants,
+            each.sweep,
+            record.blocks,
+            record.seed,
+            label=record.id[16:],
+            manifests=store.folder / "manifests",
         )
         try:
             made = bench.prepare(request, target, record.command, trials)
