@@ -99,36 +99,28 @@ class Process(Protocol):
     @property
     def pid(self) -> int | None:
         """The main process, as the lab sees it, while it runs."""
-        ...
 
     @property
     def started(self) -> Realisation:
         """What the container is started with."""
-        ...
 
     def processes(self) -> list[int]:
         """The main process and all its descendants that run; empty when it ended."""
-        ...
 
     def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
-        ...
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
         """The last lines of its error output, or (unless told not to) of its output where that is empty."""
-        ...
 
     def ask(self, port: int, path: str) -> str:
         """Return what an interface on the container's loopback answers to a GET. Raises OSError."""
-        ...
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
         """Start a command inside, on the container's own CPUs, whose output goes to a descriptor. ProcessLookupError if the container ended."""
-        ...
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
         """SIGKILL what `run_pinned` started, and wait for it."""
-        ...
 
 
 Renew = Callable[[Process], None]
@@ -156,22 +148,18 @@ class Control(Protocol):
 
     def started(self) -> Loading | None:
         """What the container's main process has begun to load; None until it can be told. Asked every few milliseconds."""
-        ...
 
     def serving(self, loading: Loading) -> bool:
         """Whether it serves what it loaded. MeasuringError when it never will. Asked every few milliseconds."""
-        ...
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         """Write what a realisation says now and have it loaded. MeasuringError when refused.
 
         None where nothing is new, or once `over` is set: the system ends, and nobody waits for it.
         """
-        ...
 
     def config_bytes(self) -> int:
         """Of the configuration and its maps as they lie there."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,6 +441,12 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
 
 KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 """An error in the log of a program of Kubernetes': level and date, time, process, place."""
+
+
+def words_in(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
+    """What lines of a log say that have one of these forms: their group `words`, each text once."""
+    found = (match["words"] for line in log for form in forms if (match := form.match(line)))
+    return list(dict.fromkeys(found))
 
 
 def is_repository_of(image: str, repository: str) -> bool:

@@ -23,7 +23,7 @@ from lab.experiments.configmap.searching import Named, Settings, find_named, fin
 from lab.experiments.configmap.yaml_text import NO_NAME, NotYamlError, Scalar, Value, documents, text_at, text_of
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.counterparts import hint
-from lab.systems.ingress_nginx.decoding import WRITTEN, joined
+from lab.systems.ingress_nginx.configmap import WRITTEN, joined
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"

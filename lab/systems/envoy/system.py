@@ -1,23 +1,31 @@
 """Envoy by itself, without a controller: the real one, in the version that its image names, configured from Gateway API's objects.
 
-Settings are a ConfigMap `envoy`, whose keys are paths in Envoy's own configuration (`lab.systems.envoy.config.PARTS`).
+    Served(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json, and check.json: all of it in one, for `envoy --mode validate`
+
+A bootstrap with one listener a port, and clusters, routes and endpoints as files that it watches. Says nothing that Envoy has a default for, but a
+node's id, which it asks for. Settings are a ConfigMap `envoy`, whose keys are paths in Envoy's own configuration (`PARTS`).
 Without `--concurrency` it has as many workers as CPUs that it may use, and no more than its limit, rounded down, but one (1.40.0 and what Envoy
 Gateway starts, with `--cpuset-threads` or without); 1.36 looks at no limit.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lab.base.errors import UsageError
-from lab.systems import programs, settings
+from lab.systems import programs
 from lab.systems.envoy import admin
-from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render, version
-from lab.systems.manifests.gateway_api import HEADERS, TIMEOUT
+from lab.systems.manifests.gateway_api import ANY, HEADERS, TIMEOUT, Backend, Entry, Served
+from lab.systems.manifests.objects import Member
+from lab.systems.settings import Settings, merged, of_configmap
 from lab.systems.system import (
+    Certificates,
     Context,
+    Members,
     Process,
     ProxySystem,
     Realisation,
@@ -30,7 +38,152 @@ from lab.systems.system import (
 )
 from lab.systems.watched_files import WatchedFiles
 
-CONCURRENCY = "--concurrency"
+HOME, READY_PORT, CONCURRENCY = "/srv/envoy", 8002, "--concurrency"
+BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"
+PARTS = ("bootstrap", "listener", "http_connection_manager", "router", "cluster", "tls")
+
+_TYPE, _V3 = "@type", "type.googleapis.com/envoy.extensions"
+_MANAGER = f"{_V3}.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_ROUTER = f"{_V3}.filters.http.router.v3.Router"
+_TLS = f"{_V3}.transport_sockets.tls.v3.DownstreamTlsContext"
+_CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+_ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+_ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+
+def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
+    """Path → text."""
+    eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watched("eds")}}
+    clusters = [merged({"name": _name(backend), **eds}, settings["cluster"]) for backend in members]
+    routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_routes(port)} for port in ports}
+    endpoints = [{_TYPE: _ENDPOINTS, **_endpoints(backend, found)} for backend, found in members.items()]
+    rds = {
+        port.port: {"route_config_name": str(port.port), "config_source": _watched(f"rds-{port.port}")}
+        for port in ports
+    }
+    watched = [_listener(port, {"rds": rds[port.port]}, certificates, settings) for port in ports]
+    whole = [_listener(port, {"route_config": _routes(port)}, certificates, settings) for port in ports]
+    inline = [
+        {**{key: value for key, value in cluster.items() if key != "eds_cluster_config"}, "type": "STATIC"}
+        | {"load_assignment": _endpoints(backend, members[backend])}
+        for cluster, backend in zip(clusters, members, strict=True)
+    ]
+    dynamic = {"dynamic_resources": {"cds_config": _watched("cds")}}
+    return {
+        BOOTSTRAP: json.dumps(_bootstrap(watched, dynamic, settings), indent=1),
+        CHECKED: json.dumps(_bootstrap(whole, {}, settings, inline), indent=1),
+        _file("cds"): _resources([{_TYPE: _CLUSTER, **cluster} for cluster in clusters]),
+        _file("eds"): _resources(endpoints),
+        **{_file(f"rds-{number}"): _resources([found]) for number, found in routes.items()},
+    }
+
+
+def _resources(found: Sequence[Mapping[str, Any]]) -> str:
+    text = json.dumps(found)
+    return json.dumps({"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": found}, indent=1)
+
+
+def _file(name: str) -> str:
+    return f"{HOME}/{name}.json"
+
+
+def _watched(name: str) -> Mapping[str, Any]:
+    return {"path_config_source": {"path": _file(name)}, "resource_api_version": "V3"}
+
+
+def _bootstrap(
+    listeners: Sequence[Mapping[str, Any]],
+    dynamic: Mapping[str, Any],
+    settings: Settings,
+    clusters: Sequence[Mapping[str, Any]] = (),
+) -> Mapping[str, Any]:
+    tree = {
+        "node": {"id": "proxy", "cluster": "ingress-lab"},
+        "admin": {"address": _address(admin.PORT, "127.0.0.1")},
+        **dynamic,
+        "static_resources": {"listeners": [*listeners, _ready()], "clusters": list(clusters)},
+    }
+    return merged(tree, settings["bootstrap"])
+
+
+def _address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
+    return {"socket_address": {"address": address, "port_value": port}}
+
+
+def _listener(
+    port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
+) -> Mapping[str, Any]:
+    router = merged({_TYPE: _ROUTER}, settings["router"])
+    chain = _chain(merged(_manager(admin.PREFIX, router, routes), settings["http_connection_manager"]))
+    if port.secrets:
+        pairs = [
+            {
+                "certificate_chain": {"inline_string": certificates[name]["tls.crt"]},
+                "private_key": {"inline_string": certificates[name]["tls.key"]},
+            }
+            for name in port.secrets
+        ]
+        own = {_TYPE: _TLS, "common_tls_context": {"tls_certificates": pairs, "alpn_protocols": ["h2", "http/1.1"]}}
+        context = merged(own, settings["tls"])
+        chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
+    return merged(
+        {"name": str(port.port), "address": _address(port.port), "filter_chains": [chain]}, settings["listener"]
+    )
+
+
+def _ready() -> Mapping[str, Any]:
+    """What the pod's probes come to, apart from the load."""
+    answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
+    routes = {"route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]}}
+    chain = _chain(_manager("ready", {_TYPE: _ROUTER}, routes))
+    return {"name": "ready", "address": _address(READY_PORT), "filter_chains": [chain]}
+
+
+def _manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
+    filters = [{"name": "envoy.filters.http.router", "typed_config": router}]
+    return {_TYPE: _MANAGER, "stat_prefix": prefix, "http_filters": filters, **routes}
+
+
+def _chain(manager: Mapping[str, Any]) -> dict[str, Any]:
+    return {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+
+
+def _name(backend: Backend) -> str:
+    return f"{backend.service}:{backend.port}"
+
+
+def _endpoints(backend: Backend, members: Sequence[Member]) -> Mapping[str, Any]:
+    found = [{"endpoint": {"address": _address(member.port, member.address)}} for member in members]
+    return {"cluster_name": _name(backend), "endpoints": [{"lb_endpoints": found}]}
+
+
+def _routes(port: Served) -> Mapping[str, Any]:
+    hosts = [
+        {
+            "name": host,
+            "domains": ["*"] if host == ANY else [host, f"{host}:*"] if "*" not in host else [host],
+            "routes": [_route(entry) for entry in entries],
+        }
+        for host, entries in port.hosts.items()
+    ]
+    return {"virtual_hosts": hosts}
+
+
+def _route(entry: Entry) -> Mapping[str, Any]:
+    rule, prefix = entry.rule, entry.match.path.rstrip("/")
+    match = {"path_separated_prefix": prefix} if prefix else {"prefix": "/"}
+    if entry.match.path_kind == "Exact":
+        match = {"path": entry.match.path}
+    add = [
+        # %…% is a command
+        {"header": {"key": key, "value": value.replace("%", "%%")}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+        for key, value in rule.headers.items()
+    ]
+    changes = {"request_headers_to_add": add} if add else {}
+    if rule.backend is None:
+        return {"match": match, "direct_response": {"status": 500}, **changes}
+    timeout = {} if rule.request_s is None else {"timeout": f"{rule.request_s:g}s"}
+    return {"match": match, "route": {"cluster": _name(rule.backend), **timeout}, **changes}
 
 
 def realise(context: Context) -> Realisation:
@@ -42,7 +195,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=(found.inside, *container.args),
         env=container.env,
-        files=render(ports, *led, settings.of_configmap(context.objects, "envoy", PARTS)),
+        files=render(ports, *led, of_configmap(context.objects, "envoy", PARTS)),
         checker=(found.inside, "--mode", "validate", *own, *level, "-c", CHECKED),
         programs={found.inside: found.file},
         about=found.about,
@@ -65,14 +218,13 @@ def program(context: Context) -> programs.Program:
 
 
 def control(process: Process) -> WatchedFiles:
-    return WatchedFiles(process, "envoy", lambda path: path not in (BOOTSTRAP, CHECKED), partial(_served, process))
+    def served(files: Mapping[str, str]) -> bool:
+        """Whether every version that it has taken is that of a file, and every file's was taken."""
+        told = admin.stats(process.ask(admin.PORT, admin.VERSIONS)).items()
+        taken = {value.strip('"') for name, value in told if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
+        return taken - {""} == {json.loads(text)["version_info"] for text in files.values()}
 
-
-def _served(process: Process, files: Mapping[str, str]) -> bool:
-    """Whether every version that it has taken is that of a file, and every file's was taken."""
-    told = admin.stats(process.ask(admin.PORT, admin.VERSIONS)).items()
-    taken = {value.strip('"') for name, value in told if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
-    return taken - {""} == {version(text) for text in files.values()}
+    return WatchedFiles(process, "envoy", lambda path: path not in (BOOTSTRAP, CHECKED), served)
 
 
 SYSTEM = ProxySystem(

@@ -70,29 +70,22 @@ def serving(process: Process) -> str:
     return found[1] if found else ""
 
 
-def counted(stat: str) -> Mapping[str, int]:
-    """HTTP requests of clients, and those of them by HTTP/2, from `show stat`: the sum over the frontends that speak it, but for the
-    probes'; empty where none is counted.
+def parse_counts(stat: str) -> Mapping[str, int]:
+    """Return from `show stat` the HTTP requests of clients, and those of them by HTTP/2, over the frontends that speak it, but for the probes'; and the
+    handshakes of clients, over the frontends. What no frontend counts is left out.
     """
-    asked = [row for row in _frontends(stat) if row.get("mode") == "http" and row.get("pxname") != HEALTH]
-    cells = {"requests": "req_tot", "requests_h2": "h2_headers_rcvd"}
-    told = {name: [int(count) for row in asked if (count := row.get(cell))] for name, cell in cells.items()}
-    return {name: sum(counts) for name, counts in told.items() if counts}
-
-
-def tls(stat: str) -> Mapping[str, int]:
-    """Handshakes of clients, from `show stat`: the sum over the frontends; empty where none of them is counted."""
-    found = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in _frontends(stat)]
-    counted = [(int(full), int(resumed)) for full, resumed in found if full and resumed]
-    if not counted:
-        return {}
-    full, resumed = (sum(column) for column in zip(*counted, strict=True))
-    return {"tls_handshakes": full + resumed, "tls_resumed": resumed}
-
-
-def _frontends(stat: str) -> list[dict[str, str]]:
     rows = csv.DictReader(stat.removeprefix("# ").splitlines())
-    return [row for row in rows if row.get("svname") == "FRONTEND"]
+    fronts = [row for row in rows if row.get("svname") == "FRONTEND"]
+    http = [row for row in fronts if row.get("mode") == "http" and row.get("pxname") != HEALTH]
+    cells = {"requests": "req_tot", "requests_h2": "h2_headers_rcvd"}
+    told = {name: [int(count) for row in http if (count := row.get(cell))] for name, cell in cells.items()}
+    found = {name: sum(counts) for name, counts in told.items() if counts}
+    shaken = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in fronts]
+    pairs = [(int(full), int(resumed)) for full, resumed in shaken if full and resumed]
+    if pairs:
+        resumed = sum(again for _, again in pairs)
+        found |= {"tls_handshakes": sum(full for full, _ in pairs) + resumed, "tls_resumed": resumed}
+    return found
 
 
 def _info(system: System, check: Check) -> Reading:
@@ -138,11 +131,6 @@ def count(process: Process) -> Mapping[str, int]:
     if path is None or not path.exists():
         return {}
     return parse_counts(ask(path, COUNTS))
-
-
-def parse_counts(stat: str) -> Mapping[str, int]:
-    """Return requests and handshakes from `show stat`."""
-    return {**counted(stat), **tls(stat)}
 
 
 COUNT_SCRIPT = f"""if [ -S {SOCKET} ]; then

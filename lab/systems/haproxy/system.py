@@ -1,9 +1,11 @@
 """HAProxy alone, its configuration written from Gateway API's objects; the HAProxy on PATH, which `haproxy` of the run's facts names.
 
     ConfigMap/haproxy: global.nbthread: "2", defaults.timeout_client: 30s, backend.http-reuse: always, server.pool-max-conn: "10"
+    Served(80, {"bench.lab.test": …})   →   defaults … frontend port-80 … use_backend backend-8080 if { … }
 
-A key is a section and a directive of HAProxy's own, an underscore stands for a blank; an empty value for a directive without arguments.
-Without `nbthread` it has a thread for each CPU that it may use, limit or not.
+A key is a section and a directive of HAProxy's own, an underscore stands for a blank; an empty value for a directive without arguments. One backend for
+each rule and its filters, found by conditions in the order in which the routes come first. Without `nbthread` it has a thread for each CPU that it may
+use, limit or not. And what every HAProxy that is not OKD's router shares.
 """
 
 from __future__ import annotations
@@ -15,14 +17,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.systems import settings
-from lab.systems.haproxy import admin, served
-from lab.systems.haproxy.served import CHECKER, COMMAND, CONFIG, Sections
-from lab.systems.manifests.gateway_api import Served
+from lab.systems.haproxy import admin
+from lab.systems.manifests.gateway_api import ANY, Entry, Match, Served, rules_of
+from lab.systems.rendering import rendered
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
@@ -35,47 +36,100 @@ from lab.systems.system import (
     bytes_of,
     expect,
     find_program,
+    led_to,
     pid_of,
     refuse_workers,
     write_changed,
 )
 
+HOME = "/var/lib/haproxy"
+CONFIG = f"{HOME}/conf/haproxy.cfg"
 FD_CEILING = 1_048_576
 """Above it a HAProxy that chooses its own maximum would reserve memory for connections that nobody opens."""
 ARGUMENTS = ("-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg")
-DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "global": {},
-    "defaults": {"timeout connect": "5s", "timeout client": "50s", "timeout server": "50s"},
-    "frontend": {},
-    "backend": {},
-    "server": {},
-}
-"""HAProxy has no timeouts of its own and warns of it: these are what its documentation and Debian's file begin with."""
+TIMEOUTS = {"timeout connect": "5s", "timeout client": "50s", "timeout server": "50s"}
+"""HAProxy has none of its own and warns of it: these are what its documentation and Debian's file begin with."""
+
+Sections = Mapping[str, Mapping[str, str]]
+"""Section → directive → its arguments, beside what the routes make of it; `server`: of each server's line."""
+SECTIONS: Sections = {"global": {}, "defaults": TIMEOUTS, "frontend": {}, "backend": {}, "server": {}}
 
 
 def realise(context: Context) -> Realisation:
     container, objects = context.container, context.objects
     held = not container.command and container.args == ARGUMENTS
     expect(container, held, f"no command, and args {list(ARGUMENTS)}", "haproxy")
-    found = settings.sections("ConfigMap/haproxy", objects.configmaps.get("haproxy", {}), DEFAULTS)
+    found = settings.sections("ConfigMap/haproxy", objects.configmaps.get("haproxy", {}), SECTIONS)
     if (threads := found["global"].get("nbthread", "")).isdecimal():
         refuse_workers("ConfigMap/haproxy: global.nbthread", int(threads), context, "threads")
-    sections = Sections(found["global"], found["defaults"], found["frontend"], found["backend"], found["server"])
-    return started(context, objects.served("lab.test/haproxy"), sections, "HAProxy")
+    return started(context, objects.served("lab.test/haproxy"), found, "HAProxy")
 
 
-def started(context: Context, ports: Sequence[Served], sections: Sections, proxy: str) -> Realisation:
-    """A HAProxy that serves these ports, with a maximum where a process may have very many open files. `proxy`: its name in what is refused."""
+def started(context: Context, ports: Sequence[Served], sections: Sections, proxy: str, slots: int = 0) -> Realisation:
+    """A HAProxy that serves these ports, with a maximum where a process may have very many open files. UsageError for what cannot be written.
+
+    `proxy`: its name in what is refused; `slots`: servers that a backend has room for.
+    """
     find_program(context.container.place, "haproxy")
     if context.open_files > FD_CEILING:
-        sections = replace(sections, globals={"fd-hard-limit": str(FD_CEILING), **sections.globals})
+        sections = {**sections, "global": {"fd-hard-limit": str(FD_CEILING), **sections["global"]}}
+    members, certificates = led_to(context, ports, proxy)
+    rules = rules_of(ports)
+    names = {place: f"{place.split(':')[0].rpartition('/')[2]}-{number}" for number, place in enumerate(rules)}
+    pems = {name: f"{HOME}/certs/{name}.pem" for name in certificates}
+    text = rendered(
+        Path(__file__).with_name("served.cfg.j2"),
+        of=sections,
+        slots=slots,
+        socket=admin.SOCKET,
+        health=admin.HEALTH,
+        ports=[
+            {
+                "port": served.port,
+                "certificates": [pems[name] for name in served.secrets],
+                "ways": [way for host in served.ordered for way in _ways(host, served.hosts[host], names)],
+            }
+            for served in ports
+        ],
+        backends=[
+            {
+                "name": names[place],
+                "headers": {name: _quoted(value.replace("%", "%%")) for name, value in rule.headers.items()},
+                "servers": members[rule.backend] if rule.backend else (),
+            }
+            for place, rule in rules.items()
+        ],
+    )
+    pairs = {pems[name]: found["tls.crt"] + found["tls.key"] for name, found in certificates.items()}
     return Realisation(
-        command=COMMAND,
+        command=("haproxy", "-W", "-db", "-f", CONFIG),
         env=context.container.env,
-        files=served.files(proxy, ports, sections, context),
-        checker=CHECKER,
+        files={CONFIG: text, f"{Path(admin.SOCKET).parent}/.keep": "", **pairs},
+        checker=("haproxy", "-c", "-f", CONFIG),
         stop_signal=signal.SIGUSR1,  # soft-stop, the images' own
     )
+
+
+def _ways(host: str, entries: Sequence[Entry], names: Mapping[str, str]) -> Iterator[str]:
+    """`BACKEND if CONDITIONS`, a line for each form of a path."""
+    suffix = host.removeprefix("*")
+    name = "hdr(host),field(1,:),lower"
+    by_host = "" if host == ANY else f"{{ {name} -m end {suffix} }}" if suffix != host else f"{{ {name} {host} }}"
+    for entry in entries:
+        for by_path in _paths(entry.match):
+            conditions = " ".join(filter(None, (by_host, by_path)))
+            yield f"{names[entry.rule.place]}{f' if {conditions}' if conditions else ''}"
+
+
+def _paths(match: Match) -> list[str]:
+    if match.path_kind == "Exact":
+        return [f"{{ path {_quoted(match.path)} }}"]
+    stem = match.path.rstrip("/")
+    return [f"{{ path {_quoted(stem)} }}", f"{{ path_beg {_quoted(stem + '/')} }}"] if stem else [""]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", r"'\''") + "'"
 
 
 @functools.cache
@@ -108,8 +162,7 @@ class MasterControl:
 
     def serving(self, loading: Loading) -> bool:
         pid_of(self._process, "served")
-        worker = admin.serving(self._process)
-        return bool(worker) and worker != self._before
+        return admin.serving(self._process) not in ("", self._before)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         main, folder = pid_of(self._process, "took a reload"), str(Path(CONFIG).parent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 from lab.base.errors import UsageError
 from lab.systems import programs
@@ -17,13 +17,13 @@ from lab.systems.nginx.system import refuse_nginx_workers
 from lab.systems.renewing import by_signal
 from lab.systems.system import Context, Controller, Realisation, Root, refuse_open_files
 
-PROXY = "nginx"
-SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
+PROXY, SYSTEM, SHORT = "nginx", "ingress-nginx", "ingress-nginx-controller"
 ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 """The image's own."""
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
 MOST_LINES = 12
+"""Of an entry that are told: what follows may be an access log."""
 _LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
 """klog: level and date, time, process, place. What follows without such a beginning belongs to it."""
 _SETTINGS = "configmap.go"
@@ -45,58 +45,39 @@ def refuse_routers(container: Container) -> None:
 def realise(context: Context) -> Realisation:
     container = context.container
     refuse_routers(container)
-    for key, value in _settings(context).items():
-        if key == "worker-processes" and value.isdigit():
-            refuse_nginx_workers(f"{container.place}: {key}", int(value), context)
-        if key == "max-worker-open-files" and value.isdigit():
-            refuse_open_files(f"{container.place}: {key}", int(value), context)
+    given = {name: value for name, _, value in (item.partition("=") for item in container.args)}
+    # Of a ConfigMap that is not there the controller tells itself.
+    data = context.objects.configmaps.get(given.get("--configmap", "").rpartition("/")[2], {})
+    for key, refuse in (("worker-processes", refuse_nginx_workers), ("max-worker-open-files", refuse_open_files)):
+        if (value := data.get(key, "")).isdigit():
+            refuse(f"{container.place}: {key}", int(value), context)
     root = Root(programs.files(SYSTEM, SHORT).folder, OWN, "/etc/nginx")
     command = (*(container.command or ENTRYPOINT), *container.args)
     return Realisation(command, {"PATH": PATH, **container.env}, root=root)
 
 
-def about() -> str:
-    return f"{SYSTEM}: {programs.files(SYSTEM, SHORT).about}"
-
-
 def ignored(log: Iterable[str]) -> list[str]:
-    found = (words for level, file, words in _entries(log) if file == _SETTINGS and level in "WE")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(words for level, file, words in _entries(log) if file == _SETTINGS and level in "WE"))
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    found = [(file, words) for level, file, words in _entries(log) if level in "EF"]
+    found = [(file, words) for level, file, words in _entries(log) if level in ("E", "F")]
     ends = [words for file, words in found if not file]
     return list(dict.fromkeys(ends or [words for _, words in found]))
 
 
 def _entries(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """(level, file, words on one line); of nginx's and Go's ends without a file."""
-    entry: tuple[str, str, list[str]] | None = None
+    entries: list[tuple[str, str, list[str]]] = [("", "", [])]
     for line in log:
-        match, ends = _LINE.match(line), _ENDS.match(line)
-        if match is None and ends is None:
-            if entry is not None:
-                entry[2].append(line)
-            continue
-        if entry is not None:
-            yield entry[0], entry[1], _joined(entry[2])
-        entry = (match["level"], match["file"], [match["words"]]) if match else None
-        if ends is not None:
-            yield "F", "", ends["words"]
-    if entry is not None:
-        yield entry[0], entry[1], _joined(entry[2])
-
-
-def _joined(lines: Sequence[str]) -> str:
-    """The most of it that helps: what follows may be an access log."""
-    return " ".join(" ".join(lines[:MOST_LINES]).split())
-
-
-def _settings(context: Context) -> Mapping[str, str]:
-    """The ConfigMap that its arguments name; empty where there is none, which the controller tells itself."""
-    given = {name: value for name, _, value in (item.partition("=") for item in context.container.args)}
-    return context.objects.configmaps.get(given.get("--configmap", "").rpartition("/")[2], {})
+        if match := _LINE.match(line):
+            entries.append((match["level"], match["file"], [match["words"]]))
+        elif ends := _ENDS.match(line):
+            entries += [("F", "", [ends["words"]]), ("", "", [])]
+        else:
+            entries[-1][2].append(line)
+    for level, file, lines in entries:
+        yield level, file, " ".join(" ".join(lines[:MOST_LINES]).split())
 
 
 CONTROLLER = Controller(
@@ -114,7 +95,7 @@ CONTROLLER = Controller(
         '"Configuration changes detected, backend reload required"': "Reload",
         '"Backend successfully reloaded"': "Reloaded",
     },
-    about=about,
+    about=lambda: f"{SYSTEM}: {programs.files(SYSTEM, SHORT).about}",
     ignored=ignored,
     complaints=complaints,
 )

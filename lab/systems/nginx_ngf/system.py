@@ -16,8 +16,7 @@ from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import rules_of
 from lab.systems.manifests.objects import Objects
-from lab.systems.nginx.served import Directives, control, started
-from lab.systems.nginx.system import LOADER
+from lab.systems.nginx.system import LOADER, Directives, control, started
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,

@@ -20,12 +20,12 @@ from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
 from lab.model.variants.variants import load_variant
 from lab.systems import programs, workers
-from lab.systems.caddy.config import CONFIG as CADDY
+from lab.systems.caddy.system import CONFIG as CADDY
 from lab.systems.checker import refusal
-from lab.systems.haproxy.served import CONFIG as HAPROXY
+from lab.systems.haproxy.system import CONFIG as HAPROXY
 from lab.systems.httpd.system import CONFIG as HTTPD
 from lab.systems.manifests import objects
-from lab.systems.nginx.served import CONFIG as NGINX
+from lab.systems.nginx.system import CONFIG as NGINX
 from lab.systems.programs import Program
 from lab.systems.system import Context, Realisation
 from lab.targets.local.kubelet import bringup

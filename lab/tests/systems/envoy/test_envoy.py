@@ -18,7 +18,7 @@ from lab.systems import programs
 from lab.systems.checker import refusal
 from lab.systems.envoy import admin
 from lab.systems.envoy import system as envoy
-from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render
+from lab.systems.envoy.system import BOOTSTRAP, CHECKED, PARTS, render
 from lab.systems.manifests import objects
 from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
 from lab.systems.manifests.objects import Member

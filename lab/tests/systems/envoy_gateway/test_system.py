@@ -12,9 +12,8 @@ from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems import programs
 from lab.systems.envoy_gateway import system as envoy_gateway
-from lab.systems.envoy_gateway.objects import VERSION, Serves, written
-from lab.systems.envoy_gateway.objects import objects as given
-from lab.systems.envoy_gateway.system import CONTROLLER
+from lab.systems.envoy_gateway.system import CONTROLLER, VERSION, Serves, written
+from lab.systems.envoy_gateway.system import objects as given
 from lab.systems.manifests import objects
 
 ADDRESS = "10.64.0.3"

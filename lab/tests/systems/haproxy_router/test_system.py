@@ -16,7 +16,7 @@ from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy import admin as haproxy
 from lab.systems.haproxy_router import system as haproxy_router
-from lab.systems.haproxy_router.config import CONF
+from lab.systems.haproxy_router.control import CONF
 from lab.systems.haproxy_router.system import reload_interval_s
 from lab.systems.manifests import certificates, objects
 from lab.systems.manifests.objects import Objects

@@ -10,8 +10,8 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.ingress_nginx import keys
-from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.system import render
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context

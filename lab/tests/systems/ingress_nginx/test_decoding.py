@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.ingress_nginx.configmap import KEYS, look_up
-from lab.systems.ingress_nginx.decoding import decoded, items
+from lab.systems.ingress_nginx.configmap import KEYS, decoded, items, look_up
 
 ANSWERED = [
     json.loads(line) for line in (Path(__file__).parent / "testdata/controller-decoded.jsonl").read_text().splitlines()

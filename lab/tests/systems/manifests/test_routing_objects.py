@@ -12,10 +12,10 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router import system as haproxy_router
-from lab.systems.haproxy_router.config import CONF
+from lab.systems.haproxy_router.control import CONF
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.system import render
 from lab.systems.manifests import objects
 from lab.systems.manifests.objects import Member, Objects, applied
 from lab.systems.system import Context

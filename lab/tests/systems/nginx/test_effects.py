@@ -10,7 +10,7 @@ import pytest
 
 from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
-from lab.systems.nginx import effects
+from lab.systems.nginx import readback as effects
 from lab.systems.reading import UnreadableError
 
 LOG = "/var/log/lab/access.log"

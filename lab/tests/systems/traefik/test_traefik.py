@@ -22,7 +22,7 @@ from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_r
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.systems.traefik import system as traefik
-from lab.systems.traefik.config import FILE, PARTS, render, version
+from lab.systems.traefik.system import FILE, PARTS, render, version
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
