@@ -37,8 +37,8 @@ class Running:
 
 def master(found: Mapping[int, Running], called: str) -> int | None:
     """The process of that name that none of that name started; None where there is none."""
-    named = {pid: one for pid, one in found.items() if one.name == called}
-    return next((pid for pid, one in named.items() if one.parent not in named), None)
+    named = {pid: one.parent for pid, one in found.items() if one.name == called}
+    return next((pid for pid, parent in named.items() if parent not in named), None)
 
 
 def renewed(

@@ -75,12 +75,12 @@ def _set(node: Any, path: Sequence[str], setting: Setting) -> Any:
         return {**node, **setting.value} if both else setting.value
     step, *rest = path
     if step.isdigit():
-        found = [] if node is None else node
-        if not isinstance(found, list) or int(step) > len(found):
+        found, at = [] if node is None else node, int(step)
+        if not isinstance(found, list) or at > len(found):
             held = f"a list of {len(found)}" if isinstance(found, list) else "no list"
             raise UsageError(setting.place, f"{step} is a place in a list, and there is {held}", "correct the path")
-        inner = found[int(step)] if int(step) < len(found) else None
-        return [*found[: int(step)], _set(inner, rest, setting), *found[int(step) + 1 :]]
+        inner = found[at] if at < len(found) else None
+        return [*found[:at], _set(inner, rest, setting), *found[at + 1 :]]
     found = {} if node is None else node
     if not isinstance(found, dict):
         raise UsageError(setting.place, f"{step} is a name, and there is {found!r}", "correct the path")

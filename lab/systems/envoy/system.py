@@ -19,7 +19,7 @@ from typing import Any
 from lab.base.errors import UsageError
 from lab.systems import programs
 from lab.systems.envoy import admin
-from lab.systems.manifests.gateway_api import ANY, HEADERS, TIMEOUT, Backend, Entry, Served
+from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import Settings, merged, of_configmap
 from lab.systems.system import (
@@ -182,14 +182,13 @@ def _route(entry: Entry) -> Mapping[str, Any]:
     changes = {"request_headers_to_add": add} if add else {}
     if rule.backend is None:
         return {"match": match, "direct_response": {"status": 500}, **changes}
-    timeout = {} if rule.request_s is None else {"timeout": f"{rule.request_s:g}s"}
-    return {"match": match, "route": {"cluster": _name(rule.backend), **timeout}, **changes}
+    return {"match": match, "route": {"cluster": _name(rule.backend)}, **changes}
 
 
 def realise(context: Context) -> Realisation:
     container, found = context.container, program(context)
     ports = context.objects.served("lab.test/envoy")
-    led = led_to(context, ports, "Envoy", (HEADERS, TIMEOUT))
+    led = led_to(context, ports, "Envoy")
     own = container.args[2:]
     level = () if {"-l", "--log-level"} & set(own) else ("-l", "critical")  # Envoy takes no argument twice
     return Realisation(

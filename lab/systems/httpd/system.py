@@ -56,7 +56,7 @@ def realise(context: Context) -> Realisation:
     program, modules, libraries = _found(container.place)
     inside = f"{programs.INSIDE}/{PROGRAM}"
     ports = context.objects.served("lab.test/httpd")
-    members, certificates = led_to(context, ports, "httpd", can=())
+    members, certificates = led_to(context, ports, "httpd", headers=False)
     sections = _sections(context.objects.configmaps.get("httpd", {}))
     asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or asks_tls else ()))

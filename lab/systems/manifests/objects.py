@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from lab.systems.manifests.gateway_api import (
     Rule,
     Served,
     check,
+    in_order,
     read_class,
     read_gateway,
     read_http_route,
@@ -32,20 +34,12 @@ from lab.systems.manifests.routes import PREFIX, HostRoute, read_ingress, read_r
 from lab.systems.manifests.routes import Route as Route
 
 ROLE_LABEL = "lab/role"
-SCOPE_LABEL = "lab/scope"
+
 SERVICE_LABEL = "kubernetes.io/service-name"
 _TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 
-# Kinds that mean something to an API server only.
-_CLUSTER_ONLY = {
-    "Namespace",
-    "ServiceAccount",
-    "Role",
-    "ClusterRole",
-    "RoleBinding",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-}
+_CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|CustomResourceDefinition")
+"""Kinds that mean something to an API server only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +85,7 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        made = {"tls.crt", "tls.key", "ca.crt"} if self.certificate else set[str]()
-        return frozenset(self.data) | made
+        return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
@@ -150,9 +143,7 @@ class Objects:
         entries: dict[str, list[Entry]] = {}
         for route in self.routes:
             entries.setdefault(route.host, []).append(self._entry(route))
-        hosts = {
-            host: tuple(sorted(found, key=lambda entry: entry.match.precedence)) for host, found in entries.items()
-        }
+        hosts = {host: in_order(found) for host, found in entries.items()}
         secrets = {route.host: route.secret for route in self.routes if route.secret}
         encrypted = Served(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
         return [Served(http, hosts), *([encrypted] if secrets else [])]
@@ -186,11 +177,8 @@ class Objects:
         found = self.services[service]
         pods = tuple(filter(found.selects, self.pods))
         if not pods:
-            raise UsageError(
-                f"Service/{service}",
-                f"its selector {dict(found.selector)} matches no pod",
-                "compare it with the pod template's labels",
-            )
+            fault = f"its selector {dict(found.selector)} matches no pod"
+            raise UsageError(f"Service/{service}", fault, "compare it with the pod template's labels")
         return pods
 
     def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Member, ...]:
@@ -298,7 +286,7 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
             )
         case "Secret":
             return replace(objects, secrets={**objects.secrets, name: _secret(place, raw)})
-        case _ if kind in _CLUSTER_ONLY or (kind == "DaemonSet" and _of_node(raw)):
+        case _ if _CLUSTER_ONLY.fullmatch(kind) or (kind == "DaemonSet" and _of_node(raw)):
             return objects
         case _:
             return replace(objects, others=(*objects.others, raw))
@@ -317,7 +305,7 @@ def _class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
 
 
 def _of_node(raw: Mapping[str, Any]) -> bool:
-    return raw["metadata"].get("labels", {}).get(SCOPE_LABEL) == "node"
+    return raw["metadata"].get("labels", {}).get("lab/scope") == "node"
 
 
 def _service(place: str, raw: Mapping[str, Any]) -> Service:

@@ -28,7 +28,6 @@ class Route:
     `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
     """
 
-    namespace: str
     ingress: str
     host: str
     path: str
@@ -56,20 +55,8 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                 for path in http.each("paths", "path"):
                     service, port = _backend(path)
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
-                    found.append(
-                        Route(
-                            metadata.get("namespace", "default"),
-                            metadata["name"],
-                            host,
-                            path.need("path", ""),
-                            kind,
-                            service,
-                            port,
-                            rewrite,
-                            forwarded,
-                            secrets.get(host, ""),
-                        )
-                    )
+                    to = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
+                    found.append(Route(metadata["name"], *to))
     return found
 
 
