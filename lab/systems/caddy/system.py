@@ -25,6 +25,7 @@ from lab.model.variants.variants import Check
 from lab.systems import programs
 from lab.systems.manifests.gateway_api import ANY, Entry, Served
 from lab.systems.reading import Reading, asked, given, metric, of_parts
+from lab.systems.renewing import WatchedFiles
 from lab.systems.settings import Settings, merged, of_configmap
 from lab.systems.system import (
     Certificates,
@@ -39,7 +40,6 @@ from lab.systems.system import (
     led_to,
     limit_down,
 )
-from lab.systems.watched_files import WatchedFiles
 
 FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"

@@ -3,7 +3,7 @@
 The real ones, in the versions that their images name, on the machine's own files: Contour built from its pinned Go module (scripts/tools/contour)
 when a variant first runs it. All of its container is the control plane. Its `bootstrap` writes how the Envoy finds it, as its init container
 does in a cluster; everything else comes by xDS on the pod's own loopback. Its admin interface is a socket; Contour's configuration puts what
-only reads of it on the port that `lab.systems.envoy.admin` asks. Refuses any command but its own `serve`, and an Envoy without a controller.
+only reads of it on the port that `lab.systems.envoy` asks. Refuses any command but its own `serve`, and an Envoy without a controller.
 """
 
 from __future__ import annotations

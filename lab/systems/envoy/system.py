@@ -6,6 +6,19 @@ A bootstrap with one listener a port, and clusters, routes and endpoints as file
 node's id, which it asks for. Settings are a ConfigMap `envoy`, whose keys are paths in Envoy's own configuration (`PARTS`).
 Without `--concurrency` it has as many workers as CPUs that it may use, and no more than its limit, rounded down, but one (1.40.0 and what Envoy
 Gateway starts, with `--cpuset-threads` or without); 1.36 looks at no limit.
+
+What a running one tells, here or beside a controller, is on its admin interface, which listens on its pod's own loopback alone:
+
+    GET /stats?filter=…    http.ingress.downstream_rq_total: 40120
+    GET /config_dump       {"configs": [{"@type": "…ClustersConfigDump", "dynamic_active_clusters": […]}, …]}
+
+Counts of the listeners that the load comes to are under `PREFIX`; the admin interface's and the probes' own requests are not among them. Check kind `envoy`:
+
+    name: cluster.circuit_breakers.thresholds.0.max_connections     /config_dump, of every cluster, listener … that serves the load
+    name: stats.server.concurrency                                  /stats
+    name: version                                                   /server_info
+
+It refuses to judge by nothing: no such part, or no such statistic, is unreadable; a path that no part has is `absent`.
 """
 
 from __future__ import annotations
@@ -13,14 +26,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.base.errors import UsageError
-from lab.systems import programs
-from lab.systems.envoy import admin
+from lab.model.measurable import System
+from lab.model.variants.variants import Check
+from lab.systems import inside, programs
 from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
 from lab.systems.manifests.objects import Member
+from lab.systems.reading import Reading, UnreadableError, asked, compared, given, of_parts
+from lab.systems.renewing import WatchedFiles
 from lab.systems.settings import Settings, merged, of_configmap
 from lab.systems.system import (
     Certificates,
@@ -28,6 +44,7 @@ from lab.systems.system import (
     Members,
     Process,
     ProxySystem,
+    ReadbackKind,
     Realisation,
     Workers,
     all_cpus,
@@ -36,19 +53,116 @@ from lab.systems.system import (
     refuse_workers,
     within_down,
 )
-from lab.systems.watched_files import WatchedFiles
 
+PORT, PREFIX = 19000, "ingress"
+"""Of its admin interface; `stat_prefix` of the HTTP connection managers that clients come to."""
+COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_(http2_)?total$"
+WORKERS, VERSIONS = "/stats?filter=^server.concurrency$", "/stats?filter=version_text$"
+DUMP, INFO = "/config_dump", "/server_info"
 HOME, READY_PORT, CONCURRENCY = "/srv/envoy", 8002, "--concurrency"
 BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"
 PARTS = ("bootstrap", "listener", "http_connection_manager", "router", "cluster", "tls")
 
-_TYPE, _V3 = "@type", "type.googleapis.com/envoy.extensions"
-_MANAGER = f"{_V3}.filters.network.http_connection_manager.v3.HttpConnectionManager"
-_ROUTER = f"{_V3}.filters.http.router.v3.Router"
-_TLS = f"{_V3}.transport_sockets.tls.v3.DownstreamTlsContext"
-_CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-_ROUTES = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-_ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+_TYPE, _GOOGLE = "@type", "type.googleapis.com/envoy"
+_MANAGER = f"{_GOOGLE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_ROUTER, _ROUTER_NAME = f"{_GOOGLE}.extensions.filters.http.router.v3.Router", "envoy.filters.http.router"
+_TLS = f"{_GOOGLE}.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+_CLUSTER = f"{_GOOGLE}.config.cluster.v3.Cluster"
+_ROUTES = f"{_GOOGLE}.config.route.v3.RouteConfiguration"
+_ENDPOINTS = f"{_GOOGLE}.config.endpoint.v3.ClusterLoadAssignment"
+
+
+def stats(text: str) -> dict[str, str]:
+    """Name → value, as `/stats` prints them."""
+    return dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
+
+
+def counted(text: str) -> Mapping[str, int]:
+    """Requests of clients, and those of them by HTTP/2, from what COUNTS answers; empty where nothing is counted."""
+    ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
+    told = {name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()}
+    return {name: sum(found) for name, found in told.items() if found}
+
+
+def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
+    """Kind of part → each of it that serves the load, from `/config_dump`: listener, http_connection_manager, router, route, cluster, bootstrap.
+
+    Routes are those that lead to a cluster. ValueError for what is no such dump.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    configs = json.loads(dump)["configs"]
+    asked = {name for config in configs for name in _control_planes(config.get("bootstrap", {}))}
+    for config in configs:
+        match config[_TYPE].rpartition(".")[2]:
+            case "BootstrapConfigDump":
+                found.setdefault("bootstrap", []).append(config["bootstrap"])
+            case "ClustersConfigDump":
+                clusters = (item["cluster"] for item in _of(config, "clusters"))
+                found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
+            case "RoutesConfigDump":
+                tables = [item["route_config"] for item in _of(config, "route_configs")]
+                hosts = [host for table in tables for host in table.get("virtual_hosts", [])]
+                routes = (route for host in hosts for route in host.get("routes", []) if "route" in route)
+                found.setdefault("route", []).extend(
+                    each for each in routes if each["route"].get("cluster") not in asked
+                )
+            case "ListenersConfigDump":
+                listeners = [item.get("active_state", item)["listener"] for item in _of(config, "listeners")]
+                for listener, manager in ((each, manager) for each in listeners for manager in _managers(each)):
+                    found.setdefault("listener", []).append(listener)
+                    found.setdefault("http_connection_manager", []).append(manager)
+                    routers = (item for item in manager.get("http_filters", []) if item["name"] == _ROUTER_NAME)
+                    found.setdefault("router", []).extend(item["typed_config"] for item in routers)
+            case _:
+                pass
+    return found
+
+
+def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
+    """The clusters that it has its configuration from, and those that such a bootstrap has for its own interfaces."""
+    resources = bootstrap.get("dynamic_resources", {})
+    sources = [resources.get("ads_config"), resources.get("cds_config", {}).get("api_config_source")]
+    services = [each for source in sources if source for each in source.get("grpc_services", [])]
+    yield from (each["envoy_grpc"]["cluster_name"] for each in services if "envoy_grpc" in each)
+    if services:
+        yield from (each["name"] for each in bootstrap.get("static_resources", {}).get("clusters", []))
+
+
+def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
+    for kind in ("static", "dynamic_active", "dynamic"):
+        yield from config.get(f"{kind}_{what}", [])
+
+
+def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of the chains that the load comes to."""
+    chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
+    for item in (item for chain in chains for item in chain.get("filters", [])):
+        config = item.get("typed_config", {})
+        # Envoy Gateway calls a listener's `http-10080`, Contour `ingress_http`; their own listeners are under other names.
+        loaded = re.fullmatch(rf"{PREFIX}(_https?)?|https?-\d+", config.get("stat_prefix", ""))
+        if config.get(_TYPE, "").endswith("HttpConnectionManager") and loaded:
+            yield config
+
+
+def count(process: Process) -> Mapping[str, int]:
+    """Return the requests that it counts."""
+    return counted(process.ask(PORT, COUNTS))
+
+
+def _read(system: System, check: Check) -> Reading:
+    part, _, path = given(check, "name").partition(".")
+    match part:
+        case "version":
+            told = json.loads(asked(system, check, PORT, INFO))["version"]
+            found = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", told)
+            return compared(check, found[1] if found else "unknown")
+        case "stats":
+            values = stats(asked(system, check, PORT, f"/stats?filter=^{path}$"))
+            if path not in values:
+                raise UnreadableError(f"/stats has no {path!r}")
+            return compared(check, values[path])
+        case _:
+            return of_parts(check, parts(asked(system, check, PORT, DUMP)), part, path, DUMP)
 
 
 def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
@@ -99,7 +213,7 @@ def _bootstrap(
 ) -> Mapping[str, Any]:
     tree = {
         "node": {"id": "proxy", "cluster": "ingress-lab"},
-        "admin": {"address": _address(admin.PORT, "127.0.0.1")},
+        "admin": {"address": _address(PORT, "127.0.0.1")},
         **dynamic,
         "static_resources": {"listeners": [*listeners, _ready()], "clusters": list(clusters)},
     }
@@ -114,7 +228,7 @@ def _listener(
     port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
 ) -> Mapping[str, Any]:
     router = merged({_TYPE: _ROUTER}, settings["router"])
-    chain = _chain(merged(_manager(admin.PREFIX, router, routes), settings["http_connection_manager"]))
+    chain = _chain(merged(_manager(PREFIX, router, routes), settings["http_connection_manager"]))
     if port.secrets:
         pairs = [
             {
@@ -140,7 +254,7 @@ def _ready() -> Mapping[str, Any]:
 
 
 def _manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
-    filters = [{"name": "envoy.filters.http.router", "typed_config": router}]
+    filters = [{"name": _ROUTER_NAME, "typed_config": router}]
     return {_TYPE: _MANAGER, "stat_prefix": prefix, "http_filters": filters, **routes}
 
 
@@ -219,7 +333,7 @@ def program(context: Context) -> programs.Program:
 def control(process: Process) -> WatchedFiles:
     def served(files: Mapping[str, str]) -> bool:
         """Whether every version that it has taken is that of a file, and every file's was taken."""
-        told = admin.stats(process.ask(admin.PORT, admin.VERSIONS)).items()
+        told = stats(process.ask(PORT, VERSIONS)).items()
         taken = {value.strip('"') for name, value in told if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
         return taken - {""} == {json.loads(text)["version_info"] for text in files.values()}
 
@@ -233,17 +347,17 @@ SYSTEM = ProxySystem(
     note="routes and endpoints change by files that it watches (no control plane)",
     by_tag=True,
     control=control,
-    counters=admin.count,
-    count_script=admin.COUNT_SCRIPT,
-    parse_counts=admin.counted,
+    counters=count,
+    count_script=f"if {{ {inside.asked(PORT, COUNTS)}; }} 2>/dev/null; then exit 0; fi",
+    parse_counts=counted,
     migrations={"envoy": "migrate.tsv"},
     workers=Workers(
         rules={"envoyproxy/envoy": within_down, "envoyproxy/envoy:v1.36": all_cpus},
         options=(CONCURRENCY,),
         process="envoy",
-        port=admin.PORT,
-        page=admin.CONCURRENCY,
+        port=PORT,
+        page=WORKERS,
         metric="server.concurrency",
     ),
-    readbacks=admin.READBACKS,
+    readbacks={"envoy": ReadbackKind(read=_read)},
 )

@@ -24,8 +24,9 @@ import yaml
 from lab.base.errors import UsageError
 from lab.base.paths import at
 from lab.systems import programs
-from lab.systems.envoy import admin
+from lab.systems.envoy import system as envoy
 from lab.systems.manifests.objects import Objects
+from lab.systems.renewing import WatchedFiles
 from lab.systems.system import (
     Context,
     Process,
@@ -36,7 +37,6 @@ from lab.systems.system import (
     refuse_workers,
     within_down,
 )
-from lab.systems.watched_files import WatchedFiles
 
 GROUP = "gateway.envoyproxy.io"
 KINDS = frozenset(
@@ -213,9 +213,9 @@ def control(process: Process) -> WatchedFiles:
 
     def served(files: Mapping[str, str]) -> bool:
         """Whether its Envoy has the routes and endpoints of the file. Its whole configuration is looked at only when it has taken another."""
-        told = process.ask(admin.PORT, admin.VERSIONS)
-        page = f"{admin.DUMP}?include_eds"
-        return serves.these(files[OBJECTS], told, lambda: json.loads(process.ask(admin.PORT, page)))
+        told = process.ask(envoy.PORT, envoy.VERSIONS)
+        page = f"{envoy.DUMP}?include_eds"
+        return serves.these(files[OBJECTS], told, lambda: json.loads(process.ask(envoy.PORT, page)))
 
     return WatchedFiles(process, "envoy-gateway", lambda path: path == OBJECTS, served)
 
@@ -229,7 +229,7 @@ SYSTEM = ProxySystem(
     kinds=KINDS,
     proxy="envoy",
     control=control,
-    counters=admin.count,
+    counters=envoy.count,
     module=MODULE,
     definitions=("envoy-gateway/definitions.json",),
     definitions_of="Envoy Gateway",
@@ -238,8 +238,8 @@ SYSTEM = ProxySystem(
     workers=Workers(
         rules={"envoyproxy/gateway": within_down},
         fields={"EnvoyProxy": "concurrency"},
-        port=admin.PORT,
-        page=admin.CONCURRENCY,
+        port=envoy.PORT,
+        page=envoy.WORKERS,
         metric="server.concurrency",
     ),
 )

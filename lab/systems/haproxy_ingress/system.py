@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.systems.haproxy import admin
+from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy.system import MasterControl, Sections, started
 from lab.systems.renewing import by_signal
 from lab.systems.settings import filled, load_keys
@@ -101,7 +101,7 @@ SYSTEM = ProxySystem(
     note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
     control=lambda process: MasterControl(process, 5.0),  # its --sync-period, unless told otherwise
     renew=by_signal(signal.SIGUSR2),  # as its master is told
-    counters=admin.count,
+    counters=haproxy.count,
     migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),
 )

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.systems.haproxy import admin
+from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy.system import HOME
 from lab.systems.system import Loading, Process, write_changed
 
@@ -50,7 +50,7 @@ class RouterControl:
         if str(loading.pid) not in (number for status in there for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
-        return admin.serving(self._process) == str(loading.pid)
+        return haproxy.serving(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         self._seen = len(self._starts())

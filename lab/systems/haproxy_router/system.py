@@ -26,7 +26,7 @@ from lab.base import quantities
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.model.variants.hosts import ROUTE_LABELS, route_labels
 from lab.systems import programs
-from lab.systems.haproxy import admin
+from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy.system import FD_CEILING, HOME
 from lab.systems.haproxy_router.control import CONF, RUN, TAKEN_S, RouterControl
 from lab.systems.manifests.objects import Member, Objects
@@ -270,7 +270,7 @@ def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[
         backends=backends,
         conf=CONF,
         run=RUN,
-        socket=admin.SOCKET,
+        socket=haproxy.SOCKET,
         certificate=CERTIFICATE,
         md5=lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
         quoted=lambda text: "'" + text.replace("'", r"'\''") + "'",
@@ -366,7 +366,7 @@ SYSTEM = ProxySystem(
     realise=realise,
     control=control,
     renew=renew,
-    counters=admin.count,
+    counters=haproxy.count,
     tools=(
         Tool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
         Tool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),

@@ -22,8 +22,8 @@ from pathlib import Path
 from lab.base.errors import UsageError, refuse_unknown
 from lab.systems import programs, settings
 from lab.systems.manifests.gateway_api import ANY, Match, Served, rules_of
+from lab.systems.renewing import WatchedFiles
 from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, expect, led_to
-from lab.systems.watched_files import WatchedFiles
 
 PROGRAM = "apache2"
 """As Debian calls it."""

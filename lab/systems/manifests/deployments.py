@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import quantity
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 from lab.systems.manifests.replicas import Strategy, read_strategy
 
@@ -61,8 +61,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
                 raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
             pod = _pod(place, str(metadata.get("namespace", "default")), labels, role_label, body)
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
-    if replicas < 0 or replicas > 200:
-        raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
+    refuse(not 0 <= replicas <= 200, f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy)
 
 
@@ -83,44 +82,40 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
 
 def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
     role = labels.get(role_label, "")
-    if role not in ("proxy", "backend", "balancer"):
-        fault = f"the pod template's label {role_label} is {role!r}"
-        raise UsageError(place, fault, "expected proxy, backend or balancer")
+    fault = f"the pod template's label {role_label} is {role!r}"
+    refuse(role not in ("proxy", "backend", "balancer"), place, fault, "expected proxy, backend or balancer")
     # scheduling, identity and API access: there is one node and no API server
     body.waive(
         "serviceAccountName", "automountServiceAccountToken", "dnsPolicy", "priorityClassName", "enableServiceLinks"
     )
     body.waive("affinity", "tolerations", "topologySpreadConstraints")
     for name, value in body.take("nodeSelector", dict[str, str]()).items():
-        if NODE.get(name) != value:
-            fault = f"no node here has the label {name}={value}"
-            raise UsageError(
-                body.at("nodeSelector"), fault, f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
-            )
+        remedy = f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
+        body.refuse(NODE.get(name) != value, "nodeSelector", f"no node here has the label {name}={value}", remedy)
     with body.inner("securityContext") as security:
         security.waive("fsGroup", "runAsNonRoot")
         _waive_seccomp(security)
         sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
         uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
-    if (policy := body.take("restartPolicy", "Always")) != "Always":
-        raise UsageError(body.at("restartPolicy"), f"a Deployment's pods restart always, got {policy!r}", "remove it")
+    policy = body.take("restartPolicy", "Always")
+    body.refuse(policy != "Always", "restartPolicy", f"a Deployment's pods restart always, got {policy!r}", "remove it")
     volumes = {volume.name: volume for volume in map(_volume, body.each("volumes"))}
     init, containers = (
         tuple(_container(item, uid, gid, volumes) for item in body.each(kind))
         for kind in ("initContainers", "containers")
     )
-    if not containers:
-        raise UsageError(body.place, "'containers' is empty", "name at least one")
+    body.refuse(not containers, "", "'containers' is empty", "name at least one")
     host_network = body.take("hostNetwork", False)
-    if host_network and sysctls:
-        fault = f"a kubelet refuses pod sysctls ({next(iter(sysctls))}) with hostNetwork: they would be the node's"
-        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
-    if host_network and (privileged := [item for item in init + containers if item.privileged]):
-        fault = f"the privileged container {privileged[0].name} would write to the node's own network"
-        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
+    if host_network:
+        for name in sysctls:
+            fault = f"a kubelet refuses pod sysctls ({name}) with hostNetwork: they would be the node's"
+            body.refuse(name, "hostNetwork", fault, "leave one of the two out")
+        for item in init + containers:
+            fault = f"the privileged container {item.name} would write to the node's own network"
+            body.refuse(item.privileged, "hostNetwork", fault, "leave one of the two out")
     names = [item.name for item in init + containers]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(body.place, f"two containers are called {twice!r}", "rename one")
+    for name in names:
+        body.refuse(names.count(name) > 1, "", f"two containers are called {name!r}", "rename one")
     return Pod(
         "",
         namespace,
@@ -138,10 +133,10 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
 
 def _sysctl(fields: Fields) -> tuple[str, str]:
     name = fields.need("name", "")
-    if not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name):
-        raise UsageError(
-            fields.at("name"), f"{name!r} is the node's, not a pod's", "only net.* can be set in a pod here"
-        )
+    remedy = "only net.* can be set in a pod here"
+    fields.refuse(
+        not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name), "name", f"{name!r} is the node's, not a pod's", remedy
+    )
     return name, fields.need("value", "")
 
 
@@ -156,13 +151,11 @@ def _volume(fields: Fields) -> Volume:
                 items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
                 return Volume(name, (kind, source.need(called, "")), items)
     with fields.inner("emptyDir") as empty:
-        medium = empty.take("medium", "")
-        if medium not in ("", "Memory"):
-            raise UsageError(empty.at("medium"), f"expected Memory or nothing, got {medium!r}", "correct it")
-        size = empty.take("sizeLimit", "")
-        if size and not medium:
-            fault = "the local target limits volumes in memory only"
-            raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
+        medium, size = empty.take("medium", ""), empty.take("sizeLimit", "")
+        fault = f"expected Memory or nothing, got {medium!r}"
+        empty.refuse(medium not in ("", "Memory"), "medium", fault, "correct it")
+        fault = "the local target limits volumes in memory only"
+        empty.refuse(size and not medium, "sizeLimit", fault, "leave it out, or ask for medium: Memory")
         try:
             quantity(size or "0")
         except ValueError as error:
@@ -233,8 +226,8 @@ def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
     name = fields.need("name", "")
     refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
     path = fields.need("mountPath", "").rstrip("/")
-    if not path.startswith("/") or "/.." in path:
-        raise UsageError(fields.at("mountPath"), f"expected an absolute path, got {path!r}", "such as /srv/conf")
+    wrong = not path.startswith("/") or "/.." in path
+    fields.refuse(wrong, "mountPath", f"expected an absolute path, got {path!r}", "such as /srv/conf")
     return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
 
 
@@ -257,8 +250,8 @@ def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
         return None
     with fields.inner(name) as probe:
         given: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
-        if len(given) != 1:
-            raise UsageError(probe.place, f"expected one of {', '.join(_KINDS)}, got {given or 'none'}", "keep one")
+        fault = f"expected one of {', '.join(_KINDS)}, got {given or 'none'}"
+        probe.refuse(len(given) != 1, "", fault, "keep one")
         (kind,) = given
         with probe.inner(kind) as handler:
             port = 0 if kind == "exec" else _port(handler, ports)
@@ -266,8 +259,8 @@ def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
             path, headers = _http(handler) if kind == "httpGet" else ("", {})
         numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
         for key, value in numbers.items():
-            if value < (0 if key == "initialDelaySeconds" else 1):
-                raise UsageError(probe.at(key), f"expected a positive integer, got {value}", "correct it")
+            low = value < (0 if key == "initialDelaySeconds" else 1)
+            probe.refuse(low, key, f"expected a positive integer, got {value}", "correct it")
         grace = probe.take("terminationGracePeriodSeconds", -1)
     return Probe(kind, port, path, headers, command, *numbers.values(), grace_s=None if grace < 0 else grace)
 
@@ -281,8 +274,8 @@ def _port(handler: Fields, ports: Mapping[str, int]) -> int:
 
 
 def _http(handler: Fields) -> tuple[str, Mapping[str, str]]:
-    if (scheme := handler.take("scheme", "HTTP")) != "HTTP":
-        raise UsageError(handler.at("scheme"), f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
+    scheme = handler.take("scheme", "HTTP")
+    handler.refuse(scheme != "HTTP", "scheme", f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
     headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
     return handler.take("path", "/"), headers
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, cast
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.base.errors import refuse_unknown
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 
 ANY = "*"
 """Host of a route that names none."""
@@ -81,12 +81,12 @@ class Rule:
 
     def refuse(self, proxy: str, headers: bool = True, never: str = "") -> None:
         """UsageError for what is here that a proxy's writer cannot write. `headers`: it can set them; `never`: characters that mean something else there."""
-        if self.headers and not headers:
-            fault = f"a change of request headers cannot be written for {proxy} here"
-            raise UsageError(self.place, fault, "leave that out of the route, or measure another system")
-        if odd := next((text for text in self.headers.values() if set(never) & set(text)), None):
-            fault = f"{odd!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
-            raise UsageError(self.place, fault, "write it without, or measure another system")
+        fault = f"a change of request headers cannot be written for {proxy} here"
+        remedy = "leave that out of the route, or measure another system"
+        refuse(self.headers and not headers, self.place, fault, remedy)
+        for text in self.headers.values():
+            fault = f"{text!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
+            refuse(set(never) & set(text), self.place, fault, "write it without, or measure another system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Coll
     `known`: the options of TLS that the controller honours; another is a UsageError.
     """
     found: dict[int, Served] = {}
-    for gateway, listener in ((gateway, listener) for gateway in gateways for listener in gateway.listeners):
+    for gateway, listener in ((one, each) for one in gateways for each in one.listeners):
         at = f"{gateway.place}: spec.listeners[{listener.name}]"
-        if listener.port in found:
-            raise UsageError(at, f"port {listener.port} is another listener's, too", "give it another port")
-        if unknown := [name for name in listener.options if name not in known]:
-            raise UsageError(f"{at}.tls.options", f"{unknown[0]} is not honoured", did_you_mean(unknown[0], known))
+        fault = f"port {listener.port} is another listener's, too"
+        refuse(listener.port in found, at, fault, "give it another port")
+        for name in listener.options:
+            refuse_unknown(name, known, f"{at}.tls.options", f"{name} is not honoured")
         hosts: dict[str, list[Entry]] = {}
         ways = {(gateway.name, ""), (gateway.name, listener.name)}
         for route in routes:
@@ -166,7 +166,7 @@ def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Col
     for gateway in known.values():
         fault = f"no GatewayClass is called {gateway.class_name!r}"
         refuse_unknown(gateway.class_name, classes, f"{gateway.place}: spec.gatewayClassName", fault)
-    for route, (name, section) in ((route, parent) for route in routes for parent in route.parents):
+    for route, (name, section) in ((one, parent) for one in routes for parent in one.parents):
         at = f"{route.place}: spec.parentRefs"
         named = {name: gateway for (namespace, name), gateway in known.items() if namespace == route.namespace}
         refuse_unknown(name, named, at, f"there is no Gateway {name!r}")
@@ -193,12 +193,11 @@ def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
         spec.waive("infrastructure")
         class_name = spec.need("gatewayClassName", "")
         listeners = tuple(_listener(item, namespace) for item in spec.each("listeners"))
-    if not listeners:
-        raise UsageError(f"{place}: spec", "'listeners' is empty", "name one")
+    refuse(not listeners, f"{place}: spec", "'listeners' is empty", "name one")
     for one, other in combinations(listeners, 2):
-        if one.name == other.name or one.port == other.port:
-            fault = f"{other.name} has the name, or the port, of another listener"
-            raise UsageError(f"{place}: spec.listeners", fault, "give it its own")
+        fault = f"{other.name} has the name, or the port, of another listener"
+        same = one.name == other.name or one.port == other.port
+        refuse(same, f"{place}: spec.listeners", fault, "give it its own")
     return Gateway(place, namespace, metadata["name"], class_name, listeners, raw)
 
 
@@ -213,9 +212,8 @@ def _listener(item: Fields, namespace: str) -> Listener:
             tls.choice("mode", ("Terminate",), "Terminate")
         options = tls.take("options", dict[str, str]())
         secrets = [_named(reference, "Secret", namespace) for reference in tls.each("certificateRefs")]
-    if (protocol == "HTTPS") != bool(secrets):
-        fault = f"protocol {protocol} and {len(secrets)} certificates"
-        raise UsageError(item.at("tls"), fault, "HTTPS needs tls.certificateRefs, HTTP has none")
+    fault = f"protocol {protocol} and {len(secrets)} certificates"
+    item.refuse((protocol == "HTTPS") != bool(secrets), "tls", fault, "HTTPS needs tls.certificateRefs, HTTP has none")
     return Listener(item.need("name", ""), _port(item), tuple(secrets), options)
 
 
@@ -229,10 +227,10 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
         )
         hosts = tuple(str(host).lower() for host in spec.take("hostnames", list[Any]()))
         for host in hosts:
-            _matching(_HOST, spec.at("hostnames"), host, "a host, such as shop.example or *.example")
+            fault = f"expected a host, such as shop.example or *.example, got {host!r}"
+            spec.refuse(not _HOST.fullmatch(host), "hostnames", fault, "correct it")
         rules = tuple(_rule(item, namespace) for item in spec.each("rules")) or (Rule(place, (Match(),), None),)
-    if not parents:
-        raise UsageError(f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
+    refuse(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
 
 
@@ -241,9 +239,8 @@ def _rule(item: Fields, namespace: str) -> Rule:
     backends = [
         Backend(_named(reference, "Service", namespace), _port(reference)) for reference in item.each("backendRefs")
     ]
-    if len(backends) > 1:
-        fault = "the local target does not honour a division between several Services"
-        raise UsageError(item.at("backendRefs"), fault, "name one, or use --target kind")
+    fault = "the local target does not honour a division between several Services"
+    item.refuse(len(backends) > 1, "backendRefs", fault, "name one, or use --target kind")
     matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
     headers: dict[str, str] = {}
     for change in item.each("filters", "type"):
@@ -257,29 +254,22 @@ def _match(item: Fields) -> Match:
     with item.inner("path") as path:
         kind = path.choice("type", ("PathPrefix", "Exact"), "PathPrefix")
         value = path.take("value", "/")
-        if not _PATH.fullmatch(value) or _NO_PATH.search(value):
-            expected = "an absolute path as it comes over the wire, without //, /./ and /../"
-            raise UsageError(path.at("value"), f"expected {expected}, got {value!r}", "such as /shop")
+        fault = f"expected an absolute path as it comes over the wire, without //, /./ and /../, got {value!r}"
+        path.refuse(not _PATH.fullmatch(value) or _NO_PATH.search(value), "value", fault, "such as /shop")
     return Match(cast("PathKind", kind), value)
 
 
 def _header(item: Fields) -> tuple[str, str]:
     name, value = item.need("name", ""), item.need("value", "")
-    if _CONTROL.search(value):
-        raise UsageError(item.at("value"), f"{value!r} has a character that no header can have", "take it out")
-    return _matching(_HEADER, item.at("name"), name, "a header's name"), value
-
-
-def _matching(form: re.Pattern[str], place: str, text: str, expected: str) -> str:
-    if not form.fullmatch(text):
-        raise UsageError(place, f"expected {expected}, got {text!r}", "correct it")
-    return text
+    fault = f"{value!r} has a character that no header can have"
+    item.refuse(_CONTROL.search(value), "value", fault, "take it out")
+    item.refuse(not _HEADER.fullmatch(name), "name", f"expected a header's name, got {name!r}", "correct it")
+    return name, value
 
 
 def _port(item: Fields) -> int:
     port = item.need("port", 0)
-    if not 0 < port <= 65535:
-        raise UsageError(item.at("port"), f"expected a port, 1 to 65535, got {port}", "correct it")
+    item.refuse(not 0 < port <= 65535, "port", f"expected a port, 1 to 65535, got {port}", "correct it")
     return port
 
 
@@ -287,7 +277,7 @@ def _named(reference: Fields, kind: str, own: str) -> str:
     """The name in a reference. UsageError for one to an object of another kind, or in another namespace than its `own`."""
     reference.choice("kind", (kind,), kind)
     reference.waive("group")
-    if (namespace := reference.take("namespace", own)) != own:
-        fault = f"the local target reads one namespace, got {namespace!r}"
-        raise UsageError(reference.at("namespace"), fault, "leave it out, or use --target kind")
+    namespace = reference.take("namespace", own)
+    fault = f"the local target reads one namespace, got {namespace!r}"
+    reference.refuse(namespace != own, "namespace", fault, "leave it out, or use --target kind")
     return reference.need("name", "")

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
@@ -70,12 +69,11 @@ def _backend(path: Fields) -> tuple[str, int | str]:
 def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:
     """(rewrite, forwarded prefix). UsageError for another of ingress-nginx's."""
     for name in annotations:
-        if name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED):
-            raise UsageError(where, f"the local target does not honour {name}", "use --target kind, or remove it")
+        foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
+        refuse(foreign, where, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
-    if forwarded and not rewrite:
-        fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
-        raise UsageError(where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
+    fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
+    refuse(forwarded and not rewrite, where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return rewrite, forwarded
 
 
@@ -104,18 +102,16 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
     """UsageError for what the router does not admit, or this target does not honour."""
     metadata = raw["metadata"]
     for annotation in metadata.get("annotations") or {}:
-        if "router.openshift.io/" in annotation:
-            fault = f"the local target does not honour {annotation}"
-            raise UsageError(f"{place}: metadata.annotations", fault, "remove it, or use --target kind")
+        fault, remedy = f"the local target does not honour {annotation}", "remove it, or use --target kind"
+        refuse("router.openshift.io/" in annotation, f"{place}: metadata.annotations", fault, remedy)
     with spec_of(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
-        if spec.any("wildcardPolicy") != "None":
-            remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
-            raise UsageError(spec.at("wildcardPolicy"), "expected None: the router does not admit it", remedy)
+        fault = "expected None: the router does not admit it"
+        remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
+        spec.refuse(spec.any("wildcardPolicy") != "None", "wildcardPolicy", fault, remedy)
         to.choice("kind", ("Service",), "Service")
         to.waive("weight")  # there is one Service
         target = port.any("targetPort")
-        if target is None:
-            raise UsageError(port.place, "'targetPort' is missing", "name the Service's port: http or https")
+        port.refuse(target is None, "", "'targetPort' is missing", "name the Service's port: http or https")
         tls, insecure = _tls(spec)
         return HostRoute(
             namespace=metadata.get("namespace", "default"),
@@ -134,8 +130,8 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
 def _headers(spec: Fields) -> Iterator[tuple[str, str]]:
     """Of requests; actions on responses are not honoured here."""
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
-        if actions.take("response", list[Any]()):
-            raise UsageError(actions.at("response"), "the local target does not honour it", "use --target kind")
+        given = actions.take("response", list[Any]())
+        actions.refuse(given, "response", "the local target does not honour it", "use --target kind")
         for item in actions.each("request"):
             name = item.need("name", "")
             with item.inner("action") as action, action.inner("set") as settings:

@@ -33,6 +33,7 @@ from lab.systems import programs
 from lab.systems.manifests.gateway_api import ANY, Backend, Match, Served
 from lab.systems.manifests.objects import Member
 from lab.systems.reading import Reading, asked, compared, given, metric, of_parts
+from lab.systems.renewing import WatchedFiles
 from lab.systems.settings import Settings, merged, of_configmap
 from lab.systems.system import (
     KLOG_FAULT,
@@ -51,7 +52,6 @@ from lab.systems.system import (
     within_up,
     words_in,
 )
-from lab.systems.watched_files import WatchedFiles
 
 FILE = "/srv/traefik/dynamic.yaml"
 PARTS = ("router", "service", "serversTransport", "tls", "options")

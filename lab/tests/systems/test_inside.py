@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from lab.systems import inside
-from lab.systems.envoy import admin as envoy
+from lab.systems.envoy import system as envoy
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import Check, load_variant
 from lab.systems import programs
 from lab.systems.checker import refusal
-from lab.systems.envoy import admin
 from lab.systems.envoy import system as envoy
 from lab.systems.envoy.system import BOOTSTRAP, CHECKED, PARTS, render
 from lab.systems.manifests import objects
@@ -199,11 +198,11 @@ def test_what_cannot_be_read_is_not_set(name: str, system: Envoy, detail: str) -
 
 
 def test_requests_are_counted() -> None:
-    assert admin.counted("http.ingress.downstream_rq_total: 40120\n") == {"requests": 40120}
+    assert envoy.counted("http.ingress.downstream_rq_total: 40120\n") == {"requests": 40120}
     both = "http.ingress.downstream_rq_http2_total: 7\nhttp.ingress.downstream_rq_total: 40120\n"
-    assert admin.counted(both) == {"requests": 40120, "requests_h2": 7}
-    assert admin.counted("") == {}
-    assert admin.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}
+    assert envoy.counted(both) == {"requests": 40120, "requests_h2": 7}
+    assert envoy.counted("") == {}
+    assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}
 
 
 @pytest.mark.parametrize("source", ["cds_config", "ads_config"])
@@ -233,7 +232,7 @@ def test_the_interfaces_of_an_envoy_that_a_control_plane_tells_are_not_the_load_
         {"@type": "x.ListenersConfigDump", "dynamic_listeners": listeners},
         {"@type": "x.RoutesConfigDump", **routes},
     ]
-    parts = admin.parts(json.dumps({"configs": configs}))
+    parts = envoy.parts(json.dumps({"configs": configs}))
     assert [each["route"]["cluster"] for each in parts["route"]] == ["load"]
     assert [each["name"] for each in parts["cluster"]] == ["load"]
     assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]

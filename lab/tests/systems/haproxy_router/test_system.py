@@ -14,7 +14,7 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.systems.haproxy import admin as haproxy
+from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy_router import system as haproxy_router
 from lab.systems.haproxy_router.control import CONF
 from lab.systems.haproxy_router.system import reload_interval_s

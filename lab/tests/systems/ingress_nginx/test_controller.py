@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.systems.ingress_nginx import controller as ingress_nginx
+from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.systems.table import find_controller
 from lab.targets.apiserver.controllers import stamp
 
