@@ -134,6 +134,27 @@ def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     return folder
 
 
+def packaged(place: str, program: str, package: str, modules: str) -> tuple[Path, Path, Sequence[Path]]:
+    """A program of Debian's, on PATH or unpacked: it, the folder of its modules (below /usr/lib), and the libraries that this machine lacks. UsageError."""
+    if installed := shutil.which(program):
+        return Path(installed).resolve(), Path("/usr/lib") / modules, ()
+    root = unpacked(place, program, [package], f"usr/sbin/{program}")
+    return root / "usr/sbin" / program, root / "usr/lib" / modules, sorted(root.glob("usr/lib/*-linux-gnu/*.so.*"))
+
+
+@cache
+def version_of(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
+    """What a program's `-v` prints that this regular expression finds; `unknown` where it finds nothing, empty where there is no such program."""
+    folders = ":".join(sorted({str(file.parent) for file in libraries}))
+    env = {**os.environ, "LD_LIBRARY_PATH": folders} if folders else None
+    try:
+        done = subprocess.run([program, "-v"], env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    told = re.search(form, done.stdout + done.stderr)
+    return told[1] if told else "unknown"
+
+
 def found(name: str) -> Path | None:
     """A program that is built: ours, else what is on PATH."""
     ours = BUILT / name

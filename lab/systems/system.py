@@ -388,6 +388,13 @@ def expect(container: Container, held: bool, what: str, base: str) -> None:
         raise UsageError(container.place, f"expected {what}", f"as in manifests/base/{base}")
 
 
+def served_natively(context: Context, name: str, args: tuple[str, ...]) -> list[Served]:
+    """What a proxy without a controller serves, as its base of that name has it. UsageError for another command line."""
+    container = context.container
+    expect(container, not container.command and container.args == args, f"no command, and args {list(args)}", name)
+    return context.objects.served(f"lab.test/{name}")
+
+
 def arguments(
     container: Container, words: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
 ) -> dict[str, str]:

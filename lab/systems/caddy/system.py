@@ -36,9 +36,9 @@ from lab.systems.system import (
     ReadbackKind,
     Realisation,
     Workers,
-    expect,
     led_to,
     limit_down,
+    served_natively,
 )
 
 FOLDER = "/srv/caddy"
@@ -63,11 +63,10 @@ Node = dict[str, Any]
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    held = not container.command and container.args == ARGUMENTS
-    expect(container, held, f"no command, and args {list(ARGUMENTS)}", "caddy")
+    ports = served_natively(context, "caddy", ARGUMENTS)
     program = programs.of_image(container, "caddy")
     own = {"XDG_CONFIG_HOME": f"{FOLDER}/config", "XDG_DATA_HOME": f"{FOLDER}/data"}
-    ports = context.objects.served("lab.test/caddy")
+
     found = of_configmap(context.objects, "caddy", PARTS)
     return Realisation(
         command=(program.inside, *ARGUMENTS[1:]),

@@ -25,12 +25,10 @@ says of itself is asked of it: the balance algorithm, timeouts and sizes it tell
 from __future__ import annotations
 
 import csv
-import functools
 import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +38,7 @@ from lab.model.measurable import System
 from lab.model.variants.variants import Check
 from lab.systems import reading, settings
 from lab.systems.manifests.gateway_api import ANY, Entry, Match, Served, rules_of
+from lab.systems.programs import version_of
 from lab.systems.reading import (
     ABSENT,
     CLOCK_S,
@@ -64,11 +63,11 @@ from lab.systems.system import (
     Workers,
     all_cpus,
     bytes_of,
-    expect,
     find_program,
     led_to,
     pid_of,
     refuse_workers,
+    served_natively,
     write_changed,
 )
 
@@ -200,13 +199,11 @@ SECTIONS: Sections = {"global": {}, "defaults": TIMEOUTS, "frontend": {}, "backe
 
 
 def realise(context: Context) -> Realisation:
-    container, objects = context.container, context.objects
-    held = not container.command and container.args == ARGUMENTS
-    expect(container, held, f"no command, and args {list(ARGUMENTS)}", "haproxy")
-    found = settings.sections("ConfigMap/haproxy", objects.configmaps.get("haproxy", {}), SECTIONS)
+    ports = served_natively(context, "haproxy", ARGUMENTS)
+    found = settings.sections("ConfigMap/haproxy", context.objects.configmaps.get("haproxy", {}), SECTIONS)
     if (threads := found["global"].get("nbthread", "")).isdecimal():
         refuse_workers("ConfigMap/haproxy: global.nbthread", int(threads), context, "threads")
-    return started(context, objects.served("lab.test/haproxy"), found, "HAProxy")
+    return started(context, ports, found, "HAProxy")
 
 
 def started(context: Context, ports: Sequence[Served], sections: Sections, proxy: str, slots: int = 0) -> Realisation:
@@ -276,17 +273,6 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", r"'\''") + "'"
 
 
-@functools.cache
-def haproxy_version() -> str:
-    """Of the haproxy on PATH; `not on PATH` where there is none, as only some variants need it."""
-    try:
-        printed = subprocess.run(["haproxy", "-v"], capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        return "not on PATH"
-    found = re.search(r"version (\S+)", printed)
-    return found[1] if found else "unknown"
-
-
 class MasterControl:
     """A HAProxy with a master (`-W`): a new configuration is written, and the master told (SIGUSR2); its new worker answers on the socket.
 
@@ -331,7 +317,9 @@ SYSTEM = ProxySystem(
     counters=count,
     count_script=COUNT_SCRIPT,
     parse_counts=parse_counts,
-    versions={"haproxy": haproxy_version},
+    versions={
+        "haproxy": lambda: version_of("haproxy", r"version (\S+)") or "not on PATH"
+    },  # only some variants need it
     migrations={"haproxy": "migrate.tsv"},
     workers=Workers(rules={"haproxy": all_cpus}, keys=("global.nbthread",), count=count_workers),
     readbacks=READBACKS,

@@ -13,16 +13,14 @@ The page asks for itself, so each look at it is a request, too. A reload goes on
 
 from __future__ import annotations
 
-import functools
 import re
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.base.errors import UsageError
 from lab.systems import inside, programs
+from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
 from lab.systems.nginx import readback
 from lab.systems.nginx.control import NginxControl
@@ -76,10 +74,10 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
 
     UsageError for what cannot be written or is not there.
     """
-    for served in ports:
-        if len(served.secrets) > 1:  # of one kind nginx takes the last, whatever the name that is asked for
-            fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
-            raise UsageError("Gateway: spec.listeners", fault, "one for all names, or measure another system")
+    for served in ports:  # of several of one kind nginx takes the last, whatever the name that is asked for
+        fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
+        several, remedy = len(served.secrets) > 1, "one for all names, or measure another system"
+        refuse(several, "Gateway: spec.listeners", fault, remedy)
     members, certificates = led_to(context, ports, proxy, never='$"\\')
     reached = {_name(item): found for item, found in members.items() if found}  # nginx would refuse an empty one
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
@@ -142,9 +140,8 @@ def _location(entry: Entry, reached: Mapping[str, object]) -> Mapping[str, objec
 
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
     """NotMeasurableError for more workers than CPUs; a UsageError for 0, which nginx takes."""
-    if workers == 0:
-        fault = "nginx takes 0 and starts no worker: nothing would be served"
-        raise UsageError(place, fault, "auto, or a number from 1 on")
+    fault = "nginx takes 0 and starts no worker: nothing would be served"
+    refuse(workers == 0, place, fault, "auto, or a number from 1 on")
     refuse_workers(place, workers, context)
 
 
@@ -165,18 +162,14 @@ def realise(context: Context) -> Realisation:
     return Realisation(own, container.env, stop_signal=signal.SIGQUIT, checker=(*own, "-t", "-q"))
 
 
-@functools.cache
 def nginx_version() -> tuple[int, ...]:
     """Of the nginx on PATH. UsageError when it is too old to state what the controller states."""
-    try:
-        printed = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=False).stderr
-    except FileNotFoundError:
-        raise UsageError("nginx", "not found on PATH", "Debian: apt install nginx-light") from None
-    if not (match := re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", printed)):
-        raise UsageError("nginx -v", f"printed {printed.strip()!r}", "put a real nginx first on PATH")
-    version = tuple(map(int, match.groups()))
-    if version < (1, 19, 10):
-        raise UsageError("nginx", f"{match[0]} is too old: keepalive_time needs 1.19.10", "install a newer one")
+    told = programs.version_of("nginx", r"nginx/(\d+\.\d+\.\d+)")
+    refuse(not told, "nginx", "not found on PATH", "Debian: apt install nginx-light")
+    refuse(told == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
+    version = tuple(map(int, told.split(".")))
+    fault = f"nginx/{told} is too old: keepalive_time needs 1.19.10"
+    refuse(version < (1, 19, 10), "nginx", fault, "install a newer one")
     return version
 
 
