@@ -401,7 +401,11 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     overlays, bases, components = (root / kind for kind in ("overlays", "base", "components"))
     resources = [(folder / str(entry)).resolve() for entry in content.get("resources", [])]
     listed = [(folder / str(entry)).resolve() for entry in content.get("components", [])]
-    for path in resources:
+    own = [path for path in resources if path.parent == folder.resolve() and path.is_file()]
+    if own and listed:
+        fault = "components: beside objects of its own"
+        raise UsageError(where, fault, f"leave them out: {folder.name}+COMPONENT is the variant with one")
+    for path in (path for path in resources if path not in own):
         if path.parent not in (overlays, bases) or not path.is_dir():
             known = [*annotated.folders(overlays), *annotated.folders(bases)]
             raise UsageError(
@@ -433,7 +437,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         raise UsageError(place, "it has a baseline", "leave it out: a variant is compared with its baseline")
     found = {
         "baseline": parents[0] if parents else None,
-        "resources": resources,
+        "resources": [folder.resolve()] if own else resources,
         "own_knobs": [path.name for path in listed],
     }
     if "readback" in values:

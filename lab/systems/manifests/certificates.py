@@ -50,7 +50,7 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
     names = tuple(name for part in annotations[NAMES].split(",") if (name := part.strip()))
     refuse(not names, f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
     key = annotations.get(KEY, DEFAULT_KEY)
-    fault = f"expected one of {', '.join(_KEYS)}, got {key!r}"
+    fault = f"expected {' or '.join(_KEYS)}, got {key!r}"
     refuse(key not in _KEYS, f"{place}: metadata.annotations: {KEY}", fault, "correct it")
     return Request(names, key)
 

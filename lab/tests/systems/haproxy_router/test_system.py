@@ -261,27 +261,17 @@ def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
         network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
-def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
-    """A frontend without TLS has empty cells, a backend's are connections to servers."""
-    stat = (
-        "# pxname,svname,scur,ssl_sess,ssl_reused_sess,\n"
-        "public,FRONTEND,0,,,\nfe_sni,FRONTEND,3,20,12401,\nfe_no_sni,FRONTEND,0,1,2,\nbe_secure,BACKEND,0,500,600,\n\n"
+def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
+    """Not what passed through unread, nor the probes; a frontend without TLS has empty cells, a backend's are connections to servers."""
+    names = "# pxname,svname,req_tot,mode,h2_headers_rcvd,ssl_sess,ssl_reused_sess,\n"
+    rows = (
+        "healthz,FRONTEND,7,http,,,,\npublic,FRONTEND,5,http,0,,,\npublic_ssl,FRONTEND,,tcp,,,,\n"
+        "fe_sni,FRONTEND,12401,http,12400,20,12401,\nfe_no_sni,FRONTEND,,tcp,,1,2,\nbe_secure,BACKEND,9,http,9,500,600,\n\n"
     )
-    assert haproxy.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
-    assert haproxy.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
-    assert haproxy.tls("") == {}
-
-
-def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
-    """Not what passed through unread, nor the probes."""
-    stat = (
-        "# pxname,svname,req_tot,mode,\n"
-        "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
-    )
-    assert haproxy.counted(stat) == {"requests": 12406}
-    by_h2 = "# pxname,svname,req_tot,mode,h2_headers_rcvd,\npublic,FRONTEND,5,http,0,\nfe_sni,FRONTEND,12401,http,12400,\n\n"
-    assert haproxy.counted(by_h2) == {"requests": 12406, "requests_h2": 12400}
-    assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
+    asked = {"requests": 12406, "requests_h2": 12400}
+    assert haproxy.parse_counts(names + rows) == {**asked, "tls_handshakes": 12424, "tls_resumed": 12403}
+    assert haproxy.parse_counts("# pxname,svname,req_tot,mode,\npublic,FRONTEND,5,http,\n") == {"requests": 5}
+    assert haproxy.parse_counts("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.parse_counts("") == {}
 
 
 def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
