@@ -213,26 +213,24 @@ def test_the_interfaces_of_an_envoy_that_a_control_plane_tells_are_not_the_load_
         filters = [{"typed_config": {"@type": "x.HttpConnectionManager", "stat_prefix": name}}]
         return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
 
-    def routed(cluster: str) -> dict[str, Any]:
-        return {"route_config": {"virtual_hosts": [{"routes": [{"redirect": {}}, {"route": {"cluster": cluster}}]}]}}
+    def routed(cluster: str) -> list[dict[str, Any]]:
+        hosts = [{"routes": [{"redirect": {}}, {"route": {"cluster": cluster}}]}]
+        return [{"route_config": {"virtual_hosts": hosts}}]
 
     own = [{"name": name} for name in ("control", "envoy-admin")]
     services = {"grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}]}
     resources = {source: services if source == "ads_config" else {"api_config_source": services}}
-    bootstrap = {"dynamic_resources": resources, "static_resources": {"clusters": own}}
-    clusters = {
-        "static_clusters": [{"cluster": each} for each in own],
-        "dynamic_active_clusters": [{"cluster": {"name": "load"}}],
+    configs = {
+        "Bootstrap": {"bootstrap": {"dynamic_resources": resources, "static_resources": {"clusters": own}}},
+        "Clusters": {
+            "static_clusters": [{"cluster": each} for each in own],
+            "dynamic_active_clusters": [{"cluster": {"name": "load"}}],
+        },
+        "Listeners": {"dynamic_listeners": [listener(name) for name in ("ingress_http", "envoy-admin", "stats")]},
+        "Routes": {"static_route_configs": routed("envoy-admin"), "dynamic_route_configs": routed("load")},
     }
-    listeners = [listener(name) for name in ("ingress_http", "envoy-admin", "stats")]
-    routes = {"static_route_configs": [routed("envoy-admin")], "dynamic_route_configs": [routed("load")]}
-    configs = [
-        {"@type": "x.BootstrapConfigDump", "bootstrap": bootstrap},
-        {"@type": "x.ClustersConfigDump", **clusters},
-        {"@type": "x.ListenersConfigDump", "dynamic_listeners": listeners},
-        {"@type": "x.RoutesConfigDump", **routes},
-    ]
-    parts = envoy.parts(json.dumps({"configs": configs}))
+    dump = {"configs": [{"@type": f"x.{kind}ConfigDump", **config} for kind, config in configs.items()]}
+    parts = envoy.parts(json.dumps(dump))
     assert [each["route"]["cluster"] for each in parts["route"]] == ["load"]
     assert [each["name"] for each in parts["cluster"]] == ["load"]
     assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]
