@@ -27,6 +27,7 @@ class Route:
     `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
     """
 
+    namespace: str
     ingress: str
     host: str
     path: str
@@ -55,7 +56,7 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                     service, port = _backend(path)
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
                     to = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
-                    found.append(Route(metadata["name"], *to))
+                    found.append(Route(metadata.get("namespace", "default"), metadata["name"], *to))
     return found
 
 
