@@ -30,7 +30,7 @@ def asked(objects: Objects, cpus: int | None = None) -> int | None:
     """Of all the proxy's pods together, each on so many `cpus` (None: not known); None where it is left to a proxy of which it cannot be told."""
     told = next((int(text) for text in _told(objects) if text.isdigit() and int(text)), None)
     each = next(_each(objects, told, cpus), told)
-    return each and each * (sum(_replicas(obj) for obj in objects) or 1)
+    return each and each * (sum(obj["spec"].get("replicas", 1) for obj in objects if _is_proxy(obj)) or 1)
 
 
 def rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
@@ -80,10 +80,6 @@ def _containers(obj: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 
 def _is_proxy(obj: Mapping[str, Any]) -> bool:
     return obj.get("kind") == "Deployment" and obj["metadata"].get("labels", {}).get(ROLE_LABEL) == "proxy"
-
-
-def _replicas(obj: Mapping[str, Any]) -> int:
-    return obj["spec"].get("replicas", 1) if _is_proxy(obj) else 0
 
 
 # -- how many run ----------------------------------------------------------------------------------------

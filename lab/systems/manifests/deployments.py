@@ -95,7 +95,12 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
     with body.inner("securityContext") as security:
         security.waive("fsGroup", "runAsNonRoot")
         _waive_seccomp(security)
-        sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
+        sysctls: dict[str, str] = {}
+        for item in security.each("sysctls"):
+            name, remedy = item.need("name", ""), "only net.* can be set in a pod here"
+            fits = re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name)
+            item.refuse(not fits, "name", f"{name!r} is the node's, not a pod's", remedy)
+            sysctls[name] = item.need("value", "")
         uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
     policy = body.take("restartPolicy", "Always")
     body.refuse(policy != "Always", "restartPolicy", f"a Deployment's pods restart always, got {policy!r}", "remove it")
@@ -129,15 +134,6 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
         containers,
         host_network,
     )
-
-
-def _sysctl(fields: Fields) -> tuple[str, str]:
-    name = fields.need("name", "")
-    remedy = "only net.* can be set in a pod here"
-    fields.refuse(
-        not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name), "name", f"{name!r} is the node's, not a pod's", remedy
-    )
-    return name, fields.need("value", "")
 
 
 def _volume(fields: Fields) -> Volume:
@@ -254,30 +250,23 @@ def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
         probe.refuse(len(given) != 1, "", fault, "keep one")
         (kind,) = given
         with probe.inner(kind) as handler:
-            port = 0 if kind == "exec" else _port(handler, ports)
-            command = _words(handler, "command") if kind == "exec" else ()
-            path, headers = _http(handler) if kind == "httpGet" else ("", {})
+            port, path, headers, command = 0, "", dict[str, str](), _words(handler, "command") if kind == "exec" else ()
+            if kind != "exec":
+                asked = str(handler.any("port"))
+                if not asked.isdigit():
+                    refuse_unknown(asked, ports, handler.at("port"), f"no container port is called {asked!r}")
+                port = int(asked) if asked.isdigit() else ports[asked]
+            if kind == "httpGet":
+                path, scheme = handler.take("path", "/"), handler.take("scheme", "HTTP")
+                fault = f"the local target probes HTTP only, got {scheme!r}"
+                handler.refuse(scheme != "HTTP", "scheme", fault, "use HTTP")
+                headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
         numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
         for key, value in numbers.items():
             low = value < (0 if key == "initialDelaySeconds" else 1)
             probe.refuse(low, key, f"expected a positive integer, got {value}", "correct it")
         grace = probe.take("terminationGracePeriodSeconds", -1)
     return Probe(kind, port, path, headers, command, *numbers.values(), grace_s=None if grace < 0 else grace)
-
-
-def _port(handler: Fields, ports: Mapping[str, int]) -> int:
-    port = handler.any("port")
-    if isinstance(port, int) or str(port).isdigit():
-        return int(port)
-    refuse_unknown(port, ports, handler.at("port"), f"no container port is called {port!r}")
-    return ports[port]
-
-
-def _http(handler: Fields) -> tuple[str, Mapping[str, str]]:
-    scheme = handler.take("scheme", "HTTP")
-    handler.refuse(scheme != "HTTP", "scheme", f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
-    headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
-    return handler.take("path", "/"), headers
 
 
 _KINDS: tuple[ProbeKind, ...] = ("httpGet", "tcpSocket", "exec")

@@ -53,18 +53,13 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
             with rule.inner("http") as http:
                 host = rule.need("host", "")
                 for path in http.each("paths", "path"):
-                    service, port = _backend(path)
+                    with path.inner("backend") as backend, backend.inner("service") as to, to.inner("port") as ref:
+                        service, port = to.need("name", ""), ref.any("number") or ref.any("name")
+                        ref.waive("name")
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
-                    to = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
-                    found.append(Route(metadata.get("namespace", "default"), metadata["name"], *to))
+                    at = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
+                    found.append(Route(metadata.get("namespace", "default"), metadata["name"], *at))
     return found
-
-
-def _backend(path: Fields) -> tuple[str, int | str]:
-    with path.inner("backend") as backend, backend.inner("service") as service, service.inner("port") as port:
-        number = port.any("number") or port.any("name")
-        port.waive("name")
-        return service.need("name", ""), number
 
 
 def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:

@@ -6,24 +6,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.model.variants.variants import Check, load_variant
+from lab.model.variants.variants import Check
 from lab.systems import programs
 from lab.systems.checker import refusal
 from lab.systems.envoy import system as envoy
 from lab.systems.envoy.system import BOOTSTRAP, CHECKED, PARTS, render
-from lab.systems.manifests import objects
 from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.systems.system import Context
 from lab.targets.readback import read_back
+from lab.tests.support.contexts import context_of
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {
@@ -96,11 +96,8 @@ def test_envoy_itself_takes_what_is_written_and_names_what_it_does_not_know(vers
     assert "lb_polcy" in said and not said.startswith("[")
 
 
-def _context(tmp_path: Path, *args: str, cpus: int = 1) -> Context:
-    wanted = objects.read(load_variant("envoy").manifests)
-    (pod,) = wanted.role("proxy")
-    container = replace(pod.containers[0], args=(*pod.containers[0].args, *args))
-    return Context(container, pod, wanted, {item.name: "192.0.2.1" for item in wanted.pods}, cpus, 4096, 1024)
+def _context(*args: str, cpus: int = 1) -> Context:
+    return context_of("envoy", cpus, args=(*context_of("envoy").container.args, *args))
 
 
 @pytest.fixture
@@ -114,7 +111,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_image_is_its_own_program_in_the_version_of_its_tag(fetched: Path) -> None:
-    started = envoy.realise(_context(fetched))
+    started = envoy.realise(_context())
     assert started.command == ("/srv/proxy/envoy", "-c", BOOTSTRAP, "--drain-time-s", "10")
     assert started.about == "envoy 1.40.0"
 
@@ -131,9 +128,9 @@ def test_workers_that_cannot_be_had_are_refused(
     fetched: Path, args: tuple[str, ...], error: type[Exception], fault: str
 ) -> None:
     with pytest.raises(error, match=fault):
-        envoy.realise(_context(fetched, *args))
+        envoy.realise(_context(*args))
     if args[1:] == ("2",):
-        assert envoy.realise(_context(fetched, *args, cpus=2)).command[-1] == "2"
+        assert envoy.realise(_context(*args, cpus=2)).command[-1] == "2"
 
 
 DUMP = (Path(__file__).parent / "testdata" / "envoy-1.40-config_dump.json").read_text()

@@ -22,9 +22,10 @@ from lab.systems.manifests import certificates, objects
 from lab.systems.manifests.objects import Objects
 from lab.systems.nginx import system as nginx
 from lab.systems.system import NODE_ADDRESS as SINK
-from lab.systems.system import Context, Realisation
+from lab.systems.system import Realisation
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox import cpus, network
+from lab.tests.support.contexts import context_of
 
 Manifests = list[dict[str, Any]]
 
@@ -46,12 +47,9 @@ def read(items: Manifests) -> Objects:
 
 def started(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> Realisation:
     """On two CPUs; `env` changes the manifest's own, None removes."""
-    pod = wanted.role("proxy")[0]
-    container = pod.containers[0]
-    values = {name: value for name, value in {**container.env, **(env or {})}.items() if value is not None}
-    addresses = {pod.name: f"192.0.2.{index}" for index, pod in enumerate(wanted.pods, 1)}
-    context = Context(replace(container, env=values), pod, wanted, addresses, 2, 4096, open_files)
-    return haproxy_router.realise(context)
+    own = wanted.role("proxy")[0].containers[0].env
+    values = {name: value for name, value in {**own, **(env or {})}.items() if value is not None}
+    return haproxy_router.realise(context_of(wanted, 2, open_files=open_files, env=values))
 
 
 def realised(wanted: Objects, open_files: int = 20_000) -> Mapping[str, str]:
