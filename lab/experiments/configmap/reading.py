@@ -30,9 +30,8 @@ from pathlib import Path
 from lab.base.errors import UsageError
 from lab.experiments.configmap.searching import Named, Settings, find_named, find_settings
 from lab.experiments.configmap.yaml_text import NO_NAME, NotYamlError, Scalar, Value, documents, text_at, text_of
-from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.ingress_nginx.configmap import KEYS, WRITTEN, joined
 from lab.systems.ingress_nginx.counterparts import directives_led, hint
-from lab.systems.ingress_nginx.decoding import WRITTEN, joined
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"

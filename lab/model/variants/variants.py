@@ -400,7 +400,12 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         [(folder / str(entry)).resolve() for entry in content.get(key, [])] for key in ("resources", "components")
     )
     for key, paths, what, places in (
-        ("resources", resources, "overlay or base", (root / "overlays", root / "base")),
+        (
+            "resources",
+            [path for path in resources if path not in own],
+            "overlay or base",
+            (root / "overlays", root / "base"),
+        ),
         ("components", listed, "knob", (root / annotated.COMPONENTS,)),
     ):
         for path in paths:
@@ -411,6 +416,11 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     parent = parents[0] if parents else None
     rules = (
         (not resources, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)"),
+        (
+            own and listed,
+            "components: beside objects of its own",
+            f"leave them out: {folder.name}+COMPONENT is the variant with one",
+        ),
         (
             len(parents) > 1,
             f"resources: two baselines, {' and '.join(parents)}",
@@ -441,7 +451,8 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
             others = [name for name in overlay_names(manifests) if name != folder.name]
             fault = f"there is no other variant '{other}'"
             raise UsageError(f"{where}: metadata.annotations: {annotated.key(key)}", fault, did_you_mean(other, others))
-    found = {"baseline": parent, "resources": resources, "own_knobs": [path.name for path in listed]}
+    shown = [folder.resolve()] if own else resources
+    found = {"baseline": parent, "resources": shown, "own_knobs": [path.name for path in listed]}
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where, Check)
 
 

@@ -20,12 +20,12 @@ from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
 from lab.model.variants.variants import load_variant
 from lab.systems import programs, workers
-from lab.systems.caddy.config import CONFIG as CADDY
+from lab.systems.caddy.system import CONFIG as CADDY
 from lab.systems.checker import refusal
-from lab.systems.haproxy.served import CONFIG as HAPROXY
+from lab.systems.haproxy.system import CONFIG as HAPROXY
 from lab.systems.httpd.system import CONFIG as HTTPD
 from lab.systems.manifests import objects
-from lab.systems.nginx.served import CONFIG as NGINX
+from lab.systems.nginx.system import CONFIG as NGINX
 from lab.systems.programs import Program
 from lab.systems.system import Context, Realisation
 from lab.targets.local.kubelet import bringup
@@ -182,31 +182,23 @@ def test_what_a_release_of_ngf_keeps(variant: str, kept: str | None, connection:
 def test_nginx_has_one_certificate_on_a_port() -> None:
     items = manifests("nginx-ngf")
     gateway = next(item for item in items if item["kind"] == "Gateway")
-    for number in (1, 2):
-        secret = {"kind": "Secret", "metadata": {"name": f"c{number}"}, "data": {"tls.crt": "", "tls.key": ""}}
+    for name in ("c1", "c2"):
+        secret = {"kind": "Secret", "metadata": {"name": name}, "data": {"tls.crt": "", "tls.key": ""}}
         items.append({"apiVersion": "v1", **secret})
-        tls = {"certificateRefs": [{"name": f"c{number}"}]}
-        listener = {"name": f"n{number}", "port": 443, "protocol": "HTTPS", "hostname": f"{number}.example", "tls": tls}
-        gateway["spec"]["listeners"].append(listener)
+    tls = {"certificateRefs": [{"name": "c1"}, {"name": "c2"}]}
+    gateway["spec"]["listeners"].append({"name": "tls", "port": 443, "protocol": "HTTPS", "tls": tls})
     with pytest.raises(UsageError, match="several certificates on port 443"):
         realised(items)
 
 
 def test_f5s_controller_as_shipped_and_with_its_keys() -> None:
     shipped = text("nginx-f5")
-    assert all(
-        line in shipped
-        for line in (
-            "worker_connections 1024;",
-            "proxy_buffering on;",
-            "random two least_conn;",
-            "zone backend-8080 256k;",
-        )
-    )
+    own = ("worker_connections 1024;", "proxy_buffering on;", "random two least_conn;", "zone backend-8080 256k;")
+    assert all(line in shipped for line in own)
     assert "keepalive " not in shipped and "proxy_set_header Connection" not in shipped
     changed = text("nginx-f5", **{"keepalive": "320", "proxy-buffering": "False", "access-log-off": "true"})
-    assert "keepalive 320;" in changed and 'proxy_set_header Connection "";' in changed
-    assert "proxy_buffering off;" in changed and "access_log off;" in changed
+    asked = ("keepalive 320;", 'proxy_set_header Connection "";', "proxy_buffering off;", "access_log off;")
+    assert all(line in changed for line in asked)
     assert "keepalive" not in text("nginx-f5", keepalive="0").replace("keepalive_", "")
 
 

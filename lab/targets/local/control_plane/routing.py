@@ -88,11 +88,11 @@ class Routes(Protocol):
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """As `lab.model.measurable.System.deployed`."""
+        """As `lab.model.system.System.deployed`."""
         return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """As `lab.model.measurable.System.configmap`."""
+        """As `lab.model.system.System.configmap`."""
         ...
 
     def check(self) -> None:

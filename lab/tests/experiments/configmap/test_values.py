@@ -17,8 +17,7 @@ from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
 from lab.systems.checker import refusal
-from lab.systems.ingress_nginx.configmap import KEYS
-from lab.systems.ingress_nginx.decoding import items
+from lab.systems.ingress_nginx.configmap import KEYS, items
 from lab.systems.ingress_nginx.keys import UNREAD
 
 CONFIG = "/tmp/nginx/nginx.conf"

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.model.variants.variants import Check, load_variant
-from lab.systems.haproxy_router.config import CONF, RUN
+from lab.systems.haproxy_router.control import CONF, RUN
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point

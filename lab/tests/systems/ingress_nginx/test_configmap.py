@@ -1,10 +1,16 @@
-"""The table of names that are no keys of ingress-nginx's ConfigMap."""
+"""The names of the ConfigMap's keys, and what the controller makes of a value, held against what its own decoder answered.
+
+testdata/controller-decoded.jsonl: [key, text, what `ReadConfig` of controller-v1.15.1, built and run, held for it]; lists joined by commas.
+"""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.ingress_nginx.configmap import KEYS, decoded, items, look_up
 from lab.systems.ingress_nginx.counterparts import F5, counterparts, f5_text, hint, is_f5
 
 
@@ -21,24 +27,17 @@ def test_every_line_leads_to_a_key_that_there_is() -> None:
     [
         ("keepalive-timeout", "nginx's keepalive_timeout is keep-alive here"),
         ("keepalive_timeout", "nginx's keepalive_timeout is keep-alive here"),
-        ("client-max-body-size", "is proxy-body-size here"),
-        ("real-ip-header", "is forwarded-for-header here"),
         ("keep-alive-timeout", "keep-alive is meant"),
         ("keepAlive", "keep-alive is meant"),
         ("useGzip", "use-gzip is meant"),
         ("controller.config.keep-alive", "keep-alive is meant"),
-        ("Use-Gzip", "use-gzip is meant"),
         ("nginx.ingress.kubernetes.io/proxy-body-size", "proxy-body-size is meant"),
         ("nginx.ingress.kubernetes.io/configuration-snippet", "its key is location-snippet"),
         ("nginx.ingress.kubernetes.io/limit-rps", "an annotation, which has no key"),
         ("limit-rps", "an annotation, which has no key"),
-        ("limit-connections", "an annotation, which has no key"),
-        ("session-cookie-name", "an annotation, which has no key"),
         ("nginx.ingress.kubernetes.io/not-in-the-table", "an annotation, which has no key"),
-        ("nginx.ingress.kubernetes.io/proxy-ssl-secret", "an annotation, which has no key"),
         ("nginx.ingress.kubernetes.io/allowlist-source-range", "an annotation; its key is whitelist-source-range"),
         ("http-snippets", "here http-snippet"),
-        ("jaeger-sampler-type", "now otlp-collector-host"),
         ("body-size", "now proxy-body-size"),
         ("keep-alive-request", "the nearest: keep-alive-requests, "),
     ],
@@ -61,3 +60,45 @@ def test_a_key_that_holds_nginxs_own_configuration_leads_to_the_keys_of_its_dire
     assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
     for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
         assert "the nearest" in hint("nginx.conf", text), text
+
+
+ANSWERED = [
+    json.loads(line) for line in (Path(__file__).parent / "testdata/controller-decoded.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize(("name", "text", "held"), ANSWERED)
+def test_a_value_is_decoded_as_by_the_controller(name: str, text: str, held: str) -> None:
+    key, found = look_up(name, text)
+    assert (",".join(items(found.value)) if key.kind == "list" else found.value) == held
+
+
+def test_what_keeps_the_default_is_told_as_that() -> None:
+    """So is what becomes another number, or leaves a directive out."""
+    assert decoded("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
+    assert decoded("bool", "yes", "true").kept
+    assert decoded("int", "0o74", "60").told == "'0o74' is read as 60"
+    assert decoded("int", "-1", "60").told and decoded("int", "", "60").told and not decoded("int", "60", "60").told
+    assert decoded("codes", "404,abc", "").told.endswith("codes from 300 to 599")
+
+
+@pytest.mark.parametrize("kind", ["int", "redirect", "codes"])
+def test_digits_without_end_are_no_number(kind: str) -> None:
+    """More of them than Python reads at once, and than any number has that the controller can hold."""
+    found = decoded(kind, "9" * 5000, "75")
+    assert found.value == ("" if kind == "codes" else "75") and len(found.told) < 200
+    assert decoded("int", "0" * 5000 + "7", "75").value == "7"
+    assert decoded("redirect", "0" * 5000 + "301", "308").value == "301"
+    assert decoded("codes", "0" * 5000 + "404,-404", "").value == "404"
+
+
+@pytest.mark.parametrize(("text", "value"), [("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")])
+def test_a_size_that_the_controller_does_not_write_leaves_the_directive_out(text: str, value: str) -> None:
+    found = decoded("offset", text, "1m")
+    assert found.value == value and bool(found.told) == (value != text)
+
+
+def test_every_key_has_a_default_of_its_own_kind() -> None:
+    """An empty one stands for none."""
+    assert all(not decoded(key.kind, key.default, "?").kept for key in KEYS.values())
+    assert len(KEYS) == 197

@@ -8,30 +8,83 @@ from dataclasses import replace
 import pytest
 
 from lab.base.errors import UsageError
-from lab.model.variants.variants import load_variant
 from lab.systems.ingress_nginx import keys
-from lab.systems.ingress_nginx.config import render
+from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.systems.ingress_nginx.configmap import settings
-from lab.systems.manifests import objects
+from lab.systems.ingress_nginx.system import render
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context
+from lab.systems.table import find_controller
+from lab.targets.apiserver.registry import stamp
+from lab.tests.support.contexts import context_of
+
+DECODING = """\
+W1125 14:54:37.843120      27 client_config.go:659] Neither --kubeconfig nor --master was specified.
+W1125 14:54:38.035273      27 configmap.go:471] unexpected error merging defaults: 1 error(s) decoding:
+
+* cannot parse 'keep-alive' as int: strconv.ParseInt: parsing "abc": invalid syntax
+I1125 14:54:38.059000      27 store.go:440] "Found valid IngressClass"
+W1125 14:54:38.063287      27 configmap.go:471] unexpected error merging defaults: 1 error(s) decoding:
+
+* cannot parse 'keep-alive' as int: strconv.ParseInt: parsing "abc": invalid syntax
+""".splitlines()
+REFUSED = """\
+E1125 14:58:59.123456      27 controller.go:205] Unexpected failure reloading the backend:
+
+-------------------------------------------------------------------------------
+Error: exit status 1
+2026/11/25 14:58:59 [emerg] 43#43: unknown directive "bogus" in /tmp/nginx/nginx-cfg3073164251:247
+nginx: [emerg] unknown directive "bogus" in /tmp/nginx/nginx-cfg3073164251:247
+nginx: configuration file /tmp/nginx/nginx-cfg3073164251 test failed
+""".splitlines()
+PANIC = """\
+I1125 14:59:20.000000      27 main.go:205] "Creating API client" host="https://10.64.0.1:6443"
+panic: runtime error: index out of range [1] with length 1
+
+goroutine 1 [running]:
+""".splitlines()
+
+
+def test_a_key_that_is_no_number_is_told_once_in_the_controllers_words() -> None:
+    (words,) = ingress_nginx.ignored(DECODING)
+    assert words.startswith("unexpected error merging defaults") and "cannot parse 'keep-alive' as int" in words
+    assert ingress_nginx.complaints(DECODING) == []
+
+
+def test_what_ends_it_or_nginx_refuses_is_told_by_its_own_line_and_a_quiet_log_says_nothing() -> None:
+    assert ingress_nginx.complaints(REFUSED)[-1].startswith('[emerg] unknown directive "bogus"')
+    assert ingress_nginx.ignored(REFUSED) == []
+    assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
+    assert ingress_nginx.complaints([]) == ingress_nginx.ignored([""]) == []
+
+
+def test_reloads_are_told_and_when() -> None:
+    begins = (
+        'I1125 14:26:41.366508      27 controller.go:193] "Configuration changes detected, backend reload required"'
+    )
+    ends = 'I1125 14:26:41.551980      27 controller.go:213] "Backend successfully reloaded"'
+    lines = (begins, ends, '10.64.0.2 - - [25/Nov/2026] "GET /1kB.bin HTTP/1.1" 200')
+    assert [ingress_nginx.CONTROLLER.event_of(line) for line in lines] == ["Reload", "Reloaded", None]
+    began, ended = stamp(begins), stamp(ends)
+    assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6
+    assert stamp("10.64.0.2 - -") is None
+
+
+def test_the_image_is_known_whatever_registry_it_comes_from() -> None:
+    assert find_controller("registry.k8s.io/ingress-nginx/controller") is not None
+    assert find_controller("mirror.example:5000/x/ingress-nginx/controller") is not None
+    assert find_controller("docker.io/library/nginx") is None
+
 
 PLACE = "ConfigMap/ingress-nginx-controller"
 OLD, NEW = (1, 22, 1), (1, 29, 7)
-
-
-def context(somaxconn: int = 4096, open_files: int = 20000, cpus: int = 1) -> Context:
-    wanted = objects.read(load_variant("baseline").manifests)
-    (proxy,) = wanted.role("proxy")
-    addresses = {"backend-0": "10.64.0.3", "proxy-0": "10.64.0.4"}
-    return Context(proxy.containers[0], proxy, wanted, addresses, cpus, somaxconn, open_files)
 
 
 def config(
     data: Mapping[str, str], version: tuple[int, ...] = OLD, around: Context | None = None
 ) -> dict[str, list[str]]:
     """`context/directive` → its arguments, joined, for each time it stands there."""
-    text = render(settings(PLACE, data), around or context(), version)
+    text = render(settings(PLACE, data), around or context_of("baseline"), version)
     found: dict[str, list[str]] = {}
     for each in directives({"/x": text}):
         found.setdefault(f"{each.context}/{each.name}".lstrip("/"), []).append(" ".join(each.arguments))
@@ -56,7 +109,7 @@ def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
     }
     assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
     assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
-    assert found["http/upstream/server"] == ["10.64.0.3:8080 max_fails=0"]
+    assert found["http/upstream/server"] == ["192.0.2.1:8080 max_fails=0"]
     assert found["http/server/listen"][:2] == [
         "80 default_server reuseport backlog=4096",
         "443 ssl http2 default_server reuseport backlog=4096",
@@ -96,7 +149,7 @@ def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
     off = {"upstream-keepalive-connections": "0"}
     assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
     assert "http/upstream/keepalive_time" not in config(off, NEW)
-    text = {on: render(settings(PLACE, data), context(), OLD) for on, data in ((True, {}), (False, off))}
+    text = {on: render(settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))}
     assert "'' '';" in text[True] and "'' 'close';" in text[False]
 
 
@@ -109,19 +162,19 @@ def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
 
 @pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
 def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
-    around = context(somaxconn=somaxconn)
+    around = context_of("baseline", somaxconn=somaxconn)
     assert (
         config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
     )
 
 
 def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
-    assert config({}, OLD, context(open_files=1500))["worker_rlimit_nofile"] == ["1024"]
-    assert config({}, OLD, context(cpus=4))["worker_processes"] == ["4"]
+    assert config({}, OLD, context_of("baseline", open_files=1500))["worker_rlimit_nofile"] == ["1024"]
+    assert config({}, OLD, context_of("baseline", cpus=4))["worker_processes"] == ["4"]
 
 
 def test_routes_become_servers_and_whole_path_elements() -> None:
-    around = context()
+    around = context_of("baseline")
     (route,) = around.objects.routes
     routes = (
         replace(route, path="/a"),
@@ -170,7 +223,7 @@ def test_what_nginx_refuses_is_for_nginx_to_say() -> None:
 
 
 def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
-    around = context()
+    around = context_of("baseline")
     (route,) = around.objects.routes
     around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
     found = config({}, OLD, around)
