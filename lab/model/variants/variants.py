@@ -399,6 +399,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     resources, listed = (
         [(folder / str(entry)).resolve() for entry in content.get(key, [])] for key in ("resources", "components")
     )
+    own = [path for path in resources if path.parent == folder.resolve() and path.is_file()]
     for key, paths, what, places in (
         (
             "resources",

@@ -18,7 +18,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.systems import programs as brought
-from lab.systems.programs import ABOUT, ROOTS, files
+from lab.systems.programs import ROOTS, files
 from lab.targets.apiserver import programs
 
 Entry = str | tuple[str, str]
@@ -206,6 +206,6 @@ def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypat
         files("ingress-nginx", "ingress-nginx-controller")
     root = tmp_path / "ingress-nginx" / "root"
     root.mkdir(parents=True)
-    (root / ABOUT).write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
+    (root / "about.txt").write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
     about = files("ingress-nginx", "ingress-nginx-controller").about
     assert about == "program: k8s.io/ingress-nginx v1; on: Debian nginx 1.26.3"
