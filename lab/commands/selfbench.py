@@ -57,7 +57,7 @@ def _overhead(options: argparse.Namespace, talk: Console) -> int:
 
 def _effects(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import effects
-    from lab.report.tables.known_costs import page
+    from lab.report.tables.selfbench import known_costs
     from lab.report.terminal import show
 
     folder = Path(options.into).absolute() if options.into else runs_folder() / "selfbench-effects"
@@ -73,20 +73,20 @@ def _effects(options: argparse.Namespace, talk: Console) -> int:
     known, found = effects.read(run)
     held, text = effects.verdict(known, found)
     with answer() as out:
-        show(out, page(known))
+        show(out, known_costs(known))
     _answer([*map(effects.line, found), f"\n{text}", str(run.folder)])
     return 0 if held else 1
 
 
 def _order(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.order_report import report_of_reference
-    from lab.report.tables.order import page
+    from lab.report.tables.selfbench import orders
 
     say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
     if options.plan:
         return 0
     report = report_of_reference()
-    print_answer(options, lambda: page(report), partial(report.model_dump_json, indent=1))
+    print_answer(options, lambda: orders(report), partial(report.model_dump_json, indent=1))
     return 0 if not report.dependent else 1
 
 

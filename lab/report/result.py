@@ -16,7 +16,7 @@ from lab.records.references import boots_text
 from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
-from lab.report.tables import gauges, generations, knee
+from lab.report.tables import gauges, knee
 from lab.report.tables.run import sentences, tables
 
 
@@ -62,13 +62,13 @@ class Result:
             yield grid.plain(said, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
-        yield from generations.page(self.levels)
+        yield from gauges.levels_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
         """All, without the sentences; of a search for a knee what it found."""
         if self.run.record.knee is not None:
             return [knee.page(report_of(self.run))]
-        return [*map(tables, self.told), generations.page(self.levels), self.more()]
+        return [*map(tables, self.told), gauges.levels_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """What the systems hold, and how far the bare network is: what explains a table."""
