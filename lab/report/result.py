@@ -14,8 +14,7 @@ from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
 from lab.records.references import boots_text
 from lab.records.store import RunStore
-from lab.report import grid
-from lab.report.grid import Part
+from lab.report.grid import Part, plain
 from lab.report.tables import gauges, knee
 from lab.report.tables.run import sentences, tables
 
@@ -31,13 +30,9 @@ class Result:
         """Of steady loads, and of disturbed ones."""
         samples, seconds = self.run.samples(), seconds_in(self.run)
         programs = tuple(describe_programs(self.run))
-        steady, disturbed = (
-            summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True)
-        )
-        return (
-            replace(steady, notes=(*steady.notes, *programs)),
-            replace(disturbed, notes=(*disturbed.notes, *programs)),
-        )
+        found = (summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True))
+        steady, disturbed = (replace(summary, notes=(*summary.notes, *programs)) for summary in found)
+        return steady, disturbed
 
     @cached_property
     def levels(self) -> list[Levels]:
@@ -59,7 +54,7 @@ class Result:
         for summary in self.told:
             yield from sentences(summary)
         if said := boots_text(self.run):
-            yield grid.plain(said, "dim", blank=True)
+            yield plain(said, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
         yield from gauges.levels_page(self.levels)
@@ -75,4 +70,4 @@ class Result:
         steady, _ = self.summaries
         held = gauges.page(steady) if steady in self.told else []
         network = self.run.roundtrip()
-        return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
+        return [*held, *([plain(roundtrip.sentence(network), "dim")] if network else [])]
