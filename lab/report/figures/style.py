@@ -14,7 +14,7 @@ INK = "#7b7b7b"
 GRID = "rgba(128,128,128,0.25)"
 COLOURS = ("#2b83ba", "#d7722c", "#3a9a5b", "#c2477f", "#8a6fc7", "#a1862b", "#3aa0a0", "#b5554a")
 """For arms, in their order: each at least 3 : 1 against white and against #111."""
-GOOD, BAD, FAINT = "#3a9a5b", "#d64545", "rgba(128,128,128,0.55)"
+BAD, FAINT = "#d64545", "rgba(128,128,128,0.55)"
 FAILURES = {
     "status": "#d7722c",
     "connect": "#d64545",

@@ -23,16 +23,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    run_of(
-        folder,
-        monkeypatch,
-        "kill",
-        [("grace-period-30+host-port", "ingress-nginx+grace-period-30")],
-        nds_story,
-        1,
-        name,
-        points=["held"],
-    )
+    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
+    run_of(folder, monkeypatch, "kill", pairs, nds_story, 1, name, points=["held"])
 
 
 def named(run: exhibits.Run) -> str:
@@ -60,8 +52,7 @@ def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.Monke
 def test_without_any_a_committed_one_that_has_intervals() -> None:
     """And something to compare; also when the newest was made for its shape alone, or of one system alone."""
     picked = exploring.picked()
-    assert isinstance(picked, Evidence)
-    assert picked.run.record.blocks >= MIN_BLOCKS
+    assert isinstance(picked, Evidence) and picked.run.record.blocks >= MIN_BLOCKS
     assert any(arm.role == "variant" for arm in picked.run.record.arms)
     assert named(exploring.picked(STEADY)) == STEADY
 
@@ -99,8 +90,7 @@ def test_variants_are_compared_with_their_baselines() -> None:
     run = exploring.picked(STEADY)
     text = exploring.compared(run, metrics=["rate"], point="ceil*")
     assert "| keepalive against ingress-nginx | rate (req/s) |" in text
-    assert "**rate-1000**" not in text
-    assert "p99 (ms)" not in text
+    assert "**rate-1000**" not in text and "p99 (ms)" not in text
     assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
     assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
     assert exploring.compared(run, other="none").startswith("*no run: ")
@@ -111,10 +101,8 @@ def test_what_is_not_shown_counts_all_the_same() -> None:
     run = exploring.picked(STEADY)
     whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
     rows = [line for line in part if line.startswith("| keepalive")]
-    assert [row.rpartition(" | ")[0] for row in rows] == [
-        line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line
-    ]
-    assert part[-1] == whole[-1]
+    same = [line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line]
+    assert [row.rpartition(" | ")[0] for row in rows] == same and part[-1] == whole[-1]
     assert any("Holm-adjusted over 2 and 3 comparisons" in line and line in whole for line in part)
 
 
