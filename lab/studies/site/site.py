@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,13 +57,17 @@ class Site:
 
 def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
     """UsageError where it cannot be written; NotebookError (exit 1) for a cell that raises."""
-    path = folder / FILE
-    with written_to("--output", path):  # before minutes go into making it
+    path, remedy = folder / FILE, "name a folder that is yours, or one that does not exist yet"
+    try:  # before minutes go into making it
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError("--output", f"{folder.absolute()} is no folder", remedy) from None
+    except OSError as error:
+        raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError("--output", f"{folder.absolute()} cannot be written", remedy)
     if path.is_dir():
-        raise UsageError(
-            "--output", f"{path} is a folder", "name a folder that is yours, or one that does not exist yet"
-        )
+        raise UsageError("--output", f"{path} is a folder", remedy)
     runs, damaged = references()
     verdicts, how = ledger.ledger(), methods(runs)
     found, studies = notebooks(), sources()

@@ -128,16 +128,12 @@ def test_all_formats_hold_the_same_rows(run: RunStore, what: str) -> None:
 
 
 def test_a_histogram_comes_back_count_by_count(run: RunStore) -> None:
-    """Buckets with both ends, and the sum of the counts is the sample's."""
+    """Buckets with both ends, and the sum of the counts is the sample's. By the lab's clock: half a second before the generator's."""
     frame = pl.read_parquet(io.BytesIO(written(run, "histograms", "parquet")))
     assert frame.columns[:9] == list(export.LABELS)
     found = Histogram.of_counts(zip(frame["upper_s"], frame["count"], strict=True), "exact")
     assert (found.counts == Histogram.of_values(LATENCIES_S).counts).all()
     assert (frame["lower_s"] <= frame["upper_s"]).all()
-
-
-def test_requests_and_events_are_those_of_disturbed_samples(run: RunStore) -> None:
-    """By the lab's clock: half a second before the generator's."""
     requests = pl.read_parquet(io.BytesIO(written(run, "requests", "parquet")))
     assert requests["sample"].unique().to_list() == ["0003-a"]
     sample = run.samples()[2]
@@ -184,18 +180,14 @@ def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunSt
     assert [point.labels["kind"] for point in families["lab_errors"].samples] == ["status"]
 
 
-def test_histogram_buckets_are_cumulative_and_known() -> None:
-    """Counts at or below each bound of latencies that are known, in the format's own order."""
+def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
+    """Counts at or below each bound of latencies that are known, in the format's own order. But for bytes that are no text, in whose place a question mark stands."""
     below, sum_s = openmetrics.cumulative(Histogram.of_values(LATENCIES_S))
     known = dict(zip(openmetrics.BOUNDS_S, below, strict=True))
     assert {bound: known[bound] for bound in (0.0001, 0.0005, 0.001, 0.0025, 0.1, 0.25, 0.5, 60.0)} == {
         0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99
     }  # fmt: skip
     assert sum_s == pytest.approx(sum(LATENCIES_S), rel=1e-3)
-
-
-def test_any_text_survives_as_a_label(run: RunStore) -> None:
-    """But for bytes that are no text, in whose place a question mark stands."""
     facts = {"fact": 'a\\b "c"\nd, é', "bytes": "\udcff"}
     made = openmetrics.exposition(run.record.model_copy(update={"facts": facts}), [], run.histogram).decode()
     (family,) = openmetrics_parser.text_string_to_metric_families(made)

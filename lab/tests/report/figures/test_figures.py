@@ -141,16 +141,12 @@ def test_units_become_readable(unit: str, greatest: float, scale: float, written
 
 
 def test_every_mark_tells_what_happened() -> None:
-    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer."""
+    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
     texts = trace(FULL["timeline"](), "pods")["customdata"]
     assert len(texts) == 7
     assert "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
     assert "<b>Created</b>" in texts[0]
     assert "<b>Gone</b>" not in texts[0]
-
-
-def test_the_outage_is_drawn_where_it_was() -> None:
-    """Failures by kind, in the bins of their due times."""
     bars = [each for each in told(FULL["timeline"]())["data"] if each["type"] == "bar"]
     assert [each["name"] for each in bars] == ["failed: connect"]
     hit = [x for x, y in zip(bars[0]["x"], bars[0]["y"], strict=True) if y]
@@ -184,8 +180,12 @@ def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: s
 
 
 def test_what_was_never_seen_stands_above_all() -> None:
-    """As a mark of its own kind."""
+    """As a mark of its own kind. Published above measured, each row's name once."""
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
+    figure = told(FULL["beside"]())
+    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
+    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
+    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
 
 
 def test_what_was_published_stands_beside_a_line_and_a_claim_across() -> None:
@@ -198,11 +198,3 @@ def test_what_was_published_stands_beside_a_line_and_a_claim_across() -> None:
     assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
     assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
     assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
-
-
-def test_ratios_stand_in_their_rows() -> None:
-    """Published above measured, each row's name once."""
-    figure = told(FULL["beside"]())
-    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
-    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
-    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]

@@ -50,10 +50,14 @@ def lines(figure: go.Figure) -> list[Any]:
 
 
 def test_places_are_the_percentiles_that_wrk2_prints() -> None:
-    """The table's own column says which: all 1692 corners lie where their number says."""
+    """The table's own column says which: all 1692 corners lie where their number says. Ten numbers of connections, as published; each asks for as many requests a second."""
     for row in published.frame(curves.TABLE).iter_rows(named=True):
         assert tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
         assert 100 * (1 - 1 / tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
+    points = load_sweep("digitalocean")[1].expanded()
+    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
+    assert all(point.rate_rps == point.connections for point in points)
+    assert {point.name for point in POINTS} <= {point.name for point in points}
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -128,15 +132,11 @@ def test_a_known_histogram_has_known_corners() -> None:
 
 
 def test_fewer_than_six_blocks_have_no_band() -> None:
-    """And the panel says that such a run shows shapes only."""
+    """And the panel says that such a run shows shapes only. Their band is over the ratios of single blocks; a line is 1 against itself, and nothing without the line it is against."""
     run = run_of(blocks=5)
     assert all(corner.low is None for curve in curves.measured(run, "keepalive") for corner in curve.corners)
     notes = told(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
     assert [each["text"] for each in notes] == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
-
-
-def test_measured_ratios_are_by_block() -> None:
-    """Their band is over the ratios of single blocks; a line is 1 against itself, and nothing without the line it is against."""
     run = run_of(noise=0.2)
     found = {curve.connections: curve for curve in curves.measured(run, "baseline", 100)}
     assert {corner.value for corner in found[100].corners} == {1.0}
@@ -194,7 +194,7 @@ def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared
 
 
 def test_panels_share_an_axis_or_not() -> None:
-    """Shared, all lie within one range; else each has its own."""
+    """Shared, all lie within one range; else each has its own. What may be 0 reaches down to its end."""
     small, large = Curve(100, [Corner(0, 1e-3), Corner(1, 9e-3)]), Curve(200, [Corner(0, 1.0), Corner(1, 9.0)])
     panels = [Panel("a", [small]), Panel("b", [large])]
     shared = told(figures.percentiles(panels, "T"))["layout"]
@@ -205,10 +205,6 @@ def test_panels_share_an_axis_or_not() -> None:
     assert "matches" not in apart["yaxis2"]
     assert apart["yaxis"]["range"] != apart["yaxis2"]["range"]
     assert told(figures.percentiles(panels, "T", log_y=False))["layout"]["yaxis"]["rangemode"] == "tozero"
-
-
-def test_a_band_does_not_leave_a_log_axis() -> None:
-    """What may be 0 reaches down to its end."""
     figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0, 0.0, 3.0), Corner(1, 9.0, 0.0, 30.0)])])], "T")
     band = next(each for each in told(figure)["data"] if not each.get("name"))
     bottom, top = (10**end for end in told(figure)["layout"]["yaxis"]["range"])
@@ -265,11 +261,3 @@ def test_what_nobody_counted_is_not_told(metric: str) -> None:
         return sample.model_copy(update={"counters": {}, "usage": {}})
 
     assert set(run_of(blocks=1, change=bare).values("baseline", "wrk2-c100", metric).values()) == {None}
-
-
-def test_the_loads_drawn_are_those_of_the_sweep() -> None:
-    """Ten numbers of connections, as published; each asks for as many requests a second."""
-    points = load_sweep("digitalocean")[1].expanded()
-    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
-    assert all(point.rate_rps == point.connections for point in points)
-    assert {point.name for point in POINTS} <= {point.name for point in points}

@@ -142,7 +142,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     assert worse.kind == "keep"
 
 
-def test_what_is_not_resolved_ends_in_a_bound() -> None:
+def test_what_is_not_resolved_ends_in_a_bound_or_in_another_load() -> None:
     """The larger of the interval's ends, of the primary metric."""
     found = compare_runs(made(), None)
     advice = advice_of(found)
@@ -151,9 +151,6 @@ def test_what_is_not_resolved_ends_in_a_bound() -> None:
     bound = max(map(abs, row.estimate.interval))
     assert advice.kind == "unresolved"
     assert f"don't bother unless {100 * (exp(bound) - 1):.1f} % in p99 at rate-1000" in advice.text
-
-
-def test_a_hypothesis_about_another_load_is_told() -> None:
     store = changed(made(), hypothesis_sweep="port-churn")
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
@@ -166,6 +163,12 @@ def test_few_blocks_end_in_how_many() -> None:
     assert advice.text.endswith(
         "no interval (3 blocks, 6 are needed), so nothing is resolved: just bench keepalive --blocks 6, or more"
     )
+    lost = lose(lambda slot: slot.arm.name == "keepalive" and slot.block in (1, 2))
+    advice = advice_of(compare_runs(made(change=lost, target="kind"), None))
+    assert advice.text.endswith("just bench keepalive --target kind --blocks 8, or more")
+    apart = lose(lambda slot: slot.block in {"baseline": (1, 2), "variant": (7, 8)}.get(slot.arm.role, ()))
+    advice = advice_of(compare_runs(made(planned=make_plan(blocks=8), change=apart), None))
+    assert advice.text.endswith("just bench keepalive --blocks 10, or more"), "only four pairs"
 
 
 @pytest.mark.parametrize(
@@ -250,9 +253,6 @@ def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_ru
     assert advice.kind == "moved" and "measure both in one run: just bench A B" in advice.text
     arms = compare_runs(made(planned=make_plan(BOTH)), both, "backlog", "keepalive")
     assert "measure both in one run: just bench backlog keepalive" in advice_of(arms).text
-
-
-def test_a_baseline_that_moved_may_hide_a_difference() -> None:
     second = changed(made("run-2", {"keepalive": 1.0, "baseline": 1.3}, seed=2))
     advice = advice_of(compare_runs(made(), second))
     assert advice.kind == "unresolved" and "their common baseline moved between the runs" in advice.text
@@ -305,22 +305,10 @@ def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
+    """The faster side could only be faster without its generator."""
     advice = advice_of(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 30.0}), None))
     assert advice.kind == "same" and "don't bother: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text
-
-
-def test_a_side_that_is_a_bound_is_told_in_the_sentence() -> None:
-    """The faster side could only be faster without its generator."""
     of_arm = alter(lambda slot: (slot.arm.name, slot.point.rate_rps) == ("keepalive", None), lambda _: LIMITED)
     text = advice_of(compare_runs(made(effects={"keepalive": 0.5}, change=of_arm), None)).text
     assert "rate at ceiling +" in text and "] (at least)" in text
-
-
-def test_arms_that_lost_blocks_are_measured_with_as_many_more() -> None:
-    lost = lose(lambda slot: slot.arm.name == "keepalive" and slot.block in (1, 2))
-    advice = advice_of(compare_runs(made(change=lost, target="kind"), None))
-    assert advice.text.endswith("just bench keepalive --target kind --blocks 8, or more")
-    apart = lose(lambda slot: slot.block in {"baseline": (1, 2), "variant": (7, 8)}.get(slot.arm.role, ()))
-    advice = advice_of(compare_runs(made(planned=make_plan(blocks=8), change=apart), None))
-    assert advice.text.endswith("just bench keepalive --blocks 10, or more"), "only four pairs"

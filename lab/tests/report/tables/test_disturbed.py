@@ -222,9 +222,6 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
     _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
     assert hurt.text.endswith("; measure with --blocks 7 or more")
-
-
-def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
     summary = summary_of(change=FAILED_CONTROL)
     hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
     assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6) and 2 not in hurt.cell.values["gap_s"]
@@ -275,9 +272,6 @@ def test_only_what_the_disturbance_brought_about_has_a_line() -> None:
         return outcome_of(slot, seed) | {"processes": 2.0 if slot.point.control else 9.0}
 
     assert "proxy processes at once" in printed(summary_of(made=grown)), "more than in the control runs"
-
-
-def test_steady_points_of_the_same_run_keep_their_own_table() -> None:
     steady = make_point("rate-100", rate_rps=100.0)
     record, samples = run_of(points=(KILL, CONTROL, steady))
     assert {row.point.name for row in summarise_run(record, samples, lambda _: None).rows} == {"rate-100"}

@@ -297,6 +297,10 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     assert verdict.text.endswith(f": {OTHER_LOAD}")
     (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
+    run = make_plan(blocks=6)
+    samples, _ = make_run(run)
+    late = Histogram.of_values([0.001] * 5000 + [500.0])
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -324,6 +328,12 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     assert "5 (+42)" in printed(summary)
     assert "1 invalid: non-2xx" in row.notes
 
+    def change(slot: Slot, sample: Sample) -> Sample:
+        reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}
+        return made_invalid(sample, reasons[slot.block]) if slot.block in reasons else sample
+
+    assert "3 invalid: proxy-died 1, steal 2" in row_of(summary_of(make_plan(), change=change), "keepalive").notes
+
 
 def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -> None:
     def same(slot: Slot, sample: Sample) -> Sample:
@@ -343,15 +353,7 @@ def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -
     assert not any(note.startswith("TLS") for note in summary_of(make_plan()).notes)
 
 
-def test_invalid_samples_are_counted_by_reason() -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}
-        return made_invalid(sample, reasons[slot.block]) if slot.block in reasons else sample
-
-    assert "3 invalid: proxy-died 1, steal 2" in row_of(summary_of(make_plan(), change=change), "keepalive").notes
-
-
-def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
+def test_where_nothing_is_valid_or_measured_yet_there_is_a_row_all_the_same() -> None:
     empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
     dead = lose(lambda slot: slot.arm.name == "keepalive", Reason.BRING_UP_FAILED, **empty)
     summary = summary_of(make_plan(), change=dead)
@@ -361,9 +363,6 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     assert verdict.kind == "not-measurable"
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
     assert "0/6" in printed(summary)
-
-
-def test_a_run_that_has_not_begun_prints() -> None:
     summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
@@ -375,15 +374,16 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
     idle = alter(lambda _: True, costing(0))
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
+    bare = alter(lambda slot: slot.arm.name != "nginx", lambda sample: {"usage": {"backend": sample.usage["proxy"]}})
+    run = make_plan([("nginx", "direct")], reference=None)
+    effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
+    assert effect.decision is Decision.NOT_JUDGED and "not comparable" in effect.note
 
 
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     said = f"keepalive: nothing to judge: errors are counted, not compared: {OTHER_LOAD}"
     assert verdicts.verdicts(summary)[0].text == said
-
-
-def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
@@ -407,13 +407,6 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
     with pytest.raises(MeasuringError, match=fault):
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
-
-
-def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
-    bare = alter(lambda slot: slot.arm.name != "nginx", lambda sample: {"usage": {"backend": sample.usage["proxy"]}})
-    run = make_plan([("nginx", "direct")], reference=None)
-    effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
-    assert effect.decision is Decision.NOT_JUDGED and "not comparable" in effect.note
 
 
 def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
@@ -449,13 +442,6 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
 )
 def test_numbers_are_for_people(written: Callable[[Any], str], value: float | None, text: str) -> None:
     assert written(value) == text
-
-
-def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
-    run = make_plan(blocks=6)
-    samples, _ = make_run(run)
-    late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
 
 
 def first_three(slot: Slot, sample: Sample) -> Sample | None:

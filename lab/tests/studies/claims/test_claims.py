@@ -380,15 +380,11 @@ def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_els
 
 
 def test_the_committed_runs_are_whole() -> None:
-    """Damage would be a gap in the ledger, and end nothing: it is found here."""
+    """Damage would be a gap in the ledger, and end nothing: it is found here. All of them, and each file: a repository carries them for ever. A cache of histograms it does not carry."""
     runs, broken = evidence.references()
     assert runs
     assert broken == []
     assert not [found.why for each in (*ledger.ledger(), *ledger.checks()) for found in each.findings if found.damaged]
-
-
-def test_the_committed_runs_are_small() -> None:
-    """All of them, and each file: a repository carries them for ever. A cache of histograms it does not carry."""
     folder = ROOT / "data" / "reference"
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "hist.parquet"}
     largest = max(sizes, key=lambda path: sizes[path])
@@ -412,7 +408,7 @@ def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatc
 
 
 def test_every_claim_is_in_the_ledger() -> None:
-    """All, in their order; each is judged, here and by its own data, and how its kind is judged is said. A check is none, and judged alike."""
+    """All, in their order; each is judged, here and by its own data, and how its kind is judged is said. A check is none, and judged alike. Each with the counts, and no line of Markdown's table broken."""
     verdicts = ledger.ledger()
     assert [verdict.claim.id for verdict in verdicts] == [claim.id for claim in claims.claims()]
     assert len(verdicts) == len({verdict.claim.id for verdict in verdicts}) > 102
@@ -430,6 +426,14 @@ def test_every_claim_is_in_the_ledger() -> None:
     for verdict in verdicts:
         assert verdict.why or verdict.runs, "every verdict without a run says why"
         assert verdict.answer not in ("reproduced", "contradicted") or (verdict.runs and verdict.effect)
+    verdicts = ledger.ledger()
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
+    tables.show(console, verdicts, rules_too=True)
+    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), dumps(list_verdicts(verdicts))
+    assert all(f"| {name} | " in text and name in plain for name in claims.rules())
+    assert ledger.counts(verdicts) in plain and ledger.counts(verdicts) in text
+    assert json.loads(told)["counts"] == ledger.counts(verdicts)
+    assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
 
 
 RULES = [
@@ -500,18 +504,6 @@ def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge
         with pytest.raises(AssertionError, match="does not have what its rule asks for"):
             ledger.settled([judge(rule(asked))])
     ledger.settled([judge(Rule(rule="r", sweeps=["reload"], variant="okd", tests=[ABOUT]))])
-
-
-def test_markdown_and_json_have_what_the_table_has() -> None:
-    """Each with the counts, and no line of Markdown's table broken."""
-    verdicts = ledger.ledger()
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
-    tables.show(console, verdicts, rules_too=True)
-    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), dumps(list_verdicts(verdicts))
-    assert all(f"| {name} | " in text and name in plain for name in claims.rules())
-    assert ledger.counts(verdicts) in plain and ledger.counts(verdicts) in text
-    assert json.loads(told)["counts"] == ledger.counts(verdicts)
-    assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
 
 
 RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='grace-period-30+host-port'\n"

@@ -79,14 +79,6 @@ def run_of(
     return Evidence("made", steered, samples, counted_alone(samples))
 
 
-def test_cpu_per_request_is_the_proxys() -> None:
-    """Without a proxy there is none: the backend's own stands in no row and no figure."""
-    run = run_of(OWN)
-    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
-    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
-    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
-
-
 def test_gains_are_shown_beside_what_was_claimed() -> None:
     """In percent, with the claim's own number and unit; one of a factor as what it adds."""
     run = run_of(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
@@ -125,15 +117,11 @@ def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
 
 
 def test_what_cannot_be_measured_here_is_named() -> None:
-    """Below the plot, or in its place."""
+    """Below the plot, or in its place. Of a variant that was not measured stands why."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
     said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
     assert texts(figure) == f"aws-a1-node against baseline: {said}"
-
-
-def test_placement_stands_beside_what_was_read_back() -> None:
-    """Of a variant that was not measured stands why."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
     lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
@@ -146,12 +134,16 @@ def test_placement_stands_beside_what_was_read_back() -> None:
 
 
 def test_tables_keep_the_published_shape() -> None:
-    """The set-ups as shares of the direct connection, ours beside the published ones."""
+    """The set-ups as shares of the direct connection, ours beside the published ones. Without a proxy there is none: the backend's own stands in no row and no figure."""
     told = exhibits.shape(run_of([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
     assert WORKER_TABLE not in told
     assert "| direct_pod_ip |" in told
     row = next(line for line in told.splitlines() if line.startswith("| nginx_proxy |"))
     assert all(text in row for text in ("336,769", "0.99×", "1.00×"))
+    run = run_of(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
 
 
 def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,12 @@ def test_steps_hang_where_the_one_before_ends_and_add_up() -> None:
         assert row.high - row.low < 1e-6
     assert rows[1].text.startswith(("−10.0 µs [", "−9.9 µs [")) and rows[1].text.endswith(" %")
     assert rows[0].text.endswith(" µs") and "[" not in rows[0].text
+    rows, missing = ladder.rungs(run_of(blocks=2), "real", STEPS, "ceiling")
+    assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
 
 
 def test_a_step_beside_the_chain_hangs_from_its_own_baseline_and_may_go_up() -> None:
-    """What is in front costs more; the chain goes on where its baseline is."""
+    """What is in front costs more; the chain goes on where its baseline is. A pair on a dearer machine moves no level, and arms alone that differ by something else move no step."""
     chain = [("in-front", "baseline"), *CHAIN]
     steps = {"in front": ("in-front", "baseline"), **STEPS}
     rows, _ = ladder.rungs(run_of(chain, {**COSTS, "in-front": 2.4}), "real", steps, "ceiling")
@@ -85,10 +87,6 @@ def test_a_step_beside_the_chain_hangs_from_its_own_baseline_and_may_go_up() -> 
     assert ends["in front"] == pytest.approx((50, 60), rel=0.005)
     assert ends["metrics"] == pytest.approx((50, 40), rel=0.005)
     assert [row.label for row in rows].count("baseline, real") == 1
-
-
-def test_the_level_is_of_what_was_alone_and_the_step_of_the_pair() -> None:
-    """A pair on a dearer machine moves no level, and arms alone that differ by something else move no step."""
     change = dearer(lambda slot: 3.0 if slot.arm.variant == "no-metrics" else 1.0)
     rows, _ = ladder.rungs(run_of(change=change), "real", STEPS, "ceiling")
     assert [1e6 * row.end for row in rows] == pytest.approx([50, 40, 30, 20, 20], rel=0.005)
@@ -111,11 +109,6 @@ def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
     assert command in both["layout"]["title"]["text"].replace("<br>", " ") and len(both["layout"]["meta"]["gaps"]) == 1
     alone = data(exhibits.ladder({"none": (missing, STEPS)}, "T", "ceiling"))
     assert not alone["data"] and command in alone["layout"]["annotations"][0]["text"].replace("<br>", " ")
-
-
-def test_below_six_blocks_a_step_has_no_interval() -> None:
-    rows, missing = ladder.rungs(run_of(blocks=2), "real", STEPS, "ceiling")
-    assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
 
 
 # -- what is left against another target --------------------------------------------------------------------

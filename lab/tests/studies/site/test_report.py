@@ -111,13 +111,9 @@ def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
 
 
 def test_a_figure_without_a_trace_is_a_gap(books: Path) -> None:
-    """With its reason, whichever figure it stands for."""
+    """With its reason, whichever figure it stands for. In a table's place, and beside its rows."""
     found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
     assert found == Part("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
-
-
-def test_prose_is_rendered_and_its_gaps_counted(books: Path) -> None:
-    """In a table's place, and beside its rows."""
     needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
     table, (one, two, three) = "| a |\n| --- |\n\n", (f"*{need}*\n\n" for need in needs)
     found = part(books, f"Markdown({one + table + two + three!r})")
@@ -234,14 +230,11 @@ def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site,
 
 
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
+    """Whichever part of the path is in the way."""
     notebook(books, "nds", "1 / 0")
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
         site.build(tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
-    """Whichever part of the path is in the way."""
     notebook(books, "nds", "1 / 0")
     (tmp_path / "file").touch()
     (tmp_path / "out" / "index.html").mkdir(parents=True)
