@@ -45,24 +45,24 @@ def _overhead(options: argparse.Namespace, talk: Console) -> int:
 def _effects(options: argparse.Namespace, _: Console) -> int:
     from lab.experiments.selfbench import effects
     from lab.records.store import RunStore
-    from lab.report.tables.known_costs import page
+    from lab.report.tables.selfbench import known_costs
     from lab.report.terminal import show
 
     known, found = effects.read(RunStore.open(options.run))
     wrong = effects.verdict(known)
     with answer() as out:
-        show(out, page(known))
+        show(out, known_costs(known))
     _answer([*map(effects.line, found), *([f"\n{wrong}"] if wrong else [])])
     return 1 if wrong else 0
 
 
 def _order(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.order_report import report_of_reference
-    from lab.report.tables.order import page
+    from lab.report.tables.selfbench import orders
 
     say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
     report = report_of_reference()
-    print_answer(options, lambda: page(report), partial(report.model_dump_json, indent=1))
+    print_answer(options, lambda: orders(report), partial(report.model_dump_json, indent=1))
     return 0 if not report.dependent else 1
 
 

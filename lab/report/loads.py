@@ -1,4 +1,4 @@
-"""A load in words, and what is done to a system meanwhile."""
+"""A load in words, and what is done to a system meanwhile; a module of its own, as plans say both and print no table."""
 
 from __future__ import annotations
 

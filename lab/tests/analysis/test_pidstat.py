@@ -18,18 +18,17 @@ from rich.console import Console
 
 from lab.analysis import pidstat
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.evidence import Evidence
+from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.records.tables import FrameError, read_table
 from lab.report.json.answers import list_usage
-from lab.report.markdown import markdown
-from lab.report.tables.usage import page
+from lab.report.tables.gauges import usage_page as page
 from lab.report.terminal import show
 from lab.stats.units import digits
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits import pidstat as pidstat_tables
+from lab.studies.exhibits.reproduction import COLUMNS, process_lines
 from lab.targets.common.sampler import Sampler
 from lab.tests.support.factories import make_sample
 
@@ -177,7 +176,7 @@ def test_what_is_shown_is_what_was_computed() -> None:
 
 def test_the_published_processes_have_their_average_lines() -> None:
     """By hand: proc2's 21 seconds have 34 % together, its 13 looks 8,112 minor faults; faults not told are left out."""
-    (table,) = markdown(pidstat_tables.page(None, [], "")).split("\n\n")
+    table = exhibits.usage(Missing("none"), [], "").partition("\n\n")[0]
     head, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     (second,) = [dict(zip(head, line, strict=True)) for line in lines if line[0] == "proc2, published"]
     assert (second["%CPU"], second["minflt/s"]) == (digits(34 / 21), digits(8112 / 13))
@@ -187,9 +186,9 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
     """The busiest first, with the blocks' interval; `direct` has no proxy, and what was not measured is a gap."""
     run, samples = RunStore.open(str(REFERENCE)), tuple(RunStore.open(str(REFERENCE)).samples())
     evidence = Evidence("quick-keepalive", run, samples, counted_alone(samples))
-    found = pidstat_tables.measured(evidence, "keepalive", "ceiling")
+    found = process_lines(evidence, "keepalive", "ceiling")
     first, *others = found
-    cpu = pidstat_tables.COLUMNS.index("cpu_percent")
+    cpu = COLUMNS.index("cpu_percent")
     middle = {name: max(line[cpu] or 0.0 for line in lines) for name, lines in found.items()}
     assert first == "nginx 1" and middle[first] > 40 and all(middle[name] <= middle[first] for name in others)
     told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")

@@ -36,10 +36,10 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report import junit
 from lab.report.json.runs import GATE, describe_gate
 from lab.report.markdown import markdown
 from lab.report.tables import gate as gate_tables
+from lab.report.tables import gate as junit
 from lab.report.terminal import show
 from lab.stats.power import blocks_for
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point

@@ -16,7 +16,7 @@ from lab.model.plan import Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.tables.known_costs import page as known_page
+from lab.report.tables.selfbench import known_costs as known_page
 from lab.stats import power
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
 from lab.tests.support.made_runs import MadeStore, made

@@ -11,11 +11,7 @@ from lab.base.errors import UsageError
 from lab.records import published
 from lab.studies import claims
 from lab.studies.claims import publications
-from lab.studies.claims.publications import Own, OwnRule, OwnTest, Unsettled, own, owned
-from lab.studies.claims.quantities import Number, taken
-from lab.tests.support.transcribed import copied
-
-__all__ = ["copied"]  # a fixture
+from lab.studies.claims.publications import Number, Own, OwnRule, OwnTest, own, owned, taken
 
 CLAIM = claims.Claim("DO-24", "digitalocean", "figure", "c", "200-250", "ms", "")
 
@@ -84,17 +80,6 @@ def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_sa
     assert met == {"p95_s": True, "slowest_s": False} and every["ND-05"].answer == "not borne out"
 
 
-def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:
-    return OwnRule(rule="r", tests=list(tests), unsettled=unsettled)
-
-
-def p999(**bound: float) -> OwnTest:
-    """p99.9 of suite 3 at 700 connections: 114 ± 34 ms."""
-    where = {"suite": "somaxconn", "connections": 700, "percentile": 99.9}
-    told = {"table": "digitalocean_latency_spectrum", "where": where, "column": "latency_ms", **bound}
-    return OwnTest.model_validate(told)
-
-
 @pytest.mark.parametrize(
     ("bound", "answer"),
     [
@@ -108,7 +93,10 @@ def p999(**bound: float) -> OwnTest:
     ],
 )
 def test_a_bound_within_the_uncertainty_of_reading_settles_nothing(bound: dict[str, float], answer: str) -> None:
-    found = own(CLAIM, rule(p999(**bound)))
+    """p99.9 of suite 3 at 700 connections: 114 ± 34 ms."""
+    where = {"suite": "somaxconn", "connections": 700, "percentile": 99.9}
+    told = {"table": "digitalocean_latency_spectrum", "where": where, "column": "latency_ms", **bound}
+    found = own(CLAIM, OwnRule(rule="r", tests=[OwnTest.model_validate(told)]))
     assert found.answer == answer
     assert found.sentence.startswith("latency 114 [80, 148] ms, to be ")
 
