@@ -119,7 +119,7 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         sd=sd,
         pilot_blocks=degrees + 1,
         aa=effect.estimate if itself else None,
-        outliers=any(one.estimate is not None and one.estimate.outliers for one in told),
+        outliers=any(one.estimate is not None and stats.OUTLIERS in one.estimate.notes for one in told),
         compared=len(judged),
         claimed=sum(judged),
         why=_why(effect),

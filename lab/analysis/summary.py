@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from lab.analysis import levels, rerun
 from lab.analysis.aggregate.cells import Cells, HistogramOf, cells_of
-from lab.analysis.aggregate.exhaustion import MEANING, LoadedArm, exhaustions_of
+from lab.analysis.aggregate.exhaustion import MEANING, exhaustions_of
 from lab.analysis.aggregate.order import find_missing_by_order, order_note, run_order_tests
 from lab.analysis.explain.notes import beyond_plan, changed_facts, general_notes, notes_of
 from lab.analysis.judge.effects import Asked, Effect, Effects, beside_disturbance
@@ -107,7 +107,7 @@ def summarise(
     order = "" if disturbed else order_note(run_order_tests(cells, samples))
     notes = (*general_notes(rows, disturbed), *filter(None, [order]))
     if knobs is not None:
-        loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
+        loaded = [(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
         rows = [replace(row, exhaustion=found) for row, found in zip(rows, exhaustions_of(loaded), strict=True)]
     if seconds_of is not None:
         rows = [_by_thirds(row, seconds_of) for row in rows]
@@ -123,12 +123,12 @@ def summarise(
     )
 
 
-def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Effect]:
+def decided(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
     """(arm, point, metric) → the effect, as the run's table has it."""
     found: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
         places = _places(cells, disturbed)
-        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(cells.samples))
+        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(samples))
         table = zip(places, effects.table(places), strict=True)
         found |= {(arm.name, point.name, one.metric): one for (arm, point), row in table for one in row}
     return found

@@ -42,7 +42,7 @@ class Metric:
     only where a claim or a figure asks for it. `primary`: a variant's hypothesis may be about it.
 
     `sample`, `histogram`: what it is read from (`histogram`: then its level is that of all blocks' together); neither: what came of a
-    disturbance lies in `Sample.outcome` by its name, and what a claim asks for is `lab.analysis.derived`'s to read.
+    disturbance lies in `Sample.outcome` by its name, and what a claim asks for is `lab.analysis.evidence`'s to read.
     `column`: its place in the table of steady loads, under `heading`; 0 = none.
 
     Of a difference: `detail` is part of the number above it; `always` is shown even where it is 0 everywhere; `idle`: a system has it

@@ -2,7 +2,7 @@
 and how it is read off a sample. Every table, comparison, claim and figure asks it: a new metric is one entry here, and a column of
 the table of steady loads where it has a place there.
 
-Refuses to know a run's folder: what only its logs or manifests tell is read in `lab.analysis.derived`.
+Refuses to know a run's folder: what only its logs or manifests tell is read in `lab.analysis.evidence`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from statistics import fmean, geometric_mean
 from lab.model.metric import Metric
 from lab.model.metrics import about
 from lab.stats import paired as stats
-from lab.stats.clusters import find_two_clusters
+from lab.stats.groups import find_two_clusters
 
 
 @dataclass(frozen=True, slots=True)

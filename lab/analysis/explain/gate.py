@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from math import ceil, log1p
 
 from lab.analysis.explain.comparison import TOO_SELDOM, after_unserved
-from lab.analysis.judge.compared import LONELY, WHY_OPEN, Compared, change_text, size_text
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted
+from lab.analysis.judge.comparison import (
+    LONELY,
+    TOO_FEW,
+    WHY_OPEN,
+    Compared,
+    Comparison,
+    blocks_wanted,
+    change_text,
+    size_text,
+)
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, Gated, broken, limit_text, worse_by
 from lab.analysis.rerun import measure, resume
@@ -37,7 +45,7 @@ def reason(row: Compared, limit: float, case: Case) -> str:
     if case == "untold" or row.estimate is None:
         return "; ".join(row.notes) or "nothing to compare"
     change, text = change_text(row, row.estimate), limit_text(row, limit)
-    worse, p_value = row.decision is Decision.WORSE, row.p_value or 0.0
+    worse, p_value = row.decision is Decision.WORSE, row.holm_p or 0.0
     p_text = f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
     if case in ("close", "worse"):
         close = f", but its interval begins less than {CLOSE:.0%} above the bound" if case == "close" else ""

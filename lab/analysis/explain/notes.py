@@ -14,13 +14,11 @@ from scipy import special
 from lab.analysis import rerun
 from lab.analysis.aggregate.absolute import clusters_text
 from lab.analysis.aggregate.cells import Pair, paired
-from lab.analysis.aggregate.run_cells import RunCells
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, points_apart
-from lab.analysis.judge.recovery import usual_gap
+from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, RunCells, points_apart
 from lab.analysis.judge.rows import BACKEND, Row, Summary, slowed_by
-from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED
+from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, usual_gap
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, differing
 from lab.model.metrics import COLUMNS, QUANTILES, about

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.analysis.explain.gate import REMEASURE, advice, in_both, reason, why_nothing
-from lab.analysis.judge.compared import Compared, change_text
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Compared, Comparison, change_text
 from lab.analysis.judge.gate import VERDICTS, Bounds, Gate, Gated, case_of, chosen, detectable
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.base.errors import UsageError, refuse_unknown

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, expm1
 from typing import Literal
 
-from lab.analysis.judge.compared import Compared
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Compared, Comparison
 from lab.analysis.judge.decision import SURE_P, UNBOUNDED, Decision
 from lab.analysis.judge.rulings import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
 from lab.model.metrics import about

@@ -20,8 +20,8 @@ from statistics import median
 
 import polars as pl
 
-from lab.analysis.costs import Cost
 from lab.analysis.evidence import Evidence, Missing
+from lab.analysis.judge.effects import Cost
 from lab.model.metrics import about
 from lab.model.samples import Sample
 from lab.model.usage import UNCLAIMED

@@ -14,8 +14,7 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.derived import probe_timeouts_s
-from lab.analysis.evidence import Evidence, Log, Missing, Shelf
+from lab.analysis.evidence import Evidence, Log, Missing, Shelf, probe_timeouts_s
 from lab.model.samples import Reason
 from lab.records import outcomes
 from lab.records.sweep_files import load_sweep

@@ -8,8 +8,8 @@ from math import log1p
 import numpy as np
 import pytest
 
-from lab.analysis.judge import recovery
-from lab.analysis.judge.recovery import least_slope, recovers, scatter_elsewhere
+from lab.analysis.judge import rulings
+from lab.analysis.judge.rulings import least_slope, recovers, scatter_elsewhere
 from lab.model.pairs import REPEATS, Compared, Way
 
 DOSES = {"small": 2.0, "medium": 4.0, "slope": 80.0}
@@ -106,7 +106,7 @@ def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
     share: float, noise: float, believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slope that nobody knows well is not enough."""
-    monkeypatch.setattr(recovery, "committed_pairs", lambda: tuple(made(share, noise)))
+    monkeypatch.setattr(rulings, "committed_pairs", lambda: tuple(made(share, noise)))
     assert recovers("cpu_per_request", "slices") is believed
     assert not recovers("cpu_per_request", "together") and not recovers("p99", "slices")
 
@@ -122,7 +122,7 @@ def test_a_baseline_against_itself_scatters_as_one_measurement_of_a_pair_does(mo
         *compared("slices", "extra-work", 0.0, 9, 0.5)[:1],
         *compared("slices", "extra-work", 0.0, 9, 0.5, valid=False)[1:],
     ]
-    monkeypatch.setattr(recovery, "committed_pairs", lambda: (*itself, *made()))
+    monkeypatch.setattr(rulings, "committed_pairs", lambda: (*itself, *made()))
     found = scatter_elsewhere()
     assert [(one.metric, one.scheme, one.rounds) for one in found] == [
         ("cpu_per_request", None, 3),

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.analysis.aggregate.cells import counted_samples
-from lab.analysis.aggregate.unsteady import unsteady_arms
+from lab.analysis.aggregate.cells import counted_samples, unsteady_arms
 from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.analysis.knee.report import KneeReport, report_of
-from lab.analysis.knee.trials import limiter_of, tried
+from lab.analysis.knee.report import KneeReport, limiter_of, report_of, tried
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking

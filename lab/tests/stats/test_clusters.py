@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lab.stats.clusters import find_two_clusters
+from lab.stats.groups import find_two_clusters
 
 
 def test_the_two_levels_of_a_committed_run_are_found() -> None:

@@ -22,7 +22,7 @@ from lab.analysis.aggregate.order import ALPHA, METRICS_TESTED, find_missing_by_
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage
-from lab.stats.clusters import find_two_clusters
+from lab.stats.groups import find_two_clusters
 from lab.stats.histogram import Histogram
 from lab.stats.steadiness import find_change
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from lab.stats.order import label_p, shares_p
+from lab.stats.groups import label_p, shares_p
 
 
 def test_the_f_test_is_that_of_scipy() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.costs import Cost
+from lab.analysis.judge.effects import Cost
 from lab.records.sweep_files import load_sweep
 from lab.studies.carrying import Carried, Shown, carried, explain_differences, list_undecided
 

@@ -16,8 +16,22 @@ import pytest
 import yaml
 
 from lab.__main__ import main
-from lab.analysis.capacity.answer import Answer, Wanted, answer, price, size_of, snippet, whole
-from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, median_draws
+from lab.analysis.capacity.answer import (
+    Answer,
+    Cost,
+    Kind,
+    Load,
+    Wanted,
+    answer,
+    cost_of,
+    interval,
+    loads_of,
+    median_draws,
+    price,
+    size_of,
+    snippet,
+    whole,
+)
 from lab.base.errors import UsageError
 from lab.commands.capacity import rate
 from lab.model.plan import Arm, Slot, arms_for, plan

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.judge.compared import Compared
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, judged
+from lab.analysis.judge.comparison import TOO_FEW, Compared, Comparison, judged
 from lab.analysis.judge.decision import UNBOUNDED, Decision, guard_of
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
