@@ -404,8 +404,7 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    whole, damaged = references()
-    return Shelf(tuple(whole), tuple(damaged))
+    return Shelf(*map(tuple, references()))
 
 
 def listed(*runs: Evidence | Missing) -> str:

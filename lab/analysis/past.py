@@ -19,8 +19,8 @@ from statistics import median
 
 from lab.analysis import levels
 from lab.analysis.judge.rulings import carrier, scatter_elsewhere
-from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
-from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.noise import Noise, noises, pairs, pooled
+from lab.analysis.summary import Summary, null_arms, summarise_run
 from lab.base.errors import LabError
 from lab.base.files import readable, reference_folder, runs_folder
 from lab.model.design import PlannedAnew

@@ -26,7 +26,7 @@ from lab.model.samples import Reason, Sample, cell, settled
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram, bucket_of
-from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
+from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, next_step
 from lab.stats.units import format_rate, format_seconds
 
 SWEEP = "knee"
@@ -217,12 +217,14 @@ def report_of(run: RunStore) -> KneeReport:
 
 
 def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
-    step = step_of(record, trials)
-    rates = tuple(
-        _rate(rate, [each for each in trials if each.rate_rps == rate])
-        for rate in sorted({each.rate_rps for each in trials})
-    )
-    low, high = (step.passes_rps, step.fails_rps) if isinstance(step, (Found, Stuck)) else _seen(rates)
+    step, by_rate = step_of(record, trials), sorted({each.rate_rps for each in trials})
+    rates = tuple(_rate(rate, [each for each in trials if each.rate_rps == rate]) for rate in by_rate)
+    if isinstance(step, (Found, Stuck)):
+        low, high = step.passes_rps, step.fails_rps
+    else:  # it did not end: the highest rate that passed, and the lowest above it that failed
+        low = max((each.rate_rps for each in rates if each.passed and not each.failed), default=None)
+        failing = (each.rate_rps for each in rates if each.failed > each.passed and each.rate_rps > (low or 0))
+        high = min(failing, default=None)
     failed = [each for each in trials if each.rate_rps == high and each.outcome == "fail"]
     limited = _most([each.limiter for each in failed if each.limiter is not None])
     last, found = trials[-1].sample if trials else None, isinstance(step, Found)
@@ -247,28 +249,18 @@ def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
     )
 
 
-def _seen(rates: Sequence[Rate]) -> tuple[float | None, float | None]:
-    """(highest that passed, lowest above it that failed), of a search that did not end."""
-    low = max((rate.rate_rps for rate in rates if rate.passed and not rate.failed), default=None)
-    high = min(
-        (rate.rate_rps for rate in rates if rate.failed > rate.passed and rate.rate_rps > (low or 0)), default=None
-    )
-    return low, high
-
-
 def _why_not(
     record: RunRecord, step: Step | Tried, trials: Sequence[Tried], low: float | None, high: float | None
 ) -> str:
     if isinstance(step, Tried):
         return step.why
-    if isinstance(step, Try) or not trials:
+    if not isinstance(step, Stuck) or not trials:
         return f"not finished: go on with `{rerun.resume(record)}`"
-    if isinstance(step, Stuck) and step.why == "nothing":
+    if step.why == "nothing":
         return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
-    if isinstance(step, Stuck) and step.why == "endless":
-        return f"{between(low, high)}: not resolved: {len(trials)} trials {CONTRADICT}"
-    reasons = [each.why for each in trials if each.outcome == "unclear"]
-    return f"{between(low, high)}: not resolved: {_most(reasons[-3:])}"
+    unclear = [each.why for each in trials if each.outcome == "unclear"]
+    why = _most(unclear[-3:]) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
+    return f"{between(low, high)}: not resolved: {why}"
 
 
 def between(low: float | None, high: float | None) -> str:
@@ -283,8 +275,7 @@ def _rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
     told = [each for each in trials if each.told] or trials
     histograms = [each.histogram for each in told if each.histogram is not None]
     merged = reduce(Histogram.merge, histograms) if histograms else None
-    outcomes = Counter(each.outcome for each in trials)
-    samples = [each.sample for each in told]
+    outcomes, samples = Counter(each.outcome for each in trials), [each.sample for each in told]
     return Rate(
         rate_rps=rate_rps,
         passed=outcomes["pass"],

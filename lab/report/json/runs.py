@@ -16,7 +16,8 @@ from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.gate import Gate, Gated, worse_by
 from lab.analysis.judge.meeting import CellStats
 from lab.analysis.judge.rows import Row, Summary
-from lab.analysis.noise import Noise, counted, null_arms
+from lab.analysis.noise import Noise, counted
+from lab.analysis.summary import null_arms
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
 from lab.model.run import RunRecord

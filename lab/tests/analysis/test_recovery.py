@@ -65,14 +65,12 @@ def test_what_pairs_show_of_a_known_cost_is_the_slope(share: float) -> None:
 
 
 def test_what_is_told_is_the_lower_limit() -> None:
-    """Below the truth, and near it where there are many rounds; of the same comparisons the same."""
     few, many = (least_slope(made(0.9, 0.02, rounds), "cpu_per_request", "slices") for rounds in (6, 60))
     assert few is not None and many is not None and few <= 0.9 and 0.85 < many <= 0.9
     assert many == least_slope(made(0.9, 0.02, 60), "cpu_per_request", "slices")
 
 
 def test_what_does_not_count_is_not_in_it() -> None:
-    """Invalid comparisons, other ways, and what adds no known cost."""
     whole = made(noise=0.02)
     others = [
         *compared("slices", "slope", 80.0, 1, 5.0, valid=False),
@@ -105,7 +103,6 @@ def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Comp
 def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
     share: float, noise: float, believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slope that nobody knows well is not enough."""
     monkeypatch.setattr(rulings, "committed_pairs", lambda: tuple(made(share, noise)))
     assert recovers("cpu_per_request", "slices") is believed
     assert not recovers("cpu_per_request", "together") and not recovers("p99", "slices")

@@ -33,7 +33,6 @@ def test_the_planned_sd_is_the_upper_confidence_limit(blocks: int) -> None:
 def test_what_is_resolvable_is_found_with_the_power_of_the_paired_t_test(
     blocks: int, level: float, wanted: float
 ) -> None:
-    """Against scipy.stats.nct; the other tail adds less than a thousandth."""
     effect = power.resolvable(0.03, blocks, level, wanted)
     assert effect is not None
     away, least = np.log1p(effect) / 0.03 * np.sqrt(blocks), reference.t.ppf(1 - level / 2, blocks - 1)

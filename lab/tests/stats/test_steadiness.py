@@ -52,7 +52,6 @@ def test_a_second_that_is_not_known_belongs_to_neither_part() -> None:
 
 
 def test_a_first_second_that_is_slower_is_the_loads_beginning() -> None:
-    """As handshakes and first connections make it; the same one second later is a change."""
     assert find_change(seconds([10, 60, 62, 61], [28, 3, 2, 3])) is None
     assert find_change(seconds([10, 10, 62, 61], [28, 28, 2, 3])) is not None
 

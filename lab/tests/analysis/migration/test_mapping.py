@@ -58,7 +58,6 @@ OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
     ],
 )
 def test_a_server_header_that_ingress_nginx_leaves_out_is_a_trap(system: str, sends: str, keys: list[str]) -> None:
-    """Its own and the backend's, by what ingress-nginx does by itself."""
     told = [each for each in moved(system, {}).traps if {OWN, BACKENDS} & set(each.keys)]
     assert sorted({key for each in told for key in each.keys} & {OWN, BACKENDS}, reverse=True) == keys
     assert sends in {each.line.default for each in told} and {each.weight for each in told} == {"answers"}
