@@ -378,11 +378,7 @@ class Shelf:
     damaged: tuple[Damaged, ...]
 
     def of(
-        self,
-        *sweeps: str,
-        variant: str | Sequence[str] | None = None,
-        target: str | None = None,
-        shape: bool = False,
+        self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
         """The run that measured `variant`, or all of them, under the first of these sweeps that there is one of, as `references` orders them.
 

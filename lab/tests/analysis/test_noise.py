@@ -268,14 +268,7 @@ def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
 
 
 def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str]:
-    fields = {
-        "subject": subject,
-        "target": None,
-        "context": None,
-        "plan": False,
-        "json": False,
-        "resume": None,
-    }
+    fields = {"subject": subject, "target": None, "context": None, "plan": False, "json": False, "resume": None}
     fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
     status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import log1p
 
 import numpy as np
@@ -28,21 +28,11 @@ def compared(
     way: Way, variant: str, dose: float, round_: int, *log_ratios: float, valid: bool = True
 ) -> list[Compared]:
     """`log_ratios`: one for each repeat, or one for all."""
+    of = {"variant": variant, "dose": dose, "baseline": "extra-work", "point": "ceiling", "way": way, "valid": valid}
+    told = [{"cpu_per_request": log_ratios[at % len(log_ratios)]} for at in range(1 if way == "plain" else REPEATS)]
     return [
-        Compared(
-            round=round_,
-            variant=variant,
-            dose=dose,
-            baseline="extra-work",
-            point="ceiling",
-            way=way,
-            repeat=repeat,
-            right=False,
-            valid=valid,
-            detail="",
-            log_ratios={"cpu_per_request": log_ratios[repeat % len(log_ratios)]},
-        )
-        for repeat in range(1 if way == "plain" else REPEATS)
+        Compared.model_validate({**of, "round": round_, "repeat": at, "right": False, "detail": "", "log_ratios": each})
+        for at, each in enumerate(told)
     ]
 
 
@@ -84,15 +74,10 @@ def test_what_does_not_count_is_not_in_it() -> None:
 
 @pytest.mark.parametrize(
     "found",
-    [
-        [],
-        [one for one in made() if one.way == "plain"],
-        [one for one in made() if one.way != "plain"],
-        made(rounds=1),
-    ],
+    [[], [one for one in made() if one.way == "plain"], [one for one in made() if one.way != "plain"], made(rounds=1)],
     ids=["nothing", "plain only", "pairs only", "one round"],
 )
-def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Compared]) -> None:
+def test_without_both_ways_and_two_rounds_there_is_no_slope(found: list[Compared]) -> None:
     assert least_slope(found, "cpu_per_request", "slices") is None
     assert least_slope(made(), "p99", "slices") is None, "a metric that was not measured"
 

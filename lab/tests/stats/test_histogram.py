@@ -23,11 +23,7 @@ def test_edges_are_contiguous_and_start_at_zero() -> None:
     assert low_us[0] == 0
     assert (low_us[1:] == high_us[:-1] + 1).all()
     assert low_us[-1] <= LIMIT_US <= high_us[-1]
-
-
-def test_the_edges_of_a_bucket_fall_into_it() -> None:
-    """`bucket_of` and `bucket_edges_s` are inverses, for every bucket (the last one ends at the limit)."""
-    low, high = bucket_edges_s(ALL)
+    # `bucket_of` and `bucket_edges_s` are inverses
     assert (bucket_of(np.round(low / UNIT_S)) == ALL).all()
     assert (bucket_of(np.round(high / UNIT_S)) == ALL).all()
 
