@@ -99,23 +99,12 @@ def past_runs(record: RunRecord) -> Iterator[Past]:
     """The other runs under a run's conditions with blocks enough, the newest first: its target, loads, generators, and facts but for the boot."""
     conditions = record.target, record.points, record.generators
     for name in reversed(run_names()):
-        try:
+        with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
             run = RunStore.open(name)
             there = run.record
-            alike = (there.target, there.points, there.generators) == conditions
-            if (
-                name == record.id
-                or there.blocks < stats.MIN_BLOCKS
-                or not alike
-                or differing(record.facts, there.facts)
-            ):
-                continue
-            samples = run.samples()
-            past = past_of(there, samples, summarise_run(there, samples, run.histogram)) if samples else None
-        except LabError:
-            continue  # a damaged run is no guide; it is reported when it is asked for
-        if past is not None:
-            yield past
+            alike = (there.target, there.points, there.generators) == conditions and there.blocks >= stats.MIN_BLOCKS
+            if name != record.id and alike and not differing(record.facts, there.facts) and (samples := run.samples()):
+                yield past_of(there, samples, summarise_run(there, samples, run.histogram))
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
@@ -131,9 +120,9 @@ def best_past(record: RunRecord) -> Past | None:
     """All that know the noise of what is compared with, as it is now, pooled; else the newest that knows of any; else the newest."""
     baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
     found = list(islice(past_runs(record), POOLED))
-    if covering := [past for past in found if past.covers(baselines)]:
-        return together(covering)
-    return next((past for past in found if any(not noise.why for noise in past.noises)), next(iter(found), None))
+    telling = (past for past in found if any(not noise.why for noise in past.noises))
+    covering = [past for past in found if past.covers(baselines)]
+    return together(covering) if covering else next(telling, next(iter(found), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +228,14 @@ def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str
     """
     count, loads = 0, dict[str, None]()
     for before, after in pairwise(planned.slots):
-        if before.bring_up != after.bring_up or before.point.disturbance is not None:
-            continue
-        leaving = [
-            side
-            for side in before.sides
-            if any(share * _part_left(side, load) >= PORT_SHARE for load, share in shares.items())
-        ]
-        count += bool(leaving)
-        loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
+        if before.bring_up == after.bring_up and before.point.disturbance is None:
+            leaving = [
+                side
+                for side in before.sides
+                if any(share * _part_left(side, load) >= PORT_SHARE for load, share in shares.items())
+            ]
+            count += bool(leaving)
+            loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
     return PlannedAnew(count, tuple(loads), tuple(runs))
 
 
@@ -257,20 +245,15 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     if len(ups) == len(set(ups)):
         return PlannedAnew()
     slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
-    variants = {slot.arm.variant for slot in slots}
-    shares: dict[Load, float] = {}
-    runs: list[str] = []
-    for run in _runs_of(variants, target):
+    shares, runs = dict[Load, float](), list[str]()
+    for run in _runs_of({slot.arm.variant for slot in slots}, target):
         parts = [
-            (slot.arm.variant, point.name, _part_left(slot, (slot.arm.variant, _nameless(point))))
-            for point in run.record.points
-            for slot in slots
+            ((slot.arm.variant, point.name), _part_left(slot, (slot.arm.variant, _nameless(point))))
+            for point, slot in product(run.record.points, slots)
         ]
-        if not any(part >= PORT_SHARE for *_, part in parts):
-            continue
-        alike = {(variant, point) for variant, point, part in parts if part}
-        with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
-            of_run = leaving_loads(run.samples(partial(_is_alone_of, alike)))
+        alike = {place for place, part in parts if part and max(most for _, most in parts) >= PORT_SHARE}
+        with suppress(LabError):  # as above
+            of_run = leaving_loads(run.samples(partial(_is_alone_of, alike))) if alike else {}
             if planned_anew(planned, of_run).count:
                 shares |= {load: min(share, shares.get(load, share)) for load, share in of_run.items()}
                 runs.append(run.record.id)

@@ -2,11 +2,10 @@
 
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
-c: CPU seconds of the proxy per request. This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards, linear in cores, which
-is said. Between two measured loads c is linear in how idle the proxy is: a request that finds it asleep pays for waking it, and of Poisson
-arrivals that share is 1 − ρ (PASTA, Wolff 1982), so c(ρ) = s + w(1 − ρ). That is a model (few connections, which cannot queue, cost more),
-so the interval is all that lies between the two. Outside of the measured loads the nearest one's price is a bound. Refuses to say anything
-of latency, memory, bandwidth or of other machines: those are assumptions.
+c: CPU seconds of the proxy per request. This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards, linear in cores.
+Between two measured loads c is linear in how idle the proxy is, since a request that finds it asleep pays for waking it (PASTA, Wolff 1982):
+a model, so the interval is all that lies between the two. Outside of the measured loads the nearest one's price is a bound. Refuses to say
+anything of latency, memory, bandwidth or of other machines: those are assumptions.
 """
 
 from __future__ import annotations
@@ -53,9 +52,6 @@ DRAWS, SEED = 4000, 1982
 NEAR = 0.05
 """A load whose utilisation lies as near as this to the wanted one needs no line between two."""
 Bound = Literal["", "at least", "at most"]
-
-
-# -- what a request costs ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +111,8 @@ def loads_of(run: RunStore) -> list[Load]:
     Leaves out what is no price of a good answer: loads whose subject is errors, disturbances, compressed answers, and samples that saw
     no proxy, as the backend's CPU is not a proxy's.
     """
-    points = [
-        point
-        for point in run.record.points
-        if not (point.disturbance or point.control or point.subject or point.answers)
-        and point.accept_encoding == "identity"
-    ]
+    every = (each for each in run.record.points if each.accept_encoding == "identity")
+    points = [each for each in every if not (each.disturbance or each.control or each.subject or each.answers)]
     if not points:
         return []
     samples = run.samples()
@@ -143,11 +135,8 @@ def loads_of(run: RunStore) -> list[Load]:
 
 
 def _busy(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
-    """Return how full the CPUs were that the proxy can fill: as many as it had workers or threads, by what all the variant's `samples`
-    counted or, where they did not, by the manifests; at most its own CPUs.
-
-    The mean, as U = X·S/k has it: workers that share a queue unequally leave the least busy CPU far below it. Clock ticks miss short
-    bursts of work, so what the scheduler counted for the proxy is the least.
+    """Return how full the CPUs were that the proxy can fill, the mean of them: as many as it had workers or threads, by what all the
+    variant's `samples` counted, else by the manifests. Clock ticks miss short bursts: what the scheduler counted is the least.
     """
     own = cpus_of(run.record, "proxy")
     if not own:
@@ -175,11 +164,11 @@ def cost_of(loads: Sequence[Load], utilisation: float) -> Cost:
     if abs(nearest_busy - utilisation) <= NEAR:
         return _measured(nearest)
     if known[0][0] > utilisation:
-        caution = "AT LEAST: measured busier than asked for; at less load a request finds the proxy asleep more often, and costs more"
-        return _measured(nearest, caution, "at least")
+        more = "at less load a request finds the proxy asleep more often, and costs more"
+        return _measured(nearest, f"AT LEAST: measured busier than asked for; {more}", "at least")
     if known[-1][0] < utilisation:
-        caution = "AT MOST: measured less busy than asked for; at more load a request costs less"
-        return _measured(nearest, caution, "at most")
+        less = "at more load a request costs less"
+        return _measured(nearest, f"AT MOST: measured less busy than asked for; {less}", "at most")
     low_busy, low = next(pair for pair in reversed(known) if pair[0] < utilisation)
     high_busy, high = next(pair for pair in known if pair[0] > utilisation)
     draws, others = median_draws(low.costs_s), median_draws(high.costs_s, SEED + 1)
@@ -213,8 +202,7 @@ def interval(draws: Floats) -> tuple[float, float]:
 def median_draws(values: Sequence[float], seed: int = SEED) -> Floats | None:
     """The confidence distribution of the blocks' median, distribution-free; None below six blocks.
 
-    The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½) (Thompson 1936), and
-    anywhere between the two (as the interpolated intervals of Hettmansperger & Sheather 1986); it is not sought beyond the ends.
+    The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½) (Thompson 1936).
     """
     x, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
     if n < MIN_BLOCKS:
@@ -223,9 +211,6 @@ def median_draws(values: Sequence[float], seed: int = SEED) -> Floats | None:
     below = rng.binomial(n, 0.5, DRAWS)
     low, high = x[np.maximum(below - 1, 0)], x[np.minimum(below, n - 1)]
     return low + (high - low) * rng.uniform(size=DRAWS)
-
-
-# -- how many proxies ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,10 +329,7 @@ def _runs(wanted: Wanted) -> Iterator[RunStore]:
 
 
 def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
-    """Return what a request costs the baseline, where it has one of the loads (at least one), else the usual variant, else the first arm.
-
-    UsageError where it was measured with two kinds of handshakes.
-    """
+    """Return what a request costs the baseline, where it has one of the loads, else the usual variant, else the first arm. UsageError."""
     arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != wanted.usual))
     own = [load for load in loads if load.arm == arm]
     if len({load.kind for load in own}) > 1:

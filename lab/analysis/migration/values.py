@@ -40,17 +40,11 @@ def translated(template: str, value: str, others: Mapping[str, str] | None = Non
     parts: list[str] = []
     for literal, name, words, _ in Formatter().parse(template):
         parts.append(literal)
-        if name is not None:
-            parts.append(_word(_found(name, value, others or {}), words or ""))
+        if name is not None:  # of a conversion, of another key, or `key|conversion`
+            key, _, conversion = ("", "", name) if name in CONVERSIONS else name.partition("|")
+            given = (others or {})[key] if key else value
+            parts.append(_word(CONVERSIONS[conversion](given) if conversion else given, words or ""))
     return "".join(parts)
-
-
-def _found(name: str, value: str, others: Mapping[str, str]) -> str:
-    """Of a conversion's name, of another key's, or of `key|conversion`."""
-    if name in CONVERSIONS:
-        return CONVERSIONS[name](value)
-    key, _, conversion = name.partition("|")
-    return CONVERSIONS[conversion](others[key]) if conversion else others[key]
 
 
 def conversions(template: str) -> set[str]:

@@ -383,23 +383,16 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(
     assert f"| 4 | {four['serves_rps']:,.0f} |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
-        (["--handshakes", "full"], "--handshakes: is for new TLS connections"),
-        (["--handshakes", "half"], "--handshakes: expected full or resumed"),
-        (["--page", "100MB"], "was measured with 100MB.bin"),
-    ],
-)
 def test_bad_input_exits_2_with_what_to_do(
-    arguments: list[str],
-    fault: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What there is no run for is in `bad_input.toml`."""
     stored(tmp_path, monkeypatch, blocks=1)
-    assert main(["capacity", "--rate", "1M", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert fault in err
-    assert out == ""
+    for arguments, fault in {
+        ("--handshakes", "full"): "--handshakes: is for new TLS connections",
+        ("--handshakes", "half"): "--handshakes: expected full or resumed",
+        ("--page", "100MB"): "was measured with 100MB.bin",
+    }.items():
+        assert main(["capacity", "--rate", "1M", *arguments]) == 2
+        out, err = capsys.readouterr()
+        assert fault in err and out == ""
