@@ -75,7 +75,7 @@ def test_what_counts_is_that_no_block_of_the_slower_side_had_the_generator_as_it
     summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=change)
     assert effect_of(summary, "keepalive", "rate", "ceiling").decision is decision
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
-    assert (cpu.claimed, cpu.primary) == (True, decision is Decision.NOT_JUDGED)
+    assert cpu.claimed is cpu.primary is (decision is Decision.NOT_JUDGED)
 
 
 def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:

@@ -239,6 +239,9 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
     example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
     advice = noise_tables.advise(found, example, "just aa")
     assert advice.startswith("in CPU per request one block's comparison scatters by ")
+
+
+def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     wild = report_of(stored(blocks=6, nulls=0, noise=1.0))
     show(Console(width=200), noise_tables.page(wild, ""))
     out = capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.judge.comparison import TOO_FEW, Compared, Comparison, judged
-from lab.analysis.judge.decision import UNBOUNDED, Decision, guard_of
+from lab.analysis.judge.decision import UNBOUNDED, Decision
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
@@ -25,7 +25,7 @@ from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.stats.unpaired import unpaired, unpaired_difference
-from lab.tests.support.factories import alter, answering, costing, lose, made_invalid, make_plan, make_point
+from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
@@ -74,22 +74,10 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert row.estimate is not None and row.estimate == stats.paired(own, base) and len(own) == 6
     assert row.base.level == stats.middle(base)
-    assert row.decision is Decision.BETTER and row.primary and row.p_value == row.holm_p
+    assert row.decision is Decision.BETTER and row.primary
     primary = [one.estimate.p_value or 0 for one in found.rows if one.primary and one.estimate]
     assert row.holm_p is not None and row.holm_p < 0.001 and row.holm_p in stats.holm(primary) and len(primary) == 2
     assert row.estimate.effect == pytest.approx(-0.223, abs=0.05)
-
-
-@pytest.mark.parametrize("costlier", [1.0, 1.2])
-def test_the_guard_is_what_the_baseline_shows_of_itself(costlier: float) -> None:
-    store = made(change=alter(lambda slot: slot.arm.role == "again", costing(costlier)))
-    arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
-    for sample in store.samples():
-        if sample.arm in arms and sample.point.name == "ceiling":
-            arms[sample.arm][sample.block] = sample.cpu_per_request_s or 0.0
-    base, again = ([values[block] for block in range(1, 7)] for values in arms.values())
-    guard = row_of(compare_runs(store, None), "cpu_per_request", "ceiling").size.guard
-    assert guard == guard_of(stats.paired(again, base)) and (guard > 0.1) is (costlier > 1)
 
 
 def test_one_run_is_told_what_its_table_says() -> None:
