@@ -251,7 +251,8 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
             ((slot.arm.variant, point.name), _part_left(slot, (slot.arm.variant, _nameless(point))))
             for point, slot in product(run.record.points, slots)
         ]
-        alike = {place for place, part in parts if part and max(most for _, most in parts) >= PORT_SHARE}
+        enough = any(part >= PORT_SHARE for _, part in parts)
+        alike = {place for place, part in parts if part and enough}
         with suppress(LabError):  # as above
             of_run = leaving_loads(run.samples(partial(_is_alone_of, alike))) if alike else {}
             if planned_anew(planned, of_run).count:

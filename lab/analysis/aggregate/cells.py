@@ -93,9 +93,13 @@ def unsteady_arms(samples: Iterable[Sample]) -> Mapping[Place, UnsteadyArm]:
     for sample in filter(counts, samples):
         if sample.valid or sample.reason is Reason.NOT_STEADY:
             found[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
-    told = {key: unsteady_arm(changes, pairs=key[0]) for key, changes in found.items()}
-    # where solo samples changed, they are told, and not its pairs
-    return {place: arm for pairs in (True, False) for (paired_, place), arm in told.items() if paired_ is pairs and arm}
+    arms: dict[Place, UnsteadyArm] = {}
+    for (pairs, place), changes in sorted(found.items(), key=lambda item: item[0], reverse=True):
+        if arm := unsteady_arm(
+            changes, pairs
+        ):  # solo samples last: where they changed, they are told, and not its pairs
+            arms[place] = arm
+    return arms
 
 
 @dataclass(frozen=True, slots=True)
