@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from lab.analysis.aggregate.cells import block_of
-from lab.analysis.knee.trials import tried
+from lab.analysis.knee.report import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot

@@ -6,7 +6,7 @@ the table of steady loads where it has a place there.
     Metric("longest gap", "s", decimals=2).change(-29.62)                                −29.6 s
 
 Refuses to judge (a change is a number here), and to know a run's folder: what only its logs or manifests tell is read in
-`lab.analysis.derived`.
+`lab.analysis.evidence`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Metric:
     only where a claim or a figure asks for it. `primary`: a variant's hypothesis may be about it.
 
     `sample`, `histogram`: what it is read from (`histogram`: then its level is that of all blocks' together); neither: what came of a
-    disturbance lies in `Sample.outcome` by its name, and what a claim asks for is `lab.analysis.derived`'s to read.
+    disturbance lies in `Sample.outcome` by its name, and what a claim asks for is `lab.analysis.evidence`'s to read.
     `column`: its place in the table of steady loads, under `heading`; 0 = none.
 
     Of a difference: `detail` is part of the number above it; `always` is shown even where it is 0 everywhere; `idle`: a system has it

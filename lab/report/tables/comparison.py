@@ -13,15 +13,12 @@ from itertools import groupby
 
 from rich.text import Text
 
-from lab.analysis.aggregate.absolute import absolute_of, absolute_text
-from lab.analysis.aggregate.run_cells import CellStats
 from lab.analysis.explain.comparison import advices
 from lab.analysis.explain.notes import FEW_BLOCKS
 from lab.analysis.explain.run import p_text
-from lab.analysis.judge.compared import Compared, change_text
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Compared, Comparison, change_text
 from lab.analysis.judge.decision import SURE_P, Decision
-from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.analysis.judge.meeting import TWO_MACHINES, CellStats
 from lab.model.metrics import about
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
 from lab.report.loads import disturbance_text, load_text
@@ -84,7 +81,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
             effect = Cell(_effect(each), STYLES.get(each.decision, "dim"))
             mine, theirs = each.base.values.keys(), each.other.values.keys()
             blocks = str(len(mine & theirs)) if comparison.paired else f"{len(mine)}+{len(theirs)}"
-            sure = p_text(each.p_value), Cell(blocks, notes=each.notes)
+            sure = p_text(each.holm_p), Cell(blocks, notes=each.notes)
             metric = f"{each.title} ({each.unit})" if each.unit else each.title
             under = [heading, Heading(pair, inner=True)]
             narrow = row(each.title, Cell(each.unit, "dim"), *levels, effect, *sure, under=under)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from rich.text import Text
 
 from lab.analysis.explain.gate import MEASURE_MISSING, conclusion, missing_text
-from lab.analysis.judge.compared import change_text
+from lab.analysis.judge.comparison import change_text
 from lab.analysis.judge.gate import Gate, Verdict
 from lab.report.grid import Cell, Grid, Part, Row, Words, columns, plain, row
 

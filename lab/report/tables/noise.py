@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from lab.analysis.judge.rulings import LIMITED
-from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
+from lab.analysis.noise import Noise, nulls_text, pairs
 from lab.analysis.past import Past
+from lab.analysis.summary import null_arms
 from lab.model.design import GUARD, shape_of
 from lab.model.metrics import about
 from lab.model.pairs import SIDES

@@ -22,7 +22,7 @@ from lab.analysis.judge.thirds import seconds_in, thirds_of
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
-from lab.stats.boots import format_boots, over_boots, t_quantile
+from lab.stats.boots import format_boots, over_boots
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
 from lab.stats.units import format_blocks, format_range
 from lab.studies.claims import Other, Test, fits, holds, short
@@ -192,7 +192,7 @@ def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evid
     ratio = found.test.ratio_to is not None
     effects = [log(value) if ratio else value for value, _, _, _ in whole]
     widths = [log(high / low) if ratio else high - low for _, low, high, _ in whole]
-    errors = [width / 2 / t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
+    errors = [width / 2 / stats.t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
     over = over_boots(effects, errors)
     value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
     return replace(found, value=value, low=low, high=high, boots=over.boots)

@@ -16,8 +16,7 @@ import plotly.graph_objects as go
 
 from lab.analysis import timelines
 from lab.analysis.aggregate.generations import levels
-from lab.analysis.derived import probe_timeouts_s
-from lab.analysis.evidence import Evidence, Log, Missing
+from lab.analysis.evidence import Evidence, Log, Missing, probe_timeouts_s
 from lab.analysis.explain.run import effect_text
 from lab.base.errors import LabError
 from lab.model.metrics import QUANTILES, about

@@ -21,8 +21,8 @@ from statistics import median
 import plotly.graph_objects as go
 import polars as pl
 
-from lab.analysis.costs import Cost
 from lab.analysis.evidence import Evidence, Missing
+from lab.analysis.judge.effects import Cost
 from lab.base.errors import LabError
 from lab.model.metrics import about
 from lab.model.samples import Sample

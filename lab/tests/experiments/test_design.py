@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.analysis.judge import recovery
+from lab.analysis.judge import rulings
 from lab.analysis.noise import noises
 from lab.analysis.summary import summarise_run
 from lab.experiments.bench.design import with_design
@@ -98,8 +98,8 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
 def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
     scatter = [
-        recovery.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
-        recovery.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
+        rulings.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
+        rulings.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
     ]
     monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
     baseline = record("x").variants["ingress-nginx"]

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.knee.report import KneeReport, report_of
-from lab.analysis.knee.trials import limiter_of, tried
+from lab.analysis.knee.report import KneeReport, limiter_of, report_of, tried
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking

@@ -179,7 +179,7 @@ def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: 
     assert [path.name for path in top.iterdir() if path.name.startswith(".")] == []
     with open(history.table_path(), newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert {row["run"] for row in rows} == set(old) == history.known_runs()
+    assert {row["run"] for row in rows} == set(old)
     assert {row["reference"] for row in rows} == {RUN, f"{RUN}/boot-2"}
     row = next(each for each in rows if (each["arm"], each["point"], each["metric"], each["scheme"]) == ("keepalive", "ceiling", "cpu_per_request", "slices"))  # fmt: skip
     assert 0.99 < float(row["low"]) < float(row["effect"]) < float(row["high"]) < 1.02 and row["blocks"] == "9"

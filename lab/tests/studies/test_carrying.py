@@ -12,8 +12,8 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.costs import Cost
 from lab.analysis.evidence import Evidence
+from lab.analysis.judge.effects import Cost
 from lab.model.plan import Shape
 from lab.report.markdown import markdown
 from lab.studies import matrix
