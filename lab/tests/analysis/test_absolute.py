@@ -66,9 +66,6 @@ def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_it
     assert split_text(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
 
 
-# -- in a run's table ----------------------------------------------------------------------------------------
-
-
 def in_clusters(slot: Slot, sample: Sample) -> Sample:
     """Of the variant's blocks every second one costs thirty times as much, at saturation."""
     if slot.arm.name != "keepalive" or slot.block % 2 or slot.point.name != "ceiling":

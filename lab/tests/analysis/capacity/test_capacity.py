@@ -125,9 +125,6 @@ def cost(*loads: Load, utilisation: float = 0.7) -> Cost:
     return cost_of(loads, utilisation)
 
 
-# -- prices --------------------------------------------------------------------------------------------------
-
-
 def test_a_price_near_the_wanted_utilisation_is_the_blocks_median() -> None:
     near = cost(load([20e-6, 21e-6, 22e-6, 23e-6, 24e-6, 30e-6], busy=0.72))
     assert near.value_s == pytest.approx(22.5e-6)
@@ -180,9 +177,6 @@ def test_the_number_of_proxies_is_that_of_the_utilisation_law(tmp_path: Path, mo
     assert [whole(value) for value in (2.0, 2.0 + 1e-15, 2.01, 0.001)] == [2, 2, 3, 1]
     stored(tmp_path, monkeypatch, story=lambda slot: told(slot, 20e-6, 0.7))
     assert found().cores == pytest.approx(28.571, rel=1e-3)
-
-
-# -- runs ----------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_of_a_stored_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,9 +306,6 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price(
     assert price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 
-# -- how busy a proxy was ------------------------------------------------------------------------------------
-
-
 def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,9 +335,6 @@ def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
     run = stored(tmp_path, monkeypatch, points=[CEILING], story=uneven, facts=facts, manifests=manifests)
     assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
     assert found().cores == pytest.approx(1e6 * 20e-6 / 0.7)
-
-
-# -- the command ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,6 @@ def outage(arm: Arm, block: int) -> float:
     return (1.0 if arm.role == "variant" else 30.0) + (block * 7 % 5 + (arm.role == "again")) / 10
 
 
-# -- one run ------------------------------------------------------------------------------------------------
-
-
 def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None:
     """All metrics at all points, in the plan's order; neither the A/A twin nor the reference is a row."""
     store = made(planned=make_plan(BOTH), effects={"keepalive": 0.8})
@@ -164,9 +161,6 @@ def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_th
     empty = compare_runs(made(change=lambda _slot, _sample: None), None)
     assert len(empty.rows) == 12 and {row.decision for row in empty.rows} == {Decision.NOT_JUDGED}
     assert row_of(empty, "p99").base.generator == "k6 1.8.1", "what it was going to use"
-
-
-# -- two runs -----------------------------------------------------------------------------------------------
 
 
 def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
@@ -337,9 +331,6 @@ def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> No
     assert row_of(one, "p50").decision is Decision.BETTER and TOO_FEW not in said(one)
 
 
-# -- searches for the knee ----------------------------------------------------------------------------------
-
-
 def searched(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
     """A search that tried these arms at these rates, a block each; the last `left` of them were planned and not measured."""
     arms = {arm: Arm(arm, arm, "baseline", None) for arm, _ in tries}
@@ -368,9 +359,6 @@ def test_a_finished_search_was_not_interrupted() -> None:
     assert [point.name for point in tried_less.missing_points] == ["rate-400"]
     cut = compare_runs(searched("run-1", *tries), searched("run-2", *tries, left=1))
     assert "other: not all of it was measured: just knee --resume run-2 goes on" in cut.notes
-
-
-# -- what may not meet --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -426,9 +414,6 @@ def test_a_copy_is_the_same_run_and_a_changed_one_is_told() -> None:
     second.folder = Path("/elsewhere/run-1")
     found = compare_runs(made(), second)
     assert found.notes[0].startswith("both are called run-1")
-
-
-# -- disturbances -------------------------------------------------------------------------------------------
 
 
 def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:

@@ -103,9 +103,6 @@ def killed(seconds: Mapping[str, float], name: str = "run-1", **record: Any) -> 
     return made_disturbed(name, KILL, outcome, sweep="kill", **record)
 
 
-# -- verdicts ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
     """20 % more latency and CPU, a sixth less rate: all of it, in what judges each load, and exit 1."""
     found = gated(made(effects={"keepalive": 1.2}), FIVE)
@@ -317,9 +314,6 @@ def test_runs_of_two_machines_are_refused_with_the_facts_that_differ() -> None:
     assert error.value.exit_status == 2
 
 
-# -- close to the bound -----------------------------------------------------------------------------------------------
-
-
 CLOSE_BY = Bounds(0.05, metrics=("cpu_per_request",))
 
 
@@ -354,9 +348,6 @@ def test_what_two_measurements_show_is_a_regression_and_what_one_shows_is_none()
     assert confirmed(first, gated(close_run("second", 1.09, seed=2), CLOSE_BY)).exit_status(strict=False) == 1
     beside = replace(first.rows[0], verdict="regression", close=False)
     assert replace(first, rows=(beside, *first.rows)).to_measure_again == [], "one is certain without it"
-
-
-# -- what cannot be told in the planned time --------------------------------------------------------------------------
 
 
 def test_a_metric_that_no_planned_block_could_tell_is_listed_once_and_changes_no_verdict() -> None:
@@ -568,9 +559,6 @@ def test_an_outcome_that_was_0_in_every_block_is_held_to_its_bound(runs: int) ->
     assert all(row.metric != "restarts" for row in compare_runs(one, other).rows)
 
 
-# -- what the command line takes --------------------------------------------------------------------------------------
-
-
 def test_a_bound_is_a_share() -> None:
     for text, value in {"5%": 0.05, "0.05": 0.05, "5 %": 0.05, ".5": 0.5, "12.5%": 0.125, "99%": 0.99}.items():
         assert fraction(BOUND, text) == pytest.approx(value)
@@ -658,9 +646,6 @@ def test_what_cannot_be_judged_is_no_regression(
         assert "measured with different generators: k6 1.8.1, oha 1.8.1" in err
 
 
-# -- what CI reads ----------------------------------------------------------------------------------------------------
-
-
 def test_junit_has_no_character_that_xml_has_not() -> None:
     found = gated(made(change=lambda _, sample: sample.model_copy(update={"notes": ("bell \x07 & <b> \ud800",)})), FIVE)
     assert ET.fromstring(junit.xml(found, strict=False)).tag == "testsuites"
@@ -708,9 +693,6 @@ def test_json_and_markdown_say_the_same_and_json_keeps_its_schema() -> None:
     assert len([line for line in lines if line.startswith("| ") and ":--" not in line]) == 1 + 4
     assert next(line for line in lines if line.startswith("- **REGRESSION**: ")).endswith("shows every metric.")
     assert lines[-1] == "4 regressions, 0 cannot tell, 0 passed: do not take this change as it is"
-
-
-# -- workflows --------------------------------------------------------------------------------------------------------
 
 
 def workflow_commands(text: str) -> list[list[str]]:
