@@ -157,8 +157,9 @@ def job(
     hosts = "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses), ""])
 
     def make(container: Container) -> Process:
-        started = Realisation(command(container), container.env)
-        if container not in pod.init:
+        if container in pod.init:
+            started = Realisation(command(container), container.env)
+        else:
             started = realisation(container, pod, place, objects, addresses, pinned, realise)
         own = f"{net.lane.prefix}{pod.name}-{container.name}"
         group = groups.make(pod.role, own, container.place, container.limits, room=changing)

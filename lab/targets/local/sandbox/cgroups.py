@@ -118,7 +118,7 @@ class Groups:
         folders: dict[Controller, tuple[int, Path]] = {}
         reason = ""
         try:
-            wanted = [(key, cgroup.wanted(key, value)) for key, value in known.items()]
+            wanted: list[tuple[Controller, Fraction]] = [(key, cgroup.wanted(key, known[key])) for key in known]
             own, there = label() + name, _places()
             for key in controllers:
                 if key not in there:
