@@ -228,23 +228,23 @@ def _relative(values: Mapping[int, float], theirs: Mapping[int, float]) -> Relat
 def _notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, ...]:
     if row is None:
         return (f"'{cell.variant}' is not part of this run",)
-    notes: list[str] = []
-    if cell.metric != "cpu_per_request":
-        limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
-        notes += [limits[limit] for limit in row.cell.limits if limit in limits]
-    if row.cell.valid_blocks < row.cell.planned_blocks:
-        reasons = ", ".join(row.cell.invalid) or "not measured"
-        notes.append(f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} valid: {reasons}")
-    if row.cell.stand_in_for:
-        notes.append(f"{row.cell.generator} stood in for {row.cell.stand_in_for}")
-    if level is None and row.cell.valid_blocks:
-        notes.append(f"no {cell.metric}: too few requests beyond it")
-    elif level is not None and level.clusters:
-        (few, _), (more, _) = level.clusters
-        notes.append(f"two clusters, of {few} and {more} blocks: no mean describes them")
-    elif level is not None and level.low is None:
-        notes.append(f"no interval below {stats.MIN_BLOCKS} blocks")
-    return tuple(notes)
+    limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
+    limited = [limits[limit] for limit in row.cell.limits if limit in limits and cell.metric != "cpu_per_request"]
+    reasons = ", ".join(row.cell.invalid) or "not measured"
+    clusters = level.clusters if level is not None else ()
+    sizes = " and ".join(str(blocks) for blocks, _ in clusters)
+    few = level is not None and not clusters and level.low is None
+    others = (
+        (
+            row.cell.valid_blocks < row.cell.planned_blocks,
+            f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} valid: {reasons}",
+        ),
+        (bool(row.cell.stand_in_for), f"{row.cell.generator} stood in for {row.cell.stand_in_for}"),
+        (level is None and row.cell.valid_blocks > 0, f"no {cell.metric}: too few requests beyond it"),
+        (bool(clusters), f"two clusters, of {sizes} blocks: no mean describes them"),
+        (few, f"no interval below {stats.MIN_BLOCKS} blocks"),
+    )
+    return (*limited, *(text for there, text in others if there))
 
 
 def page(tables: Sequence[Shaped]) -> list[Part]:

@@ -24,6 +24,7 @@ from lab.analysis.judge.rows import Row, Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, plain, row
+from lab.report.grid import Row as GridRow
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_bytes, format_seconds, significant
 
@@ -114,7 +115,7 @@ def levels_page(found: Sequence[Levels]) -> list[Part]:
     """
     if not found:
         return []
-    rows = []
+    rows: list[GridRow] = []
     for one in found:
         parts = (one.found.repeat, one.found.generation, one.found.bring_up) if one.found else (None, None, None)
         lost = "" if one.whole == one.planned else f" of {one.planned}"
@@ -182,9 +183,9 @@ def usage_page(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool
 
 def _usage(frame: pl.DataFrame) -> Grid:
     shown = frame.select([name for name in HEADINGS if name in frame.columns])
-    rows = []
+    rows: list[GridRow] = []
     for line in shown.iter_rows(named=True):
-        texts = []
+        texts: list[str] = []
         for name, value in line.items():
             digits = 1 if name == "t_s" else 2
             texts.append("–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value))
