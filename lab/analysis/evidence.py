@@ -400,7 +400,8 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    return Shelf(*map(tuple, references()))
+    runs, damaged = references()
+    return Shelf(tuple(runs), tuple(damaged))
 
 
 def listed(*runs: Evidence | Missing) -> str:

@@ -9,7 +9,7 @@ Refuses to judge: whether two effects agree is asked of the table by whoever rea
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from math import exp
 from pathlib import Path
@@ -82,7 +82,7 @@ def add_rows(rows: Sequence[Row]) -> None:
 
     UsageError for a table that cannot be read, StoreError where it cannot be written.
     """
-    path, have = table_path(), list[Row]()
+    path, have = table_path(), list[Mapping[str, str]]()
     if path.is_file():
         with open(path, newline="", encoding="utf-8") as handle:
             reader = csv.DictReader(handle)

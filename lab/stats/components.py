@@ -78,8 +78,8 @@ def _component(own: tuple[float, int], below: tuple[float, int] | None, size: in
     down = g1**2 * first**2 + h2**2 * second**2 + g12 * first * second
     up = h1**2 * first**2 + g2**2 * second**2 + h12 * first * second
     variance = (first - second) / size
-    ends = variance, variance - sqrt(max(0.0, down)) / size, variance + sqrt(max(0.0, up)) / size
-    return Component(*(sqrt(max(0.0, each)) for each in ends), n1)
+    low, high = variance - sqrt(max(0.0, down)) / size, variance + sqrt(max(0.0, up)) / size
+    return Component(sqrt(max(0.0, variance)), sqrt(max(0.0, low)), sqrt(max(0.0, high)), n1)
 
 
 def _chi_above(tail: float, degrees: int) -> float:

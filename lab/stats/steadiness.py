@@ -122,5 +122,6 @@ def find_change(
     if seconds.cpu_s is not None:
         used = (float(seconds.cpu_s[part].sum()) for part in parts)
         costs = [cpu_s / work if work > 0 else None for cpu_s, work in zip(used, works, strict=True)]
-    rates = (work / length for work, length in zip(works, lengths, strict=True))
-    return Unsteady(float(seconds.end_s[shift.before - 1]), *rates, *costs, moved is not None, dearer is not None)
+    before, after = (work / length for work, length in zip(works, lengths, strict=True))
+    at_s = float(seconds.end_s[shift.before - 1])
+    return Unsteady(at_s, before, after, costs[0], costs[1], moved is not None, dearer is not None)

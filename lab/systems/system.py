@@ -103,21 +103,26 @@ class Process(Protocol):
     @property
     def started(self) -> Realisation:
         """What the container is started with."""
+        ...
 
     def processes(self) -> list[int]:
         """The main process and all its descendants that run; empty when it ended."""
+        ...
 
     def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
         """The last lines of its error output, or (unless told not to) of its output where that is empty."""
+        ...
 
     def ask(self, port: int, path: str) -> str:
         """Return what an interface on the container's loopback answers to a GET. Raises OSError."""
+        ...
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
         """Start a command inside, on the container's own CPUs, whose output goes to a descriptor. ProcessLookupError if the container ended."""
+        ...
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
         """SIGKILL what `run_pinned` started, and wait for it."""
@@ -151,6 +156,7 @@ class Control(Protocol):
 
     def serving(self, loading: Loading) -> bool:
         """Whether it serves what it loaded. MeasuringError when it never will. Asked every few milliseconds."""
+        ...
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         """Write what a realisation says now and have it loaded. MeasuringError when refused.
@@ -160,6 +166,7 @@ class Control(Protocol):
 
     def config_bytes(self) -> int:
         """Of the configuration and its maps as they lie there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

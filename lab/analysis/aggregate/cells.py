@@ -124,6 +124,12 @@ class Cell:
 
     # -- in one metric
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
+        closed = self.counted.values() if self.point.rate_rps is None else ()
+        return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
+
     def known(self, metric: str) -> dict[int, float]:
         """Block → number, in block order. A ratio needs one above 0, which would lie below the clock's resolution."""
         least = -inf if METRICS[metric].kind == "difference" else 0.0

@@ -97,7 +97,7 @@ class Migration:
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
             before = heaviest.get((line.ingress, line.key), "off")
-            heaviest[line.ingress, line.key] = max(before, line.standing, key=STANDINGS.index)
+            heaviest[line.ingress, line.key] = max((before, line.standing), key=STANDINGS.index)
         return dict(Counter(heaviest.values()))
 
     @property

@@ -13,6 +13,7 @@ from itertools import groupby
 
 from rich.text import Text
 
+from lab.analysis.aggregate.absolute import absolute_of, absolute_text
 from lab.analysis.explain.comparison import advices
 from lab.analysis.explain.notes import FEW_BLOCKS
 from lab.analysis.explain.run import p_text

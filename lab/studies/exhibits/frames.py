@@ -69,12 +69,13 @@ def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Con
 
     @wraps(make)
     def shown(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
-        try:
-            if isinstance(run, Evidence):
-                return make(run, *args, **kwargs)
+        if isinstance(run, Missing):
             why = run.said
-        except LabError as error:
-            why = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
+        else:
+            try:
+                return make(run, *args, **kwargs)
+            except LabError as error:
+                why = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
         return f"{make(None, *args, **kwargs)}\n\n*{why}*".lstrip()
 
     return shown

@@ -137,7 +137,8 @@ class Registry:
     ) -> None:
         """`manifests`: as this side has them, which `wanted` was read from. Reloads are events only where it is `changing`."""
         self.log = log
-        self._servers, self._side, self._api = servers, side, servers.api()
+        self._servers, self._api = servers, servers.api()
+        self._side: Side = side
         self._manifests, self._objects = list(manifests), wanted
         self._net, self._kubelet, self._changing = net, kubelet, changing
         self._spaces = objects.namespaces(manifests)

@@ -282,7 +282,8 @@ class ClusterRecorder:
 
     def pod(self, at_s: float, change: str, obj: Object) -> None:
         metadata = obj["metadata"]
-        role, name, uid = (metadata.get("labels") or {}).get(ROLE_LABEL), metadata["name"], metadata["uid"]
+        name, uid = metadata["name"], metadata["uid"]
+        role = (metadata.get("labels") or {}).get(ROLE_LABEL, "")
         if role not in ROLES:
             return
         self._roles[name] = role

@@ -152,7 +152,8 @@ def test_an_image_of_ones_own_is_no_stand_in() -> None:
 
 
 def test_a_setting_that_is_neither_flag_nor_key_is_refused() -> None:
-    for given in ({}, {"flag": "--a", "key": "a"}):
+    either: tuple[dict[str, Any], ...] = {}, {"flag": "--a", "key": "a"}
+    for given in either:
         with pytest.raises(ValidationError, match="expected either flag or key"):
             Setting(**given, stand_in="true", named="false", changes="nothing")
 

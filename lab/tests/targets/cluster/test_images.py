@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -179,12 +180,12 @@ def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
     (node,) = made["nodes"]
     assert node["image"] == "kindest/node:v1" and set(node["labels"]) == {kind.MADE_FROM}
 
-    def labels(workers: int = 0, **images: str) -> dict[str, str]:
-        return kind.config(Images(chosen.pinned, images), workers)["nodes"][0]["labels"]
+    def labels(workers: int = 0, images: Mapping[str, str] | None = None) -> dict[str, str]:
+        return kind.config(Images(chosen.pinned, images or {}), workers)["nodes"][0]["labels"]
 
     monkeypatch.setenv("LAB_KIND_NAME", "another")
     assert labels() == node["labels"]
-    assert node["labels"] not in (labels(1), labels(**{"kind-node": "other:1"}))
+    assert node["labels"] not in (labels(1), labels(images={"kind-node": "other:1"}))
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,8 @@ class Inside(SimpleNamespace):
         said = self.answer(text)
         if isinstance(said, Exception):
             raise said
-        return subprocess.CompletedProcess([text], *(said if isinstance(said, tuple) else (0, said, "")))
+        status, out, err = said if isinstance(said, tuple) else (0, said, "")
+        return subprocess.CompletedProcess([text], status, out, err)
 
     def held(self, *argv: object) -> None:
         self.started.append(argv)
