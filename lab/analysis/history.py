@@ -9,7 +9,7 @@ Refuses to judge: whether two effects agree is asked of the table by whoever rea
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from math import exp
 from pathlib import Path
@@ -82,16 +82,16 @@ def add_rows(rows: Sequence[Row]) -> None:
 
     UsageError for a table that cannot be read, StoreError where it cannot be written.
     """
-    path, have = table_path(), list[Mapping[str, str]]()
+    path, have = table_path(), list[Row]()
     if path.is_file():
         with open(path, newline="", encoding="utf-8") as handle:
             reader = csv.DictReader(handle)
-            have = list(reader)
+            have = [dict(row) for row in reader]
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise UsageError(str(path), f"its columns are not {', '.join(COLUMNS)}", "restore it from git")
     runs = {row["run"] for row in have}
     out = StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter[str](out, COLUMNS, lineterminator="\n")
     writer.writeheader()
     new = [row for row in rows if row["run"] not in runs]
     writer.writerows(sorted([*have, *new], key=lambda row: (row["created_at"], row["run"])))

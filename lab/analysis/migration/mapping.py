@@ -110,7 +110,7 @@ class Migration:
                 found.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
         traps = [
             Trap(
-                min((line.weight for line in lines), key=WEIGHTS.index),
+                WEIGHTS[min(WEIGHTS.index(line.weight) for line in lines)],
                 tuple(dict.fromkeys(line.key for line in lines if line.key)),
                 in_file,
                 lines[0],
