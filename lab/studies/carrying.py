@@ -171,7 +171,8 @@ def sentences(lines: Sequence[Carried]) -> Iterator[str]:
     shares, and which predict more. What holds for more knobs than it fails predicts; better, where it does so more often.
     """
     named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
-    for kind, target in sorted({(line.kind, target) for line in lines for target in line.shown}):
+    kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
+    for kind, target in sorted(kinds):
         both = _both(lines, target, kind)
         if not both or target == DEFAULT_TARGET:
             continue

@@ -218,7 +218,8 @@ def _relative(values: Mapping[int, float], theirs: Mapping[int, float]) -> Relat
     both = sorted(values.keys() & theirs.keys())
     if both and (len(both) >= stats.MIN_BLOCKS or len(both) == len(values)):
         estimate = stats.paired([values[block] for block in both], [theirs[block] for block in both])
-        return estimate.ratio, *(estimate.ratio_interval or (None, None))
+        low, high = estimate.ratio_interval or (None, None)
+        return estimate.ratio, low, high
     if values and theirs:
         mine, other = (stats.level(list(side.values())).value for side in (values, theirs))
         return mine / other, None, None

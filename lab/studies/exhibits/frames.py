@@ -69,12 +69,12 @@ def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Con
 
     @wraps(make)
     def shown(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
-        try:
-            if isinstance(run, Evidence):
+        why = run.said
+        if isinstance(run, Evidence):
+            try:
                 return make(run, *args, **kwargs)
-            why = run.said
-        except LabError as error:
-            why = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
+            except LabError as error:
+                why = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
         return f"{make(None, *args, **kwargs)}\n\n*{why}*".lstrip()
 
     return shown
