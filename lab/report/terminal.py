@@ -51,8 +51,9 @@ def show(console: Console, parts: Sequence[Part], width: int | None = None) -> N
 def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
     """One paragraph, on a terminal broken at words, its further lines behind `indent` spaces; `bold`: the words in it that are."""
     if console.is_terminal:
+        behind = " " * indent
         text = textwrap.fill(
-            text, console.width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+            text, console.width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False
         )
     found = Text(text)
     if bold:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from math import exp, hypot, log
 from typing import Literal
 
+from lab.analysis.costs import Cost, Interval, apart, cost_of
 from lab.analysis.evidence import Evidence
 from lab.analysis.judge.decision import worth_of
-from lab.analysis.judge.effects import Cost, Interval, apart, cost_of
 from lab.analysis.judge.rows import Row
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
@@ -171,8 +171,8 @@ def sentences(lines: Sequence[Carried]) -> Iterator[str]:
     shares, and which predict more. What holds for more knobs than it fails predicts; better, where it does so more often.
     """
     named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
-    shown: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
-    for kind, target in sorted(shown):
+    kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
+    for kind, target in sorted(kinds):
         both = _both(lines, target, kind)
         if not both or target == DEFAULT_TARGET:
             continue

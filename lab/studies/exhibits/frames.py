@@ -69,9 +69,8 @@ def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Con
 
     @wraps(make)
     def shown(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
-        if isinstance(run, Missing):
-            why = run.said
-        else:
+        why = run.said
+        if isinstance(run, Evidence):
             try:
                 return make(run, *args, **kwargs)
             except LabError as error:

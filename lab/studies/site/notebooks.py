@@ -204,7 +204,7 @@ def _shown(place: str, source: str, known: dict[str, Any], runs: Collection[str]
     elif isinstance(value, Claims):
         parts.append(Part("claims", " ".join(value.ids)))
     elif isinstance(value, Markdown):
-        parts.append(Part("prose", rendering.html(value.data or "", runs), needs=rendering.gaps(value.data or "")))
+        parts.append(Part("prose", rendering.html(str(value.data), runs), needs=rendering.gaps(str(value.data))))
     elif value is not None and str(value).strip():
         parts.append(Part("text", str(value).rstrip()))
     return tuple(parts)

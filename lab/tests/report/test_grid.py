@@ -97,6 +97,10 @@ def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
     grid = Grid((Column("", stands="left"), Column("here", over="1 core"), Column("there")), (row("p50", "1", "2"),))
     assert _lines(grid) == ["     1 core", "       here  there", "p50       1      2"]
     assert markdown([grid]).splitlines()[0] == "|  | 1 core here | there |"
+    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
+    assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
+    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
+    assert markdown([]) == ""
 
 
 def test_notes_count_from_one_after_each_notes_part() -> None:
@@ -124,13 +128,6 @@ def test_cells_are_text_in_markdown_and_not_markup() -> None:
     grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
     assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
     assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
-
-
-def test_a_page_of_words() -> None:
-    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
-    assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
-    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
-    assert markdown([]) == ""
 
 
 def test_only_a_terminal_folds() -> None:

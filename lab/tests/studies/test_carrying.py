@@ -72,6 +72,12 @@ def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_al
     assert all(low < value < high for value, low, high in (here.cost.seconds, there.cost.seconds))
     assert (found.seconds("apiserver"), found.shares("apiserver")) == ("same", "other")
     assert found.why == {"kind": "no kind"}
+    runs = [run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"keepalive": 0.8})]
+    text = markdown(page(carried(runs)))
+    row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
+    assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
+    assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
+    assert row.endswith("| – no kind |")
 
 
 @pytest.mark.usefixtures("places")
@@ -104,16 +110,6 @@ def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
         "kind: of 1 knob whose cost can lie also in what a pair shares local's time is that there for 1; its share is that there for 1:"
         " which of the two predicts kind, this does not tell."
     )
-
-
-@pytest.mark.usefixtures("places")
-def test_the_table_has_a_row_a_knob_and_a_reason_where_there_is_nothing() -> None:
-    runs = [run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"keepalive": 0.8})]
-    text = markdown(page(carried(runs)))
-    row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
-    assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
-    assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
-    assert row.endswith("| – no kind |")
 
 
 def shown(level_us: float, change: float, half: float, pairs: int = 9) -> Shown:

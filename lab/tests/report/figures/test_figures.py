@@ -154,13 +154,21 @@ def test_every_mark_tells_what_happened() -> None:
 
 
 def test_intervals_are_drawn_to_their_ends() -> None:
-    """Error bars reach from low to high, and every block has its ring."""
+    """Error bars reach from low to high, and every block has its ring. In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
     figure = told(FULL["intervals"]())
     marked = next(each for each in figure["data"] if each.get("error_x"))
     assert (marked["error_x"]["array"][0], marked["error_x"]["arrayminus"][0]) == (1.0, 1.0)
     rings = next(each for each in figure["data"] if each["marker"]["symbol"] == "circle-open")
     assert rings["x"] == [29.5, 30.5, 0.0]
     assert "published: 30 s" in [note["text"] for note in figure["layout"]["annotations"]]
+    bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
+    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
+    shown = {"p75": [(800, Told("b", "b", 0.055))]}
+    figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
+    line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
+    assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
+    assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
+    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
 
 
 @pytest.mark.parametrize(
@@ -186,15 +194,3 @@ def test_what_was_never_seen_stands_above_all() -> None:
     assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
     assert [len(each["x"]) for each in figure["data"]] == [2, 1]
     assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
-
-
-def test_what_was_published_stands_beside_a_line_and_a_claim_across() -> None:
-    """In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
-    bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
-    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
-    shown = {"p75": [(800, Told("b", "b", 0.055))]}
-    figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
-    line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
-    assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
-    assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
-    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]

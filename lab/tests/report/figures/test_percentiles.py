@@ -76,15 +76,11 @@ def test_published_lines_are_the_tables_rows(suite: str) -> None:
 
 
 def test_a_corner_that_could_not_be_read_is_a_gap() -> None:
-    """Nothing is drawn across it."""
+    """Nothing is drawn across it. With the errors of both readings; a line is 1 against itself, and nothing is a ratio to what may be 0."""
     figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
     (line,) = lines(figure)
     assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
     assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
-
-
-def test_published_ratios_are_to_their_own_line() -> None:
-    """With the errors of both readings; a line is 1 against itself, and nothing is a ratio to what may be 0."""
     found = {curve.connections: curve for curve in curves.digitised("original", 100)}
     assert {corner.value for corner in found[100].corners} == {1.0}
     assert all(corner.low == corner.high == 1.0 for corner in found[100].corners)
@@ -99,7 +95,7 @@ def test_published_ratios_are_to_their_own_line() -> None:
 
 
 def test_measured_corners_are_of_the_merged_histograms() -> None:
-    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it."""
+    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it. A thousand requests from 1 to 1000 ms: the median is 500 ms."""
     run = run_of()
     for curve in curves.measured(run, "baseline"):
         samples = run.blocks("baseline", f"wrk2-c{curve.connections}").values()
@@ -114,10 +110,6 @@ def test_measured_corners_are_of_the_merged_histograms() -> None:
             assert corner.low <= corner.value <= corner.high
     assert [curve.connections for curve in curves.measured(run, "baseline")] == [100, 500, 1000]
     assert curves.measured(run, "backlog") == ()
-
-
-def test_a_known_histogram_has_known_corners() -> None:
-    """A thousand requests from 1 to 1000 ms: the median is 500 ms."""
     run = run_of(blocks=1)
     known = Histogram.of_values(np.arange(1, 1001) / 1000)
     (sample, *_) = (each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)

@@ -142,7 +142,7 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
-    """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers."""
+    """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers. Of all arms, so that they can be compared; of none where that is unknown as well."""
     summary = summary_of(blocks=6)
     slowed = row_of(summary, "baseline").cell.slowdowns["p99"]
     assert slowed.ratio == pytest.approx(10, rel=0.02) and slowed.ratio_interval is not None
@@ -151,10 +151,6 @@ def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_
     assert row_of(summary_of(blocks=5), "baseline").cell.slowdowns["p99"].ratio_interval is None
     text = printed(summary)
     assert text.count("during against before ") == text.count("  p99 during against before ") > 0, "no p50"
-
-
-def test_where_an_arm_has_too_few_answers_for_p99_it_is_p50_that_is_told() -> None:
-    """Of all arms, so that they can be compared; of none where that is unknown as well."""
 
     def few(slot: Slot, seed: int) -> dict[str, float | None]:
         found = outcome_of(slot, seed)
@@ -179,9 +175,6 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert sleep.text.endswith(" s that are worth knowing)"), "a fiftieth of the baseline's 29 s"
     narrow = verdicts(summary_of(worth=0.001))[1]
     assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
-
-
-def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -> None:
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 

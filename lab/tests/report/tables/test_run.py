@@ -151,7 +151,7 @@ def test_what_no_knob_tells_from_its_baseline_is_another_system(
     assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
 
 
-def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
+def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
     """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
@@ -165,9 +165,6 @@ def test_nothing_found_names_the_bound_and_the_load_of_its_hypothesis() -> None:
     )
     (named,) = verdicts.verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
     assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
-
-
-def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     change = alter(lambda slot: (slot.arm.name, slot.point.name) == ("keepalive", "ceiling"), costing(2))
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
     summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
@@ -246,18 +243,6 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     assert verdicts.more_text(few, 1) == ""
 
 
-def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
-    def lost(slot: Slot, sample: Sample) -> Sample | None:
-        gone = {("keepalive", 1), ("baseline", 2)}
-        return None if (slot.arm.name, slot.block) in gone else sample
-
-    summary = summary_of(make_plan(blocks=8), change=lost)
-    estimate, row = effect_of(summary, "keepalive", "p99").estimate, row_of(summary, "keepalive")
-    assert estimate is not None and estimate.n == 6
-    assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
-    assert "1 block not measured" in row.notes and not summary.complete
-
-
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
     limited = alter(
@@ -283,6 +268,16 @@ def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> 
     closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
     alone = summary_of(closed, effects={"keepalive": 0.5})
     assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
+
+    def lost(slot: Slot, sample: Sample) -> Sample | None:
+        gone = {("keepalive", 1), ("baseline", 2)}
+        return None if (slot.arm.name, slot.block) in gone else sample
+
+    summary = summary_of(make_plan(blocks=8), change=lost)
+    estimate, row = effect_of(summary, "keepalive", "p99").estimate, row_of(summary, "keepalive")
+    assert estimate is not None and estimate.n == 6
+    assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
+    assert "1 block not measured" in row.notes and not summary.complete
 
 
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:

@@ -109,16 +109,12 @@ CURVE = [
 
 
 def test_a_percentile_curve_has_an_average() -> None:
-    """∫ of the polyline; no lower than the corners to the left, no higher than those to the right, each with its error."""
+    """∫ of the polyline; no lower than the corners to the left, no higher than those to the right, each with its error. Straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %."""
     found = taken(CURVE, "ms", "mean_over_percentiles")
     assert found.value == pytest.approx(0.5 * 5 + 0.4 * 15 + 0.1 * 20)
     assert found.low == pytest.approx(0.4 * 8 + 0.1 * 18)
     assert found.high == pytest.approx(0.5 * 12 + 0.4 * 22 + 0.1 * 22)
     assert taken(CURVE[:2], "ms", "mean_over_percentiles").high == inf, "the curve goes on, nobody knows where to"
-
-
-def test_a_percentile_between_two_corners_is_between_their_values() -> None:
-    """Straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %."""
     found = taken([CURVE[0], CURVE[2]], "ms", "at_percentile", 100 * (1 - 10**-0.5))
     assert found.value == pytest.approx(10)
     assert (found.low, found.high) == (0, 22)
