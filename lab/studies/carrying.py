@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from math import exp, hypot, log
 from typing import Literal
 
-from lab.analysis.costs import Cost, Interval, apart, cost_of
 from lab.analysis.evidence import Evidence
 from lab.analysis.judge.decision import worth_of
+from lab.analysis.judge.effects import Cost, Interval, apart, cost_of
 from lab.analysis.judge.rows import Row
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
