@@ -14,7 +14,7 @@ exec {sh} "$@"
 
 
 class ApiHere:
-    """What lab.targets.cluster.shell, remote_process and client ask of an Api. `sh`: what the pod has as its shell."""
+    """What lab.targets.cluster.shell and client ask of an Api. `sh`: what the pod has as its shell."""
 
     def __init__(self, sh: str = "sh") -> None:
         self.kubectl: tuple[str, ...] = ("sh", "-c", EXEC.format(sh=sh), "kubectl")
