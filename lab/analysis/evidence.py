@@ -400,7 +400,8 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    return Shelf(*map(tuple, references()))
+    whole, damaged = references()
+    return Shelf(tuple(whole), tuple(damaged))
 
 
 def listed(*runs: Evidence | Missing) -> str:

@@ -79,7 +79,8 @@ def _component(own: tuple[float, int], below: tuple[float, int] | None, size: in
     up = h1**2 * first**2 + g2**2 * second**2 + h12 * first * second
     variance = (first - second) / size
     ends = variance, variance - sqrt(max(0.0, down)) / size, variance + sqrt(max(0.0, up)) / size
-    return Component(*(sqrt(max(0.0, each)) for each in ends), n1)
+    sd, low, high = (sqrt(max(0.0, each)) for each in ends)
+    return Component(sd, low, high, n1)
 
 
 def _chi_above(tail: float, degrees: int) -> float:

@@ -155,7 +155,8 @@ class _State:
         due = Try(min(of["unclear"]), "again") if of["unclear"] else self._due(low, high)
         if isinstance(due, Try) and (self.count >= TRIALS_MOST or self.unclear >= UNCLEAR_MOST):
             failed = [rate for rate, found in self.rates.items() if found.fails > found.passes and rate > (low or 0)]
-            seen = min([*failed, *([] if high is None else [high])], default=None)
+            failed += [] if high is None else [high]
+            seen = min(failed, default=None)
             return Stuck(low, seen, "endless" if self.count >= TRIALS_MOST else "unclear")
         return due
 

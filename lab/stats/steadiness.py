@@ -122,5 +122,12 @@ def find_change(
     if seconds.cpu_s is not None:
         used = (float(seconds.cpu_s[part].sum()) for part in parts)
         costs = [cpu_s / work if work > 0 else None for cpu_s, work in zip(used, works, strict=True)]
-    rates = (work / length for work, length in zip(works, lengths, strict=True))
-    return Unsteady(float(seconds.end_s[shift.before - 1]), *rates, *costs, moved is not None, dearer is not None)
+    return Unsteady(
+        float(seconds.end_s[shift.before - 1]),
+        works[0] / lengths[0],
+        works[1] / lengths[1],
+        costs[0],
+        costs[1],
+        moved is not None,
+        dearer is not None,
+    )

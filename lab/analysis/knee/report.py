@@ -226,7 +226,8 @@ def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
         failing = (each.rate_rps for each in rates if each.failed > each.passed and each.rate_rps > (low or 0))
         high = min(failing, default=None)
     failed = [each for each in trials if each.rate_rps == high and each.outcome == "fail"]
-    limited = _most([each.limiter for each in failed if each.limiter is not None])
+    limiters: list[Limiter] = [each.limiter for each in failed if each.limiter is not None]
+    limited: Limiter | None = _most(limiters)
     last, found = trials[-1].sample if trials else None, isinstance(step, Found)
     at = next((rate for rate in rates if found and rate.rate_rps == low), None)
     return Knee(

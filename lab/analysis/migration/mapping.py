@@ -96,8 +96,8 @@ class Migration:
         """How many of the file's own settings stand so; a key with several rows counts as its heaviest."""
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
-            before = heaviest.get((line.ingress, line.key), "off")
-            heaviest[line.ingress, line.key] = max(before, line.standing, key=STANDINGS.index)
+            both = heaviest.get((line.ingress, line.key), "off"), line.standing
+            heaviest[line.ingress, line.key] = STANDINGS[max(map(STANDINGS.index, both))]
         return dict(Counter(heaviest.values()))
 
     @property
@@ -110,7 +110,7 @@ class Migration:
                 found.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
         traps = [
             Trap(
-                min((line.weight for line in lines), key=WEIGHTS.index),
+                WEIGHTS[min(WEIGHTS.index(line.weight) for line in lines)],
                 tuple(dict.fromkeys(line.key for line in lines if line.key)),
                 in_file,
                 lines[0],
