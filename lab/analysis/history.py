@@ -28,7 +28,7 @@ DIGITS = 5
 OF_RUN = ("run", "reference", "commit", "created_at", "boot_id", "cpu", "target", "sweep")
 OF_EFFECT = ("arm", "baseline", "point", "metric", "kind", "effect", "low", "high", "blocks", "scheme")
 BY = ("measured_by", "computed_by")
-COLUMNS = (*OF_RUN, *OF_EFFECT, *BY)
+COLUMNS: tuple[str, ...] = (*OF_RUN, *OF_EFFECT, *BY)
 """`reference`: the folder that it had in data/reference; `commit`: the last commit in which it lies there; `kind`: `ratio`, or
 `difference` in the metric's own unit (seconds, bytes, counts); `low`, `high`: the 95 % interval, empty below six blocks;
 `scheme`: how the two arms were a pair, empty where each was measured alone; `measured_by`, `computed_by`: commits of the lab.
