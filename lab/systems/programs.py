@@ -39,6 +39,8 @@ INSIDE = "/srv/proxy"
 MADE = CACHE / "controllers"
 ROOTS = "LAB_ROOTS"
 """Environment variable of the lab's own, set before it enters its namespaces: short name of an image → [reference, folder]."""
+ABOUT = "about.txt"
+"""Of a root that the lab made: what it is, a line each."""
 _GROUP = "proxy-"
 _one_at_a_time = threading.Lock()
 
@@ -202,7 +204,7 @@ def files(system: str, image: str) -> Files:
     folder = MADE / system / "root"
     if not folder.is_dir():
         raise UsageError(f"target apiserver: {system}", "its files are not there", f"scripts/controllers {system}")
-    return Files(folder, "; ".join(readable(folder / "about.txt").splitlines()))
+    return Files(folder, "; ".join(readable(folder / ABOUT).splitlines()))
 
 
 def run_outside(script: str, argv: Sequence[str]) -> int:

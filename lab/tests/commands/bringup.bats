@@ -63,7 +63,7 @@ holds'
   assert_success # the baseline has it: already so
   assert_output --partial 'already so'
   # a read-back that nothing can fail
-  sed -i 's/if observed == expected:/if True:/' lab/systems/reading.py
+  sed -i 's/ok = observed == expected/ok = True/' lab/systems/reading.py
   PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage ingress-nginx+keep-alive-requests-10000
   assert_failure 1
   assert_output --partial 'NOT CAUGHT'

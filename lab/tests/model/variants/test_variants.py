@@ -600,6 +600,18 @@ def test_only_a_root_names_another_overlay_to_be_compared_with(
         load_overlay("mine", scratch)
 
 
+def test_a_root_may_hold_its_objects_itself(scratch: Path, overlay: Write) -> None:
+    """Then it is its own base; a knob is laid over it by another name."""
+    folder = overlay("mine", ["../../base/backend", "objects.yaml"])
+    with pytest.raises(UsageError, match="there is no overlay or base 'objects.yaml'"):
+        load_overlay("mine", scratch)
+    (folder / "objects.yaml").write_text("")
+    assert load_overlay("mine", scratch).resources == (folder,)
+    (overlay("other", ["objects.yaml"], ["../../components/gzip-level-6"]) / "objects.yaml").write_text("")
+    with pytest.raises(UsageError, match="components: beside objects of its own"):
+        load_overlay("other", scratch)
+
+
 def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> None:
     """Its variants with it; whoever is named is a target."""
     variant = load_variant("envoy-access-log")
