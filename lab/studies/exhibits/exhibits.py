@@ -182,13 +182,11 @@ def percentiles(
 
 def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
     """Its lines, or the gap with the reason."""
-    why = "nothing to show that can be told from 0"
     try:
-        if found := make():
-            return Panel(head, found)
+        found = make()
     except LabError as error:
-        why = f"{error.place}: {error.fault}"
-    return Panel(head, (), folded(why, PANEL_WIDTH + 5))
+        return Panel(head, (), folded(f"{error.place}: {error.fault}", PANEL_WIDTH))
+    return Panel(head, found) if found else Panel(head, (), "nothing to show that can be told from 0")
 
 
 # -- what happened in one block -------------------------------------------------------------------------------
