@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
-from lab.commands import refuse_empty
-from lab.commands.verbs import new_spelling, parser
+from lab.commands.verbs import new_spelling, parser, refuse_empty
 from lab.model.names import INSIDE
 
 

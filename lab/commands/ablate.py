@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
+from lab.commands import MEASURING, Verb, of_its_own, print_answer, recorded, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
@@ -34,14 +33,6 @@ if TYPE_CHECKING:
 
 Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
 """The ablation's own manifests folder, to which it may add, and the target → the knobs, and notes for the result."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
-    verb.add_argument("subject", nargs="?", type=variant_name, metavar="STUDY|VARIANT")
-    verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
-    verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")
-    add_options(verb, *MEASURING)
 
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
@@ -170,3 +161,15 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
         [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
     )
     return 0 if complete else 1
+
+
+ABLATE = Verb(
+    "a variant's or study's knobs one at a time and cumulatively, ranked by effect",
+    _ablate,
+    {
+        "subject": {"nargs": "?", "type": variant_name, "metavar": "STUDY|VARIANT"},
+        "--variant": {"action": "store_true", "help": "the variant, where a study has the same name"},
+        "--resume": {"metavar": "ABLATION", "help": "go on with an interrupted ablation"},
+    },
+    MEASURING,
+)

@@ -1,4 +1,4 @@
-"""`bench`: variants against their baselines."""
+"""`bench`: variants against their baselines; `study`: all variants of a publication in one run, and its tables in the published shape."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.handing import STDIN, again, handing_on, read_once
-from lab.commands import Adder
+from lab.commands import MEASURING, VARIANT, Verb, of_its_own, recorded, refuse_blocks_beside_resolve, variant_name
 from lab.commands.ablate import ablate_here
-from lab.commands.arguments import (
-    MEASURING,
-    VARIANT,
-    add_options,
-    of_its_own,
-    recorded,
-    refuse_blocks_beside_resolve,
-    variant_name,
+from lab.commands.measuring import (
+    answer_plan,
+    finish,
+    inside,
+    measure,
+    plan_and_measure,
+    print_plan,
+    resume_command,
+    say,
+    target_of,
+    trials,
 )
-from lab.commands.measuring import finish, inside, plan_and_measure, say, target_of, trials
 from lab.model.names import DEFAULT_TARGET, WORTH
+from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
@@ -42,36 +45,6 @@ _OF_A_NEW_RUN = {
     ),
 }
 """Option → why it does not go with --resume, and with --configmap."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_bench, "measure variants against their baselines")
-    verb.add_argument("variants", nargs="*", type=variant_name, metavar="VARIANT", help=VARIANT)
-    verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
-    verb.add_argument(
-        "--points",
-        metavar="NAME[,NAME…]",
-        help="measure these points of the sweep alone, a disturbed one with its control run (default: all)",
-    )
-    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
-    verb.add_argument(
-        "--configmap",
-        metavar="FILE",
-        help="your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
-    )
-    verb.add_argument(
-        "--knee",
-        metavar="RUN|RATE",
-        help="of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
-        " (just knee), or the rate itself (default: the baseline's latest here)",
-    )
-    verb.add_argument(
-        "--against",
-        type=variant_name,
-        metavar="VARIANT",
-        help="compare them with this one instead of their baselines: any system or variant",
-    )
-    add_options(verb, "--k6-out", *MEASURING, "--resolve", "--worth", "--sustained")
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
@@ -153,3 +126,85 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     command = recorded(options, "variants")
     with handing_on(content):
         return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))
+
+
+def _study(options: argparse.Namespace, talk: Console) -> int:
+    from lab.studies.study_files import load_study, study_keys
+
+    if options.key is None:
+        raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
+    refuse_blocks_beside_resolve(options)
+    study = load_study(options.key)
+
+    def here(target: Target) -> int:
+        from lab.analysis import rerun
+        from lab.experiments import bench
+
+        file = study.file
+        request = bench.Request(
+            tuple(file.variants),
+            file.quick.sweep if options.quick else file.sweep,
+            options.blocks or (file.quick.blocks if options.quick and not options.resolve else None),
+            options.seed,
+            label=f"{study.key}-study",
+            study=study.key,
+            resolve=options.resolve,
+            sustained=options.sustained,
+        )
+        prepared = bench.prepare(request, target, recorded(options, "key"), trials(options, talk))
+        say(talk, "study", f"{study.key}: {file.title}")
+        say(talk, "question", file.question)
+        print_plan(talk, prepared, 0)
+        arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
+        took = format_duration(prepared.design.duration_s)
+        place = rerun.place(target.name)
+        longer = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
+        beside = {change.question: change.command(options.quick, place) for change in file.changes}
+        for question, command in beside.items():
+            say(talk, "beside it", f"{question} {command}")
+        say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
+        if options.plan:
+            return answer_plan(options, [(prepared, 0)], beside=beside)
+        store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+        return 1 if store is None else finish(options, store)
+
+    return inside(options, options.target, here)
+
+
+BENCH = Verb(
+    "measure variants against their baselines",
+    _bench,
+    {
+        "variants": {"nargs": "*", **VARIANT},
+        "--sweep": {"help": "the loads (default: quick, or the variant's own where the system is disturbed)"},
+        "--points": {
+            "metavar": "NAME[,NAME…]",
+            "help": "measure these points of the sweep alone, a disturbed one with its control run (default: all)",
+        },
+        "--resume": {"metavar": "RUN", "help": "go on with an interrupted run"},
+        "--configmap": {
+            "metavar": "FILE",
+            "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
+        },
+        "--knee": {
+            "metavar": "RUN|RATE",
+            "help": "of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
+            " (just knee), or the rate itself",
+        },
+        "--against": {
+            "type": variant_name,
+            "metavar": "VARIANT",
+            "help": "compare them with this one instead of their baselines: any system or variant",
+        },
+    },
+    ("--k6-out", *MEASURING, "--resolve", "--worth", "--sustained"),
+)
+STUDY = Verb(
+    "run a study's variants at published scale and print its tables",
+    _study,
+    {
+        "key": {"nargs": "?", "metavar": "KEY", "help": "which study; `just list` shows them"},
+        "--quick": {"action": "store_true", "help": "the shortened load"},
+    },
+    ("--markdown", *MEASURING, "--resolve", "--sustained"),
+)

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.handing import STDIN, handing_on, read_once
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import MEASURING, add_options, recorded
+from lab.commands import MEASURING, Verb, print_answer, recorded
 from lab.commands.measuring import finish, inside, measure, print_plan, resume_command, say, trials
 
 if TYPE_CHECKING:
@@ -19,36 +18,6 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 SWEEP = "migrate"
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
-    verb.add_argument(
-        "--configmap",
-        metavar="FILE",
-        help="your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
-    )
-    verb.add_argument(
-        "--ingress",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="Ingress objects, whose annotations are settings, too",
-    )
-    verb.add_argument(
-        "--to",
-        metavar="SYSTEM",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="the successors (default: all that have a table)",
-    )
-    verb.add_argument(
-        "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
-    )
-    verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
-    add_options(verb, "--sustained", *MEASURING, "--markdown")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
@@ -119,3 +88,35 @@ def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
         for note in take_away(Path(options.out), found.migrations):
             say(talk, "note", note)
         say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
+
+
+MIGRATE = Verb(
+    "what ingress-nginx's successors do with your settings, and the traps in between",
+    _migrate,
+    {
+        "--configmap": {
+            "metavar": "FILE",
+            "help": "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
+        },
+        "--ingress": {
+            "metavar": "FILE",
+            "nargs": "+",
+            "action": "extend",
+            "default": [],
+            "help": "Ingress objects, whose annotations are settings, too",
+        },
+        "--to": {
+            "metavar": "SYSTEM",
+            "nargs": "+",
+            "action": "extend",
+            "default": [],
+            "help": "the successors (default: all that have a table)",
+        },
+        "--out": {
+            "metavar": "FOLDER",
+            "help": "write manifests there, of each as shipped and with your settings, to take away",
+        },
+        "--sweep": {"default": SWEEP, "help": f"the loads (default: {SWEEP})"},
+    },
+    ("--sustained", *MEASURING, "--markdown"),
+)

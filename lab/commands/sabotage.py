@@ -14,34 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lab.commands import Adder
-from lab.commands.arguments import TARGETED, add_options, variant_name
+from lab.commands import TARGETED, Verb, variant_name
 from lab.commands.measuring import inside
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
     from lab.targets.base import Target
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_sabotage, "leave each knob out of its variants and see that the read-back notices")
-    verb.add_argument(
-        "variants",
-        nargs="*",
-        type=variant_name,
-        metavar="VARIANT",
-        help="an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
-    )
-    add_options(verb, *TARGETED)
-    verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
-    verb.add_argument(
-        "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
-    )
-    verb.add_argument(
-        "--record",
-        action="store_true",
-        help="with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
-    )
 
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
@@ -111,3 +89,24 @@ def _print(found: Sequence[Finding]) -> None:
     out.print(table, crop=False)
     counts = Counter(item.outcome for item in found)
     out.print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)
+
+
+SABOTAGE = Verb(
+    "leave each knob out of its variants and see that the read-back notices",
+    _sabotage,
+    {
+        "variants": {
+            "nargs": "*",
+            "type": variant_name,
+            "metavar": "VARIANT",
+            "help": "an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
+        },
+        "--intact": {"action": "store_true", "help": "only bring each up as it is and read every knob back"},
+        "--json": {"action": "store_true", "help": "print each finding as a line of JSON, as soon as it is there"},
+        "--record": {
+            "action": "store_true",
+            "help": "with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
+        },
+    },
+    (*TARGETED,),
+)
