@@ -54,6 +54,14 @@ class Verb:
     add: Callable[[argparse.ArgumentParser], None] | None = None
 
 
+class RanInsideError(Exception):
+    """The same command has run in its target's namespaces, and ended with `status`: there is nothing more to do here."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 # -- arguments that several verbs take -----------------------------------------------------------------------
 
 BLOCKS_MOST = 1000
@@ -115,10 +123,7 @@ STORED: Mapping[str, Any] = {
 """A run that is there."""
 OPTIONS: Takes = {
     "--target": {"help": "where it runs, of those that `just doctor` tries (default: local)"},
-    "--context": {
-        "metavar": "NAME",
-        "help": "of --target remote: the kubeconfig's context, never the current one",
-    },
+    "--context": {"metavar": "NAME", "help": "of --target remote: the kubeconfig's context, never the current one"},
     "--blocks": {"type": number("--blocks", 1, BLOCKS_MOST), "help": "how often each is measured"},
     "--seed": {"type": number("--seed", 0, 2**31 - 1), "help": "seed for the randomized order (default: random)"},
     "--plan": {"action": "store_true", "help": "print the plan and stop; with --json, as JSON"},

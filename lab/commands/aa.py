@@ -16,7 +16,6 @@ from lab.model.sweeps import DEFAULT_SWEEP
 if TYPE_CHECKING:
     from lab.records.store import RunStore
     from lab.report.tables.noise import Example, Report
-    from lab.targets.base import Target
 
 BLOCKS = 10
 NULLS, NULLS_MOST = 1, 20
@@ -47,30 +46,28 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         _with_pair(RunStore.open(options.resume))
 
-    def here(target: Target) -> int:
-        from lab.analysis.noise import BASELINE
-        from lab.experiments import bench
+    target = inside(options, target_of(options))
+    from lab.analysis.noise import BASELINE
+    from lab.experiments import bench
 
-        if options.resume:
-            prepared, run = bench.resume(options.resume, target)
-        else:
-            variant = options.subject or BASELINE
-            request = bench.Request(
-                (variant,),
-                DEFAULT_SWEEP if options.sweep is None else options.sweep,
-                options.blocks or BLOCKS,
-                options.seed,
-                label=f"{variant}-aa",
-                nulls=NULLS if options.nulls is None else options.nulls,
-                knee=options.knee,
-                k6_out=options.k6_out,
-            )
-            command = recorded(options, "subject")
-            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
-        store = plan_and_measure(options, talk, target, prepared, run, "aa")
-        return store if isinstance(store, int) else _print(options, store)
-
-    return inside(options, target_of(options), here)
+    if options.resume:
+        prepared, run = bench.resume(options.resume, target)
+    else:
+        variant = options.subject or BASELINE
+        request = bench.Request(
+            (variant,),
+            DEFAULT_SWEEP if options.sweep is None else options.sweep,
+            options.blocks or BLOCKS,
+            options.seed,
+            label=f"{variant}-aa",
+            nulls=NULLS if options.nulls is None else options.nulls,
+            knee=options.knee,
+            k6_out=options.k6_out,
+        )
+        command = recorded(options, "subject")
+        prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
+    store = plan_and_measure(options, talk, target, prepared, run, "aa")
+    return store if isinstance(store, int) else _print(options, store)
 
 
 def _with_pair(run: RunStore) -> RunStore:

@@ -35,7 +35,7 @@ def _with(options: argparse.Namespace, talk: Console) -> int:
         remedy = "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
         raise UsageError("with", "no command given", remedy)
     variant = load_variant(options.variant)
-    return inside(options, options.target, lambda target: run_beside(target, variant, options.command))
+    return run_beside(inside(options, options.target), variant, options.command)
 
 
 UP = Verb(

@@ -25,7 +25,6 @@ from lab.model.sweeps import DEFAULT_SWEEP
 if TYPE_CHECKING:
     from lab.analysis.judge.gate import Bounds, Gate
     from lab.experiments.bench import Prepared
-    from lab.targets.base import Target
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
@@ -115,59 +114,57 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
     load_sweep(options.sweep or DEFAULT_SWEEP)
     commit_of(options.against)
 
-    def here(target: Target) -> int:
-        from lab.analysis.comparison.comparison import compare_runs
-        from lab.analysis.gate.gate import confirmed, gate
-        from lab.experiments import bench
-        from lab.experiments.ablation.folder import new_manifests
-        from lab.experiments.against_ref import beside
+    target = inside(options, options.target)
+    from lab.analysis.comparison.comparison import compare_runs
+    from lab.analysis.gate.gate import confirmed, gate
+    from lab.experiments import bench
+    from lab.experiments.ablation.folder import new_manifests
+    from lab.experiments.against_ref import beside
 
-        with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
-            pairs, same = beside(manifests, options.against, options.names)
-            if same and pairs:
-                say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
-            if not pairs:
-                return _nothing_changed(options, same)
+    with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
+        pairs, same = beside(manifests, options.against, options.names)
+        if same and pairs:
+            say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
+        if not pairs:
+            return _nothing_changed(options, same)
 
-            def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
-                request = bench.Request(
-                    tuple(names),
-                    options.sweep or DEFAULT_SWEEP,
-                    options.blocks,
-                    seed,
-                    label=f"gate-{'-'.join(names)}",
-                    manifests=manifests,
-                    against=tuple(pairs[name] for name in names),
-                    primary=PRIMARY,
-                    worth=bounds.regression or WORTH,
-                )
-                return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
+        def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
+            request = bench.Request(
+                tuple(names),
+                options.sweep or DEFAULT_SWEEP,
+                options.blocks,
+                seed,
+                label=f"gate-{'-'.join(names)}",
+                manifests=manifests,
+                against=tuple(pairs[name] for name in names),
+                primary=PRIMARY,
+                worth=bounds.regression or WORTH,
+            )
+            return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
 
-            prepared = prepared_of([*pairs], options.seed)
-            print_plan(talk, prepared, 0)
-            if options.plan:
-                return answer_plan(options, [(prepared, 0)])
-            keep()
+        prepared = prepared_of([*pairs], options.seed)
+        print_plan(talk, prepared, 0)
+        if options.plan:
+            return answer_plan(options, [(prepared, 0)])
+        keep()
 
-        def judged(ready: Prepared) -> Gate | None:
-            store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
-            return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
+    def judged(ready: Prepared) -> Gate | None:
+        store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
+        return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
-        if (found := judged(prepared)) is None:
+    if (found := judged(prepared)) is None:
+        return CUT
+    if close := found.to_measure_again:
+        why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
+        say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
+        of_close = {one.row.other.arm for one in close}
+        again = prepared_of([name for name in pairs if name in of_close], None)
+        print_plan(talk, again, 0)
+        if (second := judged(again)) is None:
             return CUT
-        if close := found.to_measure_again:
-            why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
-            say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
-            of_close = {one.row.other.arm for one in close}
-            again = prepared_of([name for name in pairs if name in of_close], None)
-            print_plan(talk, again, 0)
-            if (second := judged(again)) is None:
-                return CUT
-            found = confirmed(found, second)
-        last = found
-        return _judged(options, lambda: last)
-
-    return inside(options, options.target, here)
+        found = confirmed(found, second)
+    last = found
+    return _judged(options, lambda: last)
 
 
 def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:

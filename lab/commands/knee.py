@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lab.experiments import knee as seeking
     from lab.experiments.bench import Prepared
     from lab.records.store import RunStore
-    from lab.targets.base import Target
 
 
 def _latency(text: str) -> str:
@@ -60,27 +59,25 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
     if options.generator is not None:
         generator(options.generator)
 
-    def here(target: Target) -> int:
-        from lab.commands.progress import Trials
-        from lab.experiments import knee as seeking
+    target = inside(options, target_of(options))
+    from lab.commands.progress import Trials
+    from lab.experiments import knee as seeking
 
-        if options.resume:
-            prepared, run = seeking.resume(options.resume, target)
-        else:
-            prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
-        _print_plan(talk, prepared, run)
-        if options.plan:
-            return answer_plan(options, [(prepared, done_samples(run))])
+    if options.resume:
+        prepared, run = seeking.resume(options.resume, target)
+    else:
+        prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
+    _print_plan(talk, prepared, run)
+    if options.plan:
+        return answer_plan(options, [(prepared, done_samples(run))])
 
-        def searched(store: RunStore) -> None:
-            chosen = next(iter(prepared.chosen.values()))
-            seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
+    def searched(store: RunStore) -> None:
+        chosen = next(iter(prepared.chosen.values()))
+        seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
 
-        resume = resume_command(options, "knee", prepared.record.id)
-        store = measure(talk, prepared, run, target, resume, searched)
-        return 1 if store is None else print_knee(options, store, keep=True)
-
-    return inside(options, target_of(options), here)
+    resume = resume_command(options, "knee", prepared.record.id)
+    store = measure(talk, prepared, run, target, resume, searched)
+    return 1 if store is None else print_knee(options, store, keep=True)
 
 
 def _request(options: argparse.Namespace) -> seeking.Request:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,7 +14,7 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
-from lab.commands import answer
+from lab.commands import RanInsideError, answer
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-BUSIEST = 3
-"""Other processes that are named."""
 EACH = 3
 """Points that the plan names one by one."""
 LONG_S = 300.0
@@ -50,18 +46,18 @@ def target_of(options: argparse.Namespace) -> str | None:
     return record.target
 
 
-def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target], int]) -> int:
-    """Go on where the target of that name (None: the default one) measures: in its own namespaces, if it has some. The exit status.
+def inside(options: argparse.Namespace, name: str | None) -> Target:
+    """Return the target of that name (None: the default one), where it measures: in its own namespaces, if it has some.
 
-    There SIGTERM ends the lab as cleanly as Ctrl-C does.
+    Where the lab was not there yet, it has been now, and RanInsideError is raised. There SIGTERM ends it as cleanly as Ctrl-C does.
     """
     from lab.targets import entered
 
     target = entered(name, getattr(options, "context", None), options.argv)
     if isinstance(target, int):
-        return target
+        raise RanInsideError(target)
     settle()
-    return here(target)
+    return target
 
 
 def settle() -> None:
@@ -137,17 +133,7 @@ def measure(
     from lab.experiments import bench
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
-    from lab.model.bottleneck import MAX_OTHERS_CORES
     from lab.records.store import RunStore
-    from lab.targets.common.sampler import HOST_PROC, busiest
-
-    found = busiest() if search is None and HOST_PROC in os.environ else {}
-    if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
-        each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
-        lost = "samples may be lost: stop it, or wait"
-        bears = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
-        used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
-        say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
 
     def say_resume(what: str) -> None:
         kept = "sample" if search is None else "trial"
@@ -165,8 +151,7 @@ def measure(
             if search is not None:
                 search(store)
             else:
-                done = 0 if run is None else done_samples(store)
-                with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
+                with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as watching:
                     Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
     except KeyboardInterrupt:
         if not begun:

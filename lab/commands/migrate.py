@@ -15,12 +15,12 @@ from lab.commands.measuring import finish, inside, measure, print_plan, resume_c
 
 if TYPE_CHECKING:
     from lab.experiments.migration.plan import Plan
-    from lab.targets.base import Target
 
 SWEEP = "migrate"
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
+    """Measured is ingress-nginx with the file against each, as shipped and with its settings, in one run."""
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]
@@ -40,44 +40,40 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
         _write(options, talk, found)
         print_answer(options, lambda: whole, lambda: MIGRATION.dumps(found))
         return 0
-    command = recorded(options)
-
-    def here(target: Target) -> int:
-        """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
-        from lab.experiments import bench
-        from lab.experiments.ablation.folder import new_manifests
-        from lab.experiments.migration.folder import variants
-        from lab.report.result import Result
-        from lab.report.tables.migration import costs, happened, walked
-
-        _write(options, talk, found)
-        with new_manifests("migrate") as (manifests, keep):
-            target.check()
-            ours, names, notes = variants(found, manifests, target)
-            for note in notes:
-                say(talk, "note", note)
-            request = bench.Request(
-                tuple(names),
-                options.sweep,
-                options.blocks,
-                options.seed,
-                label=SWEEP,
-                manifests=manifests,
-                against=(ours,),
-                sustained=options.sustained,
-            )
-            prepared = bench.prepare(request, target, command, trials(options, talk))
-            print_plan(talk, prepared, 0)
-            keep()
-        store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
-        if store is None:
-            return 1
-        told = Result(store).told
-        cost = [*costs(told), *happened(told)]
-        return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
-
     with handing_on(content):
-        return inside(options, options.target, here)
+        target = inside(options, options.target)
+
+    from lab.experiments import bench
+    from lab.experiments.ablation.folder import new_manifests
+    from lab.experiments.migration.folder import variants
+    from lab.report.result import Result
+    from lab.report.tables.migration import costs, happened, walked
+
+    _write(options, talk, found)
+    with new_manifests(SWEEP) as (manifests, keep):
+        target.check()
+        ours, names, notes = variants(found, manifests, target)
+        for note in notes:
+            say(talk, "note", note)
+        request = bench.Request(
+            tuple(names),
+            options.sweep,
+            options.blocks,
+            options.seed,
+            label=SWEEP,
+            manifests=manifests,
+            against=(ours,),
+            sustained=options.sustained,
+        )
+        prepared = bench.prepare(request, target, recorded(options), trials(options, talk))
+        print_plan(talk, prepared, 0)
+        keep()
+    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+    if store is None:
+        return 1
+    told = Result(store).told
+    cost = [*costs(told), *happened(told)]
+    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
 
 
 def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:

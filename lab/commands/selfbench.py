@@ -91,20 +91,18 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
         return _print_calibration(options, CalibrationFolder.open(options.show))
 
-    def here(target: Target) -> int:
-        target.check()
-        ready = prepare(
-            target,
-            [name for name in GENERATORS if name in names or not names],
-            [name for name in known if name in (options.scenario or known)],
-            float(options.duration or DURATION_S),
-            options.repeats or REPEATS,
-            secrets.randbelow(2**31) if options.seed is None else options.seed,
-            ("lab", "selfbench", "calibrate", *recorded(options)[2:]),
-        )
-        return calibrate(options, talk, target, ready)
-
-    return inside(options, None, here)
+    target = inside(options, None)
+    target.check()
+    ready = prepare(
+        target,
+        [name for name in GENERATORS if name in names or not names],
+        [name for name in known if name in (options.scenario or known)],
+        float(options.duration or DURATION_S),
+        options.repeats or REPEATS,
+        secrets.randbelow(2**31) if options.seed is None else options.seed,
+        ("lab", "selfbench", "calibrate", *recorded(options)[2:]),
+    )
+    return calibrate(options, talk, target, ready)
 
 
 def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:

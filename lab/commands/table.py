@@ -132,12 +132,6 @@ TABLE = Verb(
 COMPARE = Verb(
     "every metric of a run's variants against their baselines, or of two runs against each other",
     _compare,
-    {
-        "runs": {
-            "nargs": "*",
-            "metavar": "RUN[:ARM]",
-            "help": "a run's name or folder; the second is the `other` side",
-        },
-    },
+    {"runs": {"nargs": "*", "metavar": "RUN[:ARM]", "help": "a run's name or folder; the second is the `other` side"}},
     ("--json", "--markdown"),
 )

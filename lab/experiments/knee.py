@@ -182,7 +182,6 @@ class AdaptiveSearch:
         """Trials that are stored are replayed, not measured."""
         self._chosen |= {point.name: self.chosen for point in self.store.record.points}
         self._loop = Loop(self.target, self.variants, self._chosen, self.store, self.observer)
-        self._loop.take_stored()
         for arm in self.store.record.arms:
             while (due := self._due(arm)) is not None:
                 slot, fresh = due

@@ -15,7 +15,7 @@ from lab.base.files import StoreError
 from lab.experiments.bench.measurable import MeasurableRun, choose
 from lab.generators.k6 import Out
 from lab.measure.pair import PairRun
-from lab.measure.sample_run import SampleRun
+from lab.measure.measurement import SampleRun
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.facts import lasting
