@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lab.generators import Generator
 from lab.generators._k6_log import requests_of
 from lab.measure import credible, validity
-from lab.measure.sample_run import parsed
+from lab.measure.measurement import parsed
 from lab.model.load import Load, OutputError, Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
@@ -236,13 +236,6 @@ def test_a_doctored_number_is_not_believed(name: str, where: str, variant: str) 
         assert reasons[0] in (Reason.GENERATOR_TIME, Reason.GENERATOR_OUTPUT)
 
 
-@pytest.mark.parametrize("name", ["hey/ok", "hey/close", "hey/flaky", "hey/gzip", "hey/tls-close"])
-def test_no_time_at_all_is_not_believed_of_a_number_of_requests_either(name: str) -> None:
-    text = case(name)[1]
-    assert Reason.GENERATOR_TIME not in judged(name, text)
-    assert Reason.GENERATOR_TIME in judged(name, doctored(text, r"LAB summary (\d+)", WRONG["zero"]))
-
-
 @pytest.mark.parametrize("times", [1.2, 2, 10])
 @pytest.mark.parametrize("name", ["k6/ok-open", "wrk2/ok"])
 def test_more_than_was_due_is_not_believed_where_nobody_else_counts(name: str, times: float) -> None:
@@ -251,9 +244,7 @@ def test_more_than_was_due_is_not_believed_where_nobody_else_counts(name: str, t
     assert judged(name, text, unwitnessed) == []
     for where in COUNTS[name]:
         text = doctored(text, where, lambda said: f"{float(said) * times:.0f}")
-    assert Reason.GENERATOR_COUNT in judged(name, text, unwitnessed) or Reason.GENERATOR_OUTPUT in judged(
-        name, text, unwitnessed
-    )
+    assert {Reason.GENERATOR_COUNT, Reason.GENERATOR_OUTPUT} & set(judged(name, text, unwitnessed))
 
 
 @pytest.mark.parametrize("times", [1e-3, 1e3])
@@ -268,41 +259,6 @@ def test_latencies_in_another_unit_are_not_believed(name: str, times: float) -> 
     changed = dataclasses.replace(told, latency=Histogram.of_counts(pairs, told.latency.kind))
     assert list(credible.latency_faults(_point(load), told)) == []
     assert list(credible.latency_faults(_point(load), changed))
-
-
-def _numbers(name: str, text: str) -> tuple[object, ...]:
-    tool, _, stderr, _, load = case(name)
-    told = tool.parse(text, stderr, 0, load)
-    shares = [told.latency.quantile_s(share) for share in (0.5, 0.99)] if told.latency.total else []
-    return told.requests, told.duration_s, told.latency.total, *shares, told.dropped, told.errors, told.size_bytes
-
-
-LINES: Mapping[str, Callable[[list[str], int], list[str]]] = {
-    "lost": lambda lines, at: [*lines[:at], *lines[at + 1 :]],
-    "twice": lambda lines, at: [*lines[: at + 1], *lines[at:]],
-    "ten times": lambda lines, at: [*lines[:at], *[lines[at]] * 10, *lines[at + 1 :]],
-    "after a summary of other numbers": lambda lines, at: [*lines[:at], "LAB summary 1 1 1", *lines[at:]],
-    "the last": lambda lines, at: lines[:at],
-}
-
-
-@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
-@pytest.mark.parametrize("change", LINES)
-def test_a_line_more_or_less_changes_no_number_of_a_valid_sample(name: str, change: str) -> None:
-    text = case(name)[1]
-    lines = text.split("\n")
-    for at in range(0, len(lines), max(1, len(lines) // 20)):
-        made = "\n".join(LINES[change](lines, at))
-        assert judged(name, made) or _numbers(name, made) == _numbers(name, text), f"line {at + 1}: {lines[at]}"
-
-
-@pytest.mark.parametrize("times", [0.5, 2, 10])
-@pytest.mark.parametrize("name", sorted(COUNTS))
-def test_counts_that_agree_with_each_other_must_agree_with_what_others_saw(name: str, times: float) -> None:
-    text = case(name)[1]
-    for where in COUNTS[name]:
-        text = doctored(text, where, lambda said: f"{float(said) * times:.0f}")
-    assert judged(name, text)
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))

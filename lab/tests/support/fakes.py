@@ -402,3 +402,8 @@ def bench(
     used_generator = generator or FakeGenerator()
     chosen = {p.name: ChosenGenerator(used_generator, used_generator.binary, "1", None) for p in loads}
     return Loop(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())
+
+
+def going_on(loop: Loop) -> Loop:
+    """Another lab that goes on with what the first one left."""
+    return replace(loop, store=RunStore.open(loop.store.record.id), observer=Silent())

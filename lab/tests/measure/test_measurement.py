@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from lab.generators import GENERATORS, Generator
-from lab.measure.measurement import ChosenGenerator
-from lab.measure.sample_run import Begun, SampleRun, parsed
+from lab.measure.measurement import Begun, ChosenGenerator, SampleRun, parsed
 from lab.measure.steady import Steady
 from lab.model.load import Load
 from lab.model.plan import Arm, Slot
