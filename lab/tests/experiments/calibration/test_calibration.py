@@ -180,10 +180,10 @@ def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
         def facts(self) -> dict[str, str]:
             return {"cpus_backend": "1", "cpus_generator": "1"}
 
-    monkeypatch.setattr(calibrate, "_measure_all", full)
-    ready = prepare(Pinned(), ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
+    target = Pinned(on_up=full)
+    ready = prepare(target, ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
     with pytest.raises(StoreError) as caught:
-        selfbench.calibrate(Namespace(plan=False), Console(stderr=True), Pinned(), ready)
+        selfbench.calibrate(Namespace(plan=False), Console(stderr=True), target, ready)
     assert "--resume" not in str(caught.value) and "just selfbench calibrate" in caught.value.remedy
     assert f"just selfbench calibrate --show {folder.calibration_names()[0]}" in capsys.readouterr().err
 
