@@ -36,10 +36,10 @@ LONG_S = 300.0
 
 def target_of(options: argparse.Namespace) -> str | None:
     """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
-    from lab.records.store import RunStore
-
     if not options.resume:
         return options.target
+    from lab.records.store import RunStore
+
     record = RunStore.open(options.resume).record
     if options.target not in (None, record.target):
         raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
@@ -80,12 +80,12 @@ def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
 
 def done_samples(run: RunStore | None) -> int:
     """How many of a run's slots need no further measurement."""
-    from lab.model.samples import cell, cells, settled
+    from lab.model.samples import cell, settled
 
     if run is None:
         return 0
     done = {cell(sample) for sample in run.samples() if settled(sample)}
-    return sum(all(each in done for each in cells(slot)) for slot in run.record.plan().slots)
+    return sum(done.issuperset(slot.cells) for slot in run.record.plan().slots)
 
 
 def plan_and_measure(

@@ -27,7 +27,7 @@ class Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def bringing_up(self, slot: Slot) -> None: ...
+    def begins(self, slot: Slot, attempt: int) -> None: ...
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         for reading in readings:
@@ -37,8 +37,6 @@ class Lines:
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
         said = f"{_who(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
         self._line(f"       [yellow]{escape(said)}[/]")
-
-    def measuring(self, slot: Slot, attempt: int) -> None: ...
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
 
@@ -79,12 +77,10 @@ class Terminal(Lines):
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def bringing_up(self, slot: Slot) -> None:
-        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  coming up")
-
-    def measuring(self, slot: Slot, attempt: int) -> None:
+    def begins(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
-        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {slot.point.name}{again}")
+        doing = f"{slot.point.name}{again}" if attempt else "coming up"
+        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {doing}")
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"

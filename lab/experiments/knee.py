@@ -19,7 +19,7 @@ from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
 from lab.experiments.bench.measurable import choose, generator_record
-from lab.generators.base import load_of
+from lab.generators import load_of
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED

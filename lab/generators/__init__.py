@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from lab.base.errors import UsageError, refuse_unknown
@@ -17,7 +17,9 @@ from lab.generators.k6 import K6
 from lab.generators.oha import Oha
 from lab.generators.wrk import Wrk
 from lab.generators.wrk2 import Wrk2
+from lab.model.endpoint import Endpoint
 from lab.model.load import Load
+from lab.model.sweeps import Point
 
 GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
@@ -72,6 +74,39 @@ def _find(name: str, search_path: str) -> Installed | None:
         if version is not None:
             return Installed(name, path, version)
     return None
+
+
+def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
+    """What the generator is asked for at this point on this system; `timed`: whether its latencies are wanted."""
+    return Load(
+        url=f"{endpoint.base_url}/{point.page}",
+        host=endpoint.host,
+        connections=point.connections,
+        duration_s=point.duration_s,
+        rate_rps=point.rate_rps,
+        threads=point.threads,
+        requests=point.requests,
+        keepalive=point.keepalive,
+        hosts=endpoint.hosts,
+        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
+        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
+        gzip=point.accept_encoding == "gzip",
+        brotli=point.accept_encoding == "br",
+        answers=point.answers,
+        forwarded=point.forwarded,
+        resumption=point.resumption,
+        generators=point.generators,
+        timeout_s=point.timeout_s,
+        logged=point.disturbance is not None,
+        timed=timed,
+        protocol=point.protocol,
+        streams=point.streams,
+    )
+
+
+def refusal_of(used: Generator, point: Point, endpoint: Endpoint) -> str | None:
+    """Why a generator cannot make the load of a point on that system; None if it can."""
+    return used.refusal(load_of(point, endpoint))
 
 
 def choose(

@@ -34,15 +34,14 @@ from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import Leftovers
 from lab.model.pairs import SIDES, Layout, Renewed, Side
-from lab.model.plan import Arm, Slot, needs_reload
+from lab.model.plan import Arm, Cell, Slot, needs_reload
 from lab.model.run import RoundTrip
-from lab.model.samples import Cell, Reason, Sample, cell, cells, counts, planned_cells, settled
+from lab.model.samples import Reason, Sample, cell, counts, planned_cells, settled
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.systems import stand_ins, workers
 from lab.targets.base import System, Target, nothing
-from lab.targets.readback import Reading, read_back
+from lab.targets.readback import Reading, read_variant
 
 STALE_BLOCK = timedelta(minutes=10)
 
@@ -50,10 +49,12 @@ STALE_BLOCK = timedelta(minutes=10)
 class Observer(Protocol):
     """Who watches a run: the terminal, or a test."""
 
-    def bringing_up(self, slot: Slot) -> None: ...
+    def begins(self, slot: Slot, attempt: int) -> None:
+        """Its system comes up (`attempt` 0), or it is measured for that time."""
+        ...
+
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None: ...
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
-    def measuring(self, slot: Slot, attempt: int) -> None: ...
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None: ...
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
     def failed(self, slot: Slot, error: LabError) -> None: ...
@@ -67,7 +68,6 @@ class _Up:
     system: System
     took_s: float
     readings: Sequence[Reading]
-    workers: int | None
     renewed: Renewed | None = None
     """The reload that made its workers; None: it came up with them."""
 
@@ -128,12 +128,12 @@ class Loop:
 
     def measure(self) -> None:
         """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
-        pending = [slot for slot in self.store.record.plan().slots if not self._done.issuperset(cells(slot))]
+        pending = [slot for slot in self.store.record.plan().slots if not self._done.issuperset(slot.cells)]
         for _, group in groupby(pending, key=lambda slot: slot.bring_up):
             slots = list(group)
             while slots:
                 self.on_systems(slots)
-                slots = [slot for slot in slots if not self._done.issuperset(cells(slot))]
+                slots = [slot for slot in slots if not self._done.issuperset(slot.cells)]
 
     def on_systems(self, slots: Sequence[Slot], then: Callable[[], Slot | None] = nothing) -> None:
         """Bring one system up (of a pair both) for slots of one bring-up, and for those that `then` names once these are measured.
@@ -143,7 +143,7 @@ class Loop:
         kept one of them, the next is both's, be it one too many.
         """
         slot, due = slots[0], list(slots)
-        self.observer.bringing_up(slot)
+        self.observer.begins(slot, 0)
         try:
             with ExitStack() as lasting:
                 systems, before = _Systems(self._up(slot, lasting), lasting), None
@@ -151,9 +151,9 @@ class Loop:
                     if needs_reload(slot, before):
                         systems.renew()
                     before = slot
-                    first = max(self._attempts[each] for each in cells(slot)) + 1
+                    first = max(self._attempts[each] for each in slot.cells) + 1
                     for attempt in range(first, max(first, slot.point.attempts) + 1):
-                        self.observer.measuring(slot, attempt)
+                        self.observer.begins(slot, attempt)
                         if self._measured(slot, systems, attempt) or slot.point.disturbance is not None:
                             break
                     if slot is due[-1] and (following := then()) is not None:
@@ -163,7 +163,7 @@ class Loop:
         except LabError as error:
             self.observer.failed(slots[0], error)
             verdict = {"verdict": "invalid", "reason": Reason.BRING_UP_FAILED, "detail": str(error)}
-            for side in [each for slot in due if not self._done.issuperset(cells(slot)) for each in slot.sides]:
+            for side in [each for slot in due if not self._done.issuperset(slot.cells) for each in slot.sides]:
                 chosen, attempt = self.chosen[side.point.name], self._attempts[cell(side)] + 1
                 blank = blank_sample(self.target, side, chosen, self._generations[side.block], attempt, None)
                 kept = self._keep(Measurement(blank.model_copy(update=verdict)))
@@ -192,13 +192,9 @@ class Loop:
         start()
         took_s, found = (time.monotonic() - began) / len(order), dict[Side, _Up]()
         generation = self._generations[slot.block]
-        cpus = len(self.target.cpus().get("proxy", ())) or None
         for side in order:
             own, system = mine[side], systems[side]
-            variant = self.variants[own.arm.variant]
-            readings = read_back(
-                system, [*stand_ins.list_checks(variant.manifests, self.target.name), *variant.readback]
-            )
+            readings = read_variant(system, self.variants[own.arm.variant], self.target.name)
             _, *names, point = own.bring_up
             where = "-beside-".join(filter(None, names))
             told = [reading.as_json() for reading in readings]
@@ -206,7 +202,7 @@ class Loop:
             self.observer.brought_up(own, took_s, readings)
             if own.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
                 self.store.write_roundtrip(self.roundtrip(system))
-            found[side] = _Up(own.arm, system, took_s, readings, workers.asked(variant.manifests, cpus))
+            found[side] = _Up(own.arm, system, took_s, readings)
         return [found[side] for side in SIDES if side in found]
 
     def _measured(self, slot: Slot, systems: _Systems, attempt: int) -> bool:
@@ -225,12 +221,19 @@ class Loop:
             for up, seen in zip(systems.up, before, strict=True):
                 own = slot if up.arm == slot.arm else slot.turned
                 start = Start(seen, systems.fresh, warms_up, rate_rps)
-                state = up.took_s, up.readings, up.workers, up.renewed, start
+                state = up.took_s, up.readings, self.variants[own.arm.variant].manifests, up.renewed, start
                 chosen, generation = self.chosen[own.point.name], self._generations[slot.block]
                 runs.append(SampleRun(self.target, up.system, own, chosen, generation, *state))
             if not faults:
                 try:
-                    return self._keep_all(slot, runs, self._loaded(slot, runs, attempt))
+                    if slot.layout is not None:
+                        left, right = runs
+                        return self._keep_all(slot, runs, PairRun((left, right)).measure(attempt))
+                    (run,), generator = runs, runs[0].chosen.generator
+                    regime: Regime = Steady(run.system, slot.point, generator)
+                    if slot.point.disturbance is not None:
+                        regime = Disturbed(self.target, run.system, slot.point, generator, run.manifests)
+                    return self._keep_all(slot, runs, [run.measure(regime, attempt)])
                 except UndrainedStartError as error:
                     faults = list(error.reasons)
                     if error.by_warm_up:
@@ -257,18 +260,6 @@ class Loop:
             if lost is not None:
                 raise lost
             return last
-
-    def _loaded(self, slot: Slot, runs: Sequence[SampleRun], attempt: int) -> Sequence[Measurement]:
-        """Measure the slot on its systems as they are, of a pair both sides. Raises UndrainedStartError."""
-        if slot.layout is not None:
-            left, right = runs
-            return PairRun((left, right)).measure(attempt)
-        run, point, generator = runs[0], slot.point, runs[0].chosen.generator
-        regime: Regime = Steady(run.system, point, generator)
-        if point.disturbance is not None:
-            manifests = self.variants[slot.arm.variant].manifests
-            regime = Disturbed(self.target, run.system, point, generator, manifests)
-        return (run.measure(regime, attempt),)
 
     def _keep_all(self, slot: Slot, runs: Sequence[SampleRun], made: Sequence[Measurement]) -> bool:
         """Store what was made of a slot's sides and show it; return whether the slot needs no further attempt."""

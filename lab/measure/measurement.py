@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from lab.generators import Generator, command
-from lab.generators.base import load_of
+from lab.generators import Generator, command, load_of
 from lab.measure import cpu
 from lab.measure.canary import Canary, canary
 from lab.measure.validity import Fault
+from lab.model.disturbance import Manifests
 from lab.model.drained import ports_are_taken, ports_taken
 from lab.model.endpoint import Endpoint
 from lab.model.leftovers import Leftovers, Moment
@@ -33,7 +33,7 @@ from lab.records.steadiness import with_cause
 from lab.records.store import reported
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram
-from lab.systems.workers import GAUGE
+from lab.systems.workers import GAUGE, asked
 from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, taken
 from lab.targets.common.scratch import scratch
@@ -210,12 +210,17 @@ class SampleRun:
     generation: int
     bring_up_s: float
     readings: Sequence[Reading]
-    workers: int | None = None
-    """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
+    manifests: Manifests = ()
+    """Of the variant."""
     renewed: Renewed | None = None
     """The reload that made its workers; None: it came up with them."""
     start: Start = field(default_factory=Start)
     """What is seen of earlier loads around this one."""
+
+    @property
+    def workers(self) -> int | None:
+        """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
+        return asked(self.manifests, len(self.target.cpus().get("proxy", ())) or None)
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number.
@@ -252,7 +257,6 @@ class SampleRun:
         """
         system, point, chosen = self.system, self.slot.point, self.chosen
         blank = self.blank(attempt)
-        folder = lasting.enter_context(scratch())
         prepared, unprepared = regime.prepare(lasting)
         if unprepared:
             return unmeasured(blank, unprepared)
@@ -260,8 +264,6 @@ class SampleRun:
         load = load_of(point, regime.asked(endpoint), timed=not blank.untimed)
         gauges = dict(system.gauges())
         notes = [*blank.notes, endpoint.way] if endpoint.way else [*blank.notes]
-        if self.workers is not None and (run := gauges.get(GAUGE, self.workers)) != self.workers:
-            notes.append(f"the manifests make {self.workers} workers or threads of the proxy, {run:g} run")
         unseen = self.start.before.unseen if self.start.before is not None else {}
         notes += [f"what earlier loads left in the {place} could not be seen: {why}" for place, why in unseen.items()]
         first = canary(system, endpoint, point)
@@ -280,7 +282,8 @@ class SampleRun:
         if faults := faults + first.faults:
             return unmeasured(blank, faults)
         warmup_s = point.warmup_s if self.start.warms_up else 0.0
-        return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), warmup_s)
+        job = Job(system, chosen.generator, chosen.path, load, lasting.enter_context(scratch()))
+        return Begun(blank, endpoint, first, job, warmup_s)
 
     def load_run(
         self, begun: Begun, ended: Ended, seen: Observation, beside_s: Mapping[str, float] = NOBODY
@@ -290,8 +293,8 @@ class SampleRun:
         ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus, beside_s)
         result, faults = parsed(self.chosen.generator, load, ended)
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
-        run = begun.blank.gauges.get(GAUGE)
-        count = self.workers if run is None else int(run)
+        counted = begun.blank.gauges.get(GAUGE)
+        count = self.workers if counted is None else int(counted)
         cores = cpu.cores(seen, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against)
         mine = self.target.generator_cpus()
         return LoadRun(begun, ended, seen, result, faults, cores, mine)
@@ -305,6 +308,10 @@ class SampleRun:
             rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
             processes=most.processes if most else 1,
         )
+        workers, running = self.workers, begun.blank.gauges.get(GAUGE)
+        unlike = []
+        if workers is not None and running not in (None, workers):
+            unlike.append(f"the manifests make {workers} workers or threads of the proxy, {running:g} run")
         warmed = begun.warmup_s > 0
         left_out = [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
         unseen = [OTHERS_HIDDEN] if seen.others is None else []
@@ -320,7 +327,7 @@ class SampleRun:
                 "steal": seen.steal,
                 "others": seen.others,
                 "counters": dict(seen.counters),
-                "notes": (*begun.blank.notes, *left_out, *unseen, *reported_notes, *findings.notes),
+                "notes": (*begun.blank.notes, *unlike, *left_out, *unseen, *reported_notes, *findings.notes),
                 "proxy_core": run.cores["proxy"],
                 "generator_core": run.cores["generator"],
                 **findings.columns,

@@ -14,8 +14,8 @@ from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.experiments.bench.measurable import MeasurableRun, choose
 from lab.generators.k6 import Out
-from lab.measure.pair import PairRun
 from lab.measure.measurement import SampleRun
+from lab.measure.pair import PairRun
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.facts import lasting
@@ -27,7 +27,6 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.systems import workers
 from lab.targets.base import System, Target
 
 MOST_TRIALS = 3
@@ -130,9 +129,8 @@ def _trial(target: Target, variant: Variant, systems: Sequence[System], point: P
     chosen = choose(short, target, out)
     own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
     slot = Slot(1, 1, own, short, other, Layout())
-    asked = workers.asked(variant.manifests, len(target.cpus().get("proxy", ())) or None)
     left, right = (
-        SampleRun(target, system, each, chosen, 0, 0.0, (), asked)
+        SampleRun(target, system, each, chosen, 0, 0.0, (), variant.manifests)
         for system, each in zip(systems, slot.sides, strict=True)
     )
     made = PairRun((left, right)).measure(1)

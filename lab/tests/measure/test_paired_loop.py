@@ -14,7 +14,7 @@ from lab.measure import validity
 from lab.measure.loop import Loop, stale_blocks
 from lab.model.pairs import SIDES
 from lab.model.plan import Shape, Slot
-from lab.model.samples import Reason, Sample, cell, cells
+from lab.model.samples import Reason, Sample, cell
 from lab.model.variants.variants import Check
 from lab.records.store import RunStore
 from lab.tests.support.fakes import FakeTarget, Silent, bench, going_on, point, variant
@@ -107,7 +107,7 @@ def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkey
     half = kept[-1]
     tries = {(one.arm, one.attempt) for one in samples if one.order == half.order}
     assert tries == {(half.arm, 1), ("ingress-nginx", 2), (AGAIN, 2)}, "both of the same attempt"
-    planned = {each for slot in later.store.record.plan().slots for each in cells(slot)}
+    planned = {each for slot in later.store.record.plan().slots for each in slot.cells}
     assert {cell(one) for one in samples if one.valid} == planned
 
 
