@@ -111,8 +111,8 @@ def refusal_of(used: Generator, point: Point, endpoint: Endpoint) -> str | None:
 
 def choose(
     name: str, load: Load, installed: Callable[[Generator], Installed | None] = find
-) -> tuple[Generator, str | None]:
-    """The generator that makes `load`, and why another stands in for the one that was asked for (None if none does).
+) -> tuple[Generator, Installed, str | None]:
+    """The generator that makes `load`, as it is installed, and why another stands in for the one that was asked for (None if none does).
 
     Stand-ins take open-loop loads only: closed loops of different tools are not the same load. Raises
     UsageError when the load is beyond the generator asked for (whether it is installed or not, so that a
@@ -122,13 +122,14 @@ def choose(
     refusal = _spoken_refusal(wanted, load) or wanted.refusal(load)
     if refusal is not None:
         raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
-    if installed(wanted) is not None:
-        return wanted, None
+    if (found := installed(wanted)) is not None:
+        return wanted, found, None
     tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []
     for other in tried:
-        if _spoken_refusal(other, load) is None and other.refusal(load) is None and installed(other) is not None:
+        refused = _spoken_refusal(other, load) or other.refusal(load)
+        if refused is None and (found := installed(other)) is not None:
             from_when = "" if other.latency_from == wanted.latency_from else f", latency from when {other.latency_from}"
-            return other, f"{name} is not installed: {other.name} stands in{from_when}"
+            return other, found, f"{name} is not installed: {other.name} stands in{from_when}"
     nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
     raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
 

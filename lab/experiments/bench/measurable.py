@@ -156,9 +156,8 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
     hosts = tuple(f"r{number}.lab.test" for number in range(routes))
     secure = "http" if point.tls in ("none", "routed") else "https"
     placeholder = Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, "none" if point.tls == "routed" else point.tls)
-    used, why = generators.choose(point.generator, generators.load_of(point, placeholder), target.installed)
-    installed = target.installed(used)
-    assert installed is not None  # choose() has found it
+    load = generators.load_of(point, placeholder)
+    used, installed, why = generators.choose(point.generator, load, target.installed)
     notes = () if why is None else (why,)
     keep: tuple[str, ...] = ()
     if isinstance(used, K6) and k6_out:
