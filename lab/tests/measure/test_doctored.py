@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -18,13 +17,13 @@ from hypothesis import strategies as st
 
 from lab.generators import Generator
 from lab.generators._k6_log import requests_of
-from lab.measure import credible, validity
+from lab.measure import validity
 from lab.measure.measurement import parsed
 from lab.model.load import Load, OutputError, Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
-from lab.stats.histogram import Histogram, bucket_edges_s
+from lab.stats.histogram import Histogram
 from lab.targets.common.process import Ended
 from lab.tests.support.recorded import case
 
@@ -86,18 +85,6 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     "k6/ok-closed": (r'"made":(\d+)', r'"received_bytes":(\d+)', r'"count":(\d+)'),
 }
 """Case → where it tells how many."""
-LATENCIES: Mapping[str, tuple[str, ...]] = {
-    "wrk/ok": (r"LAB steps \d+\n(\d+) ",),
-    "wrk/whole-latencies": (r"LAB latency \d+\n(\d+) ",),
-    "wrk2/ok": (r"LAB latency \d+\n(\d+) ", r"Uncorrected Latency(?:.*\n)+? +([\d.]+) +0\."),
-    "hey/time": (r"LAB latency \d+\n([\d.]+)",),
-    "oha/ok-closed": (r'"slowest": ([\d.]+)', r'latencyPercentiles": \{[^}]*"p50": ([\d.]+)', r'"fastest": ([\d.]+)'),
-    "oha/ok-open": tuple(rf"duration,bytes,status\n(?:[\d.]+,){{{column}}}([\d.]+)" for column in range(7)),
-    "k6/ok-open": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(50\)":([\d.]+)'),
-    "k6/ok-closed": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(98\)":([\d.]+)'),
-}
-"""Case → where it tells one latency, or a column of one row. A single one that might have been so nobody can tell from the right one."""
-
 Variant = Callable[[str], str]
 IMPOSSIBLE: dict[str, Variant] = {
     "2^64": lambda said: str(2**64),
@@ -207,7 +194,7 @@ def _body(tool: Generator, result: Result) -> int:
     return BODY_BYTES if tool.name in BARE else (result.size_bytes or 0) // result.requests - HEAD_BYTES
 
 
-@pytest.mark.parametrize("name", [*sorted({*TIMES, *COUNTS, *LATENCIES}), "h2load/streams"])
+@pytest.mark.parametrize("name", [*sorted({*TIMES, *COUNTS}), "h2load/streams"])
 def test_an_honest_output_is_valid(name: str) -> None:
     """Else that a doctored one is not would prove nothing."""
     assert judged(name, case(name)[1]) == []
@@ -223,7 +210,7 @@ def cases(of: Mapping[str, tuple[str, ...]], variants: Mapping[str, Variant]) ->
 
 
 CHANGES = WRONG | IMPOSSIBLE
-EVERY = [*cases(TIMES, CHANGES), *cases(COUNTS, CHANGES), *cases(LATENCIES, IMPOSSIBLE)]
+EVERY = [*cases(TIMES, CHANGES), *cases(COUNTS, CHANGES)]
 
 
 @pytest.mark.parametrize(("name", "where", "variant"), EVERY)
@@ -245,20 +232,6 @@ def test_more_than_was_due_is_not_believed_where_nobody_else_counts(name: str, t
     for where in COUNTS[name]:
         text = doctored(text, where, lambda said: f"{float(said) * times:.0f}")
     assert {Reason.GENERATOR_COUNT, Reason.GENERATOR_OUTPUT} & set(judged(name, text, unwitnessed))
-
-
-@pytest.mark.parametrize("times", [1e-3, 1e3])
-@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
-def test_latencies_in_another_unit_are_not_believed(name: str, times: float) -> None:
-    """All of them, as a generator's next version might print them."""
-    tool, text, stderr, _, load = case(name)
-    told = tool.parse(text, stderr, 0, load)
-    buckets = np.flatnonzero(told.latency.counts)
-    low_s, high_s = bucket_edges_s(buckets)
-    pairs = np.column_stack([(low_s + high_s) / 2 * times, told.latency.counts[buckets]])
-    changed = dataclasses.replace(told, latency=Histogram.of_counts(pairs, told.latency.kind))
-    assert list(credible.latency_faults(_point(load), told)) == []
-    assert list(credible.latency_faults(_point(load), changed))
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
