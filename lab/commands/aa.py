@@ -9,8 +9,8 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import number
-from lab.commands import MEASURING, Verb, of_its_own, print_answer, recorded, variant_name
-from lab.commands.measuring import inside, plan_and_measure, target_of, trials
+from lab.commands import MEASURING, Verb, of_its_own, print_answer, variant_name
+from lab.commands.measuring import inside, plan_and_measure, target_of
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -47,26 +47,22 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
         _with_pair(RunStore.open(options.resume))
 
     target = inside(options, target_of(options))
+
     from lab.analysis.noise import BASELINE
     from lab.experiments import bench
 
-    if options.resume:
-        prepared, run = bench.resume(options.resume, target)
-    else:
-        variant = options.subject or BASELINE
-        request = bench.Request(
-            (variant,),
-            DEFAULT_SWEEP if options.sweep is None else options.sweep,
-            options.blocks or BLOCKS,
-            options.seed,
-            label=f"{variant}-aa",
-            nulls=NULLS if options.nulls is None else options.nulls,
-            knee=options.knee,
-            k6_out=options.k6_out,
-        )
-        command = recorded(options, "subject")
-        prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
-    store = plan_and_measure(options, talk, target, prepared, run, "aa")
+    variant = options.subject or BASELINE
+    request = bench.Request(
+        (variant,),
+        DEFAULT_SWEEP if options.sweep is None else options.sweep,
+        options.blocks or BLOCKS,
+        options.seed,
+        label=f"{variant}-aa",
+        nulls=NULLS if options.nulls is None else options.nulls,
+        knee=options.knee,
+        k6_out=options.k6_out,
+    )
+    store = plan_and_measure(options, talk, target, request, "subject", "aa")
     return store if isinstance(store, int) else _print(options, store)
 
 

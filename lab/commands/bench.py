@@ -73,26 +73,20 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 
     from lab.experiments import bench
 
-    if options.resume:
-        prepared, run = bench.resume(options.resume, target)
-    else:
-        request = bench.Request(
-            tuple(options.variants),
-            options.sweep,
-            options.blocks,
-            options.seed,
-            k6_out=options.k6_out,
-            resolve=options.resolve,
-            knee=options.knee,
-            against=() if options.against is None else (options.against,),
-            worth=options.worth or WORTH,
-            sustained=options.sustained,
-            only=tuple(options.points.split(",")) if options.points else (),
-        )
-        command = recorded(options, "variants")
-        prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
-    own = options.blocks is None and options.resolve is None and run is None
-    store = plan_and_measure(options, talk, target, prepared, run, may_be_less=own)
+    request = bench.Request(
+        tuple(options.variants),
+        options.sweep,
+        options.blocks,
+        options.seed,
+        k6_out=options.k6_out,
+        resolve=options.resolve,
+        knee=options.knee,
+        against=() if options.against is None else (options.against,),
+        worth=options.worth or WORTH,
+        sustained=options.sustained,
+        only=tuple(options.points.split(",")) if options.points else (),
+    )
+    store = plan_and_measure(options, talk, target, request, "variants")
     return store if isinstance(store, int) else finish(options, store)
 
 

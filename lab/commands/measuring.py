@@ -14,11 +14,11 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
-from lab.commands import RanInsideError, answer
+from lab.commands import RanInsideError, answer, recorded
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.bench import Prepared
+    from lab.experiments.bench import Prepared, Request
     from lab.experiments.bench.probing import Trials
     from lab.model.run import NotMeasured
     from lab.records.ablation import AblationRecord
@@ -89,28 +89,20 @@ def done_samples(run: RunStore | None) -> int:
 
 
 def plan_and_measure(
-    options: argparse.Namespace,
-    talk: Console,
-    target: Target,
-    prepared: Prepared,
-    run: RunStore | None = None,
-    verb: str = "bench",
-    may_be_less: bool = False,
+    options: argparse.Namespace, talk: Console, target: Target, request: Request, names: str, verb: str = "bench"
 ) -> RunStore | int:
-    """Print the plan and measure it; the run, or the exit status where only the plan was asked for or it was interrupted.
+    """Print the plan of what is asked for, or of the run to `--resume`, and measure it; the exit status where that is all.
 
-    Args:
-        options: The verb's.
-        talk: Where the plan is printed.
-        target: Where it is measured.
-        prepared: What is measured.
-        run: The one that it goes on with; None: a new one.
-        verb: The one whose `--resume` goes on with it.
-        may_be_less: Whether nobody asked for so many blocks.
-
+    `names`: the option with what is measured; `verb`: the one whose `--resume` goes on with it.
     """
+    from lab.experiments import bench
+
+    if options.resume:
+        prepared, run = bench.resume(options.resume, target)
+    else:
+        prepared, run = bench.prepare(request, target, recorded(options, names), trials(options, talk)), None
     done = done_samples(run)
-    print_plan(talk, prepared, done, may_be_less)
+    print_plan(talk, prepared, done, verb == "bench" and run is None and not (options.blocks or request.resolve))
     if options.plan:
         return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
