@@ -6,21 +6,16 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Verb
-from lab.model.facts import ROOT
-
-if TYPE_CHECKING:
-    from lab.records.store import RunStore
+from lab.model.facts import ROOT, git_commit
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.history import add_rows, effects_of_run
-    from lab.model.facts import git_commit
     from lab.records.packing import Size, pack
     from lab.records.references import add_run, replace_run
     from lab.records.store import RunStore
@@ -34,12 +29,8 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
         print(f"{run.folder}: {before} → {after}")
         return 0
     if options.replace:
-        commit = git_commit() or ""
-
-        def keep(old: RunStore, name: str) -> None:
-            add_rows(effects_of_run(old, name, commit, commit))
-
-        folder, notes = replace_run(run, options.into, keep), list[str]()
+        commit, notes = git_commit() or "", list[str]()
+        folder = replace_run(run, options.into, lambda old, name: add_rows(effects_of_run(old, name, commit, commit)))
     else:
         folder, notes = add_run(run, options.into, omit_defaults)
     for note in notes:
