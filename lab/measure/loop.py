@@ -176,9 +176,8 @@ class Loop:
         time included.
         """
         mine = {(each.layout or Layout()).side: each for each in slot.sides}
-        order = dict.fromkeys(
-            side for side in (slot.layout.first_up if slot.layout else SIDES[0], *SIDES) if side in mine
-        )
+        first: Side = slot.layout.first_up if slot.layout else SIDES[0]
+        order: list[Side] = [side for side in dict.fromkeys((first, *SIDES)) if side in mine]
         waiting, systems = list(order), dict[Side, System]()
 
         def start() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from typing import Any
 
 from lab.model.run import RoundTrip
 from lab.stats.units import format_seconds
@@ -63,7 +64,7 @@ def parse(output: str) -> RoundTrip:
     told = dict(re.findall(r"---> (.+?)\s*=\s*([\d.]+)", text))
     if missing := next((label for label in LABELS.values() if label not in told), None):
         raise ValueError(f"expected '{missing}', found none")
-    took_s = {field: float(told[label]) * 1e-6 for field, label in LABELS.items()}
+    took_s: dict[str, Any] = {field: float(told[label]) * 1e-6 for field, label in LABELS.items()}
     return RoundTrip(tool=TOOL, version=version[1] if version else None, count=int(count[1]), **took_s)
 
 
