@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,12 @@ class AsApplied(RunStore):
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         if variant not in self._applied:
             known = self.record.variants.get(variant)
-            noted = known.manifests_sha256 if known else ""
-            try:
+            found: list[dict[str, Any]] = []
+            digest = None
+            with suppress(TypeError, ValueError):  # a date that there is not, a key that JSON has not
                 found = super().manifests(variant)
-                whole = noted in ("", hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
-            except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
-                found, whole = [], False
-            if not whole:
+                digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+            if digest is None or (known and known.manifests_sha256 not in ("", digest)):
                 raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
             self._applied[variant] = found
         return self._applied[variant]

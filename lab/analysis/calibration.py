@@ -159,15 +159,8 @@ def _pause(those: Sequence[Measured]) -> Pause | None:
 
 
 def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
-    rates = [each.reported.achieved_rps for each in those if each.reported]
-    if not rates:
-        return None
-    cpu = _costs_s(those)
-    return Ceiling(
-        achieved_rps=_certain(rates),
-        alone_rps=spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0),
-        cpu_per_request_s=spread(cpu),
-    )
+    cpu, achieved = _costs_s(those), spread(each.reported.achieved_rps for each in those if each.reported)
+    return achieved and Ceiling(achieved, spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0), spread(cpu))
 
 
 def _costs_s(those: Sequence[Measured]) -> list[float]:
@@ -185,13 +178,7 @@ def _advice(known: Known, pause: Pause | None) -> str:
     if pause.sight == "visible":
         return "use it for latency at a rate: it counts the wait of requests that were due while nobody answered"
     if pause.sight == "exaggerated":
-        return (
-            "use it for latency at a rate below the knee only: it sees a pause, and makes more of it than there was,"
-            " because it catches up late"
-        )
+        return "use it for latency at a rate below the knee only: it sees a pause, and makes more of it than there was, because it catches up late"
     if pause.dropped.median:
-        return (
-            "use it for latency at a rate only where it drops nothing: a pause is in its dropped requests, not in its"
-            " percentiles (the lab calls such a sample invalid)"
-        )
+        return "use it for latency at a rate only where it drops nothing: a pause is in its dropped requests, not in its percentiles (the lab calls such a sample invalid)"
     return "use it for ceilings and CPU per request; do not read its p99 as what users of a service that pauses meet"

@@ -7,29 +7,31 @@ were applied, and numbers whose verbatim output has been changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import polars as pl
 
-from lab.analysis import rerun, timelines
-from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.aggregate.unsteady import unsteady_arms
+from lab.analysis import pidstat, rerun, timelines
+from lab.analysis.aggregate.cells import counted_alone, unsteady_arms
 from lab.analysis.applied import AsApplied
-from lab.analysis.derived import value_of
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.thirds import seconds_in
 from lab.analysis.summary import Summary, summarise_run
-from lab.base.errors import LabError
+from lab.base.errors import LabError, NotMeasurableError
 from lab.base.files import reference_folder
+from lab.disturbances import _asked as asked
 from lab.model.metrics import METRICS
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Sample, cell, planned_cells
 from lab.model.sweeps import Point, control_of
+from lab.model.variants import hosts
 from lab.model.variants.variants import of_the_node
 from lab.records import outcomes, propagation
 from lab.records.references import boot_folders
@@ -42,6 +44,79 @@ RUNS_KEPT = 256
 """Runs whose records are kept in memory."""
 Blocks = dict[int, float | None]
 """Block → what was measured (seconds, bytes, requests per second, counts); None: its logs cannot tell."""
+
+
+# -- what a claim or a figure may ask of a sample beside its outcome and gauges -------------------------------
+
+
+def probe_timeouts_s(run: RunStore, variant: str) -> dict[str, float]:
+    """Probe (liveness, readiness, startup) → how long it may take, by the manifests that were applied (kubelet's default: 1 s)."""
+    container = _proxy_container(run, variant)
+    found = {name: container.get(f"{name}Probe") for name in ("liveness", "readiness", "startup")}
+    return {name: float(probe.get("timeoutSeconds", 1)) for name, probe in found.items() if probe is not None}
+
+
+def _proxy_container(run: RunStore, variant: str) -> Mapping[str, Any]:
+    """As it was applied; empty where the variant has no proxy."""
+    with suppress(NotMeasurableError):
+        return asked.container(run.manifests(variant), "proxy")
+    return {}
+
+
+def _least_spacing_s(run: RunStore, sample: Sample) -> float | None:
+    """Least time between two reloads of one proxy: their beginnings, or where nobody tells those, their ends. None with fewer than two."""
+    told = run.events(sample).sort("at_s")
+    begun = told.filter(pl.col("kind") == "Reload")
+    rows = begun if begun.height else told.filter(pl.col("kind") == "Reloaded")
+    return rows.select(pl.col("at_s").diff().over("object").min()).item()
+
+
+def _startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
+    """How long the proxy's startup probe lets it take, by the manifests that were applied (kubelet's rule: delay + period × failures)."""
+    probe = _proxy_container(run, sample.variant).get("startupProbe")
+    if probe is None:
+        return None
+    return probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+
+
+def _reload_interval_s(run: RunStore, sample: Sample) -> float | None:
+    """What the manifests that were applied set; None where they leave it to the router, or where there is none."""
+    with suppress(NotMeasurableError):
+        return asked.asked_interval_s(run.manifests(sample.variant))
+    return None
+
+
+def _answered_while_failing(run: RunStore, sample: Sample) -> float | None:
+    """Of the requests that fell due from the first failure to the last, the share that was answered rightly; None without failures."""
+    log = run.requests(sample)
+    log = log.with_columns(right=outcomes.right(sample.point, log))
+    failed = log.filter(~pl.col("right"))["due_s"]
+    if failed.is_empty():
+        return None
+    return log.filter(pl.col("due_s").is_between(failed.min(), failed.max())).select(pl.col("right").mean()).item()
+
+
+def _busiest_second(run: RunStore, sample: Sample) -> float | None:
+    """CPUs that any one of the proxy's processes used in any one second, as pidstat counts; None where no second was seen whole."""
+    seconds = pidstat.cpu_table(run.usage(sample)).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
+    most = seconds["cpu_percent"].max()
+    return most / 100 if isinstance(most, float) else None
+
+
+LOGS: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
+    "busiest_second": _busiest_second,
+    "answered_while_failing": _answered_while_failing,
+    "routes": lambda run, sample: float(len(hosts.routed(run.manifests(sample.variant)))),
+    "least_reload_spacing_s": _least_spacing_s,
+    "startup_allowance_s": _startup_allowance_s,
+    "reload_interval_s": _reload_interval_s,
+}
+"""Metric → what tells it from a sample's log or the manifests applied; None: they cannot tell."""
+OF_PROXY = frozenset({"cpu_per_request", "memory_bytes"})
+"""What a claim means of the proxy alone, where a table has the backend's in its place."""
+
+
+# -- a run ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +197,13 @@ class Evidence:
 
     def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
         """What the run's table has of an arm and another that were a pair; None where they were none, or another effect leads."""
-        rows = (
-            [row for disturbed in (False, True) for row in self.summary(disturbed).rows]
-            if self.run.record.pairs
-            else []
-        )
-        here = (row.effects for row in rows if (row.arm.name, row.point.name) == (arm, point))
-        effect = next((each for effects in here for each in effects if each.metric == metric), None)
-        told = effect is not None and effect.scheme and effect.against == against and not effect.bound
-        return effect if told and effect is not None and effect.decision is not Decision.NOT_JUDGED else None
+        kinds = (False, True) if self.run.record.pairs else ()
+        for row in (row for disturbed in kinds for row in self.summary(disturbed).rows):
+            for effect in row.effects if (row.arm.name, row.point.name) == (arm, point) else ():
+                told = effect.scheme and effect.against == against and not effect.bound
+                if effect.metric == metric:
+                    return effect if told and effect.decision is not Decision.NOT_JUDGED else None
+        return None
 
     def arms(self, variant: str | None = None) -> list[str]:
         """Names of the arms in plan order, without the A/A twins; of one variant, its arm."""
@@ -146,8 +219,8 @@ class Evidence:
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
         """Block → the sample that counts; beside a disturbance only where the control run of that block is valid, too."""
-        own = next((each for each in self.points if each.name == point), None)
-        control = control_of(self.points, own) if own is not None else None
+        controls = (control_of(self.points, each) for each in self.points if each.name == point)
+        control = next(controls, None)
         return {
             block: sample
             for (block, of, at), sample in sorted(self.counted.items())
@@ -178,19 +251,29 @@ class Evidence:
         for block, sample in self.blocks(arm, point).items():
             told = {**sample.gauges, **sample.outcome}
             if metric in told or read:
-                found[block] = told[metric] if metric in told else value_of(metric, self.run, sample)
+                found[block] = told[metric] if metric in told else self._read(metric, sample)
         return found
+
+    def _read(self, metric: str, sample: Sample) -> float | None:
+        if metric in LOGS:
+            return LOGS[metric](self.run, sample)
+        if metric in OF_PROXY and "proxy" not in sample.usage:
+            return None
+        return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
         """Of every block that tells, of all its arms that were alone. UsageError as `values`."""
-        found = (self.values(arm, point, metric).values() for arm in self.arms(variant))
-        return [value for values in found for value in values if value is not None]
+        return self._told(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
         """What the same load takes without a proxy: the median of its blocks; None where no valid sample tells. UsageError as `values`."""
-        direct = (arm.name for arm in self.run.record.arms if arm.role == "reference")
-        found = [value for arm in direct for value in self.values(arm, point, metric).values() if value is not None]
+        direct = [arm.name for arm in self.run.record.arms if arm.role == "reference"]
+        found = self._told(direct, point, metric)
         return median(found) if found else None
+
+    def _told(self, arms: Sequence[str], point: str, metric: str) -> list[float]:
+        found = (self.values(arm, point, metric).values() for arm in arms)
+        return [value for values in found for value in values if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""
@@ -232,46 +315,35 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
 
 def references() -> tuple[list[Evidence], list[Damaged]]:
     """Every run of data/reference: local ones first, then the newest; and what cannot be read there."""
-    whole: list[Evidence] = []
-    damaged: list[Damaged] = []
-    folder = reference_folder()
-    for name in run_names(folder):
-        found = _evidence(folder / name, _state(folder / name))
-        if isinstance(found, Evidence):
-            whole.append(found)
-        else:
-            damaged.append(found)
+    found = [_evidence(reference_folder() / name) for name in run_names(reference_folder())]
+    whole = [each for each in found if isinstance(each, Evidence)]
     whole.sort(key=lambda each: each.run.record.created_at, reverse=True)
     whole.sort(key=lambda each: each.run.record.target != "local")
-    return whole, damaged
+    return whole, [each for each in found if isinstance(each, Damaged)]
 
 
 def further_boots(run: Evidence) -> list[Evidence | Damaged]:
     """Return the runs of the same design on other boots, in the order in which they were added; empty where a reference has one run."""
-    return [_evidence(folder, _state(folder)) for folder in boot_folders(run.run.folder)[1:]]
+    return list(map(_evidence, boot_folders(run.run.folder)[1:]))
 
 
-def _name(folder: Path) -> str:
-    """`slow-link`; of a further boot `slow-link/boot-2`."""
-    return folder.name if folder.parent == reference_folder() else f"{folder.parent.name}/{folder.name}"
+def _evidence(folder: Path) -> Evidence | Damaged:
+    """As long as its files, or their rights, are the same, the same: records, tables and summaries are read and reckoned once."""
+    found = (path for path in sorted(folder.rglob("*")) if path.name != HISTOGRAMS or path.parent != folder)
+    return _read_evidence(folder, tuple((str(path), path.lstat().st_ctime_ns) for path in found))
 
 
 @lru_cache(RUNS_KEPT)
-def _evidence(folder: Path, state: tuple[tuple[str, int], ...]) -> Evidence | Damaged:
-    """As long as its files are the same, the same: records, tables and summaries of a run are read and reckoned once."""
+def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidence | Damaged:
+    # `slow-link`; of a further boot `slow-link/boot-2`
+    name = folder.name if folder.parent == reference_folder() else f"{folder.parent.name}/{folder.name}"
     run = None
     try:
         run = AsApplied.open(str(folder))
         samples = tuple(run.samples())
     except LabError as error:
-        return damage(_name(folder), error, run.record if run else None)
-    return Evidence(_name(folder), run, samples, counted_alone(samples))
-
-
-def _state(folder: Path) -> tuple[tuple[str, int], ...]:
-    """Its files with when they, or their rights, were last changed, but for the cache that reading it leaves."""
-    found = (path for path in sorted(folder.rglob("*")) if path.name != HISTOGRAMS or path.parent != folder)
-    return tuple((str(path), path.lstat().st_ctime_ns) for path in found)
+        return damage(name, error, run.record if run else None)
+    return Evidence(name, run, samples, counted_alone(samples))
 
 
 def matching(
@@ -306,11 +378,7 @@ class Shelf:
     damaged: tuple[Damaged, ...]
 
     def of(
-        self,
-        *sweeps: str,
-        variant: str | Sequence[str] | None = None,
-        target: str | None = None,
-        shape: bool = False,
+        self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
         """The run that measured `variant`, or all of them, under the first of these sweeps that there is one of, as `references` orders them.
 
@@ -332,8 +400,8 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    whole, damaged = references()
-    return Shelf(tuple(whole), tuple(damaged))
+    runs, damaged = references()
+    return Shelf(tuple(runs), tuple(damaged))
 
 
 def listed(*runs: Evidence | Missing) -> str:

@@ -64,14 +64,8 @@ class KnownCosts:
         return self.slope is not None and WHOLE[0] <= self.slope.ratio <= WHOLE[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A variant of so many lines both ways; block → log-ratio, in blocks that have both."""
-
-    variant: str
-    lines: int
-    pair: dict[int, float]
-    alone: dict[int, float]
+Measured = tuple[str, int, dict[int, float], dict[int, float]]
+"""A variant of so many lines, as a pair and alone: block → log-ratio, in blocks that have both."""
 
 
 def lines(record: RunRecord, arm: str) -> int:
@@ -84,24 +78,19 @@ def lines(record: RunRecord, arm: str) -> int:
 
 def known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
     """None where no variant of known work was measured both ways."""
-    measured = sorted(_measured(record, summary), key=lambda one: one.lines)
-    return of_measured(measured) if measured else None
-
-
-def of_measured(measured: Sequence[Measured]) -> KnownCosts:
-    """Of one variant or more, fewest lines first."""
+    measured = sorted(_measured(record, summary), key=lambda one: one[1])
     surely = 1 - UNSURE / max(1, len(measured) - 1)
-    costs = (
+    costs = tuple(
         KnownCost(
-            variant=one.variant,
-            lines=one.lines,
-            alone=_estimate(one.alone),
-            pair=_estimate(one.pair),
-            apart=stats.difference([*one.pair.values()], [*one.alone.values()], surely),
+            variant=variant,
+            lines=count,
+            alone=_estimate(alone),
+            pair=_estimate(pair),
+            apart=stats.difference([*pair.values()], [*alone.values()], surely),
         )
-        for one in measured
+        for variant, count, pair, alone in measured
     )
-    return KnownCosts(tuple(costs), _slope(measured))
+    return KnownCosts(costs, _slope(measured)) if costs else None
 
 
 def _measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
@@ -116,8 +105,8 @@ def _measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
                 pair, alone = (each.log_ratios(METRIC) for each in (row.pair, Pair(other.cell, other.base)))
                 both = sorted(pair.keys() & alone.keys())
                 if len(both) >= stats.MIN_BLOCKS:
-                    told = ({block: each[block] for block in both} for each in (pair, alone))
-                    yield Measured(row.arm.variant, count, *told)
+                    pair, alone = ({block: each[block] for block in both} for each in (pair, alone))
+                    yield row.arm.variant, count, pair, alone
 
 
 def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
@@ -126,9 +115,7 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 def _slope(measured: Sequence[Measured]) -> stats.Estimate | None:
     """In each block least squares through nothing, of both ways; over blocks that have every variant."""
-    blocks = sorted(set.intersection(*(set(one.pair) for one in measured)))
-    pair, alone = (
-        [sum(one.lines * expm1(logs(one)[block]) for one in measured) for block in blocks]
-        for logs in (lambda one: one.pair, lambda one: one.alone)
-    )
+    blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))
+    pair = [sum(count * expm1(logs[block]) for _, count, logs, _ in measured) for block in blocks]
+    alone = [sum(count * expm1(logs[block]) for _, count, _, logs in measured) for block in blocks]
     return stats.paired(pair, alone) if blocks and min(*pair, *alone) > 0 else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
 from math import sqrt
 from statistics import fmean, stdev
 
@@ -19,7 +18,7 @@ from lab.analysis.aggregate.absolute import mean_of
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Row
-from lab.analysis.summary import Summary
+from lab.analysis.summary import Summary, null_arms
 from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm
 from lab.stats import paired as stats
@@ -59,16 +58,10 @@ class Noise:
 
 def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
     """`variant`, its second name, and `nulls` ≥ 0 more, which are compared with it; the direct reference unless it is that itself."""
-    names = islice((f"{variant}{NULL}{number}" for number in count(1)), nulls)
+    names = (f"{variant}{NULL}{number + 1}" for number in range(nulls))
     arms = [Arm(variant, variant, "baseline", None), Arm(variant + AGAIN, variant, "again", variant)]
     arms += [Arm(name, variant, "variant", variant) for name in names]
     return (*arms, *([Arm(reference, reference, "reference", None)] if reference not in (None, variant) else []))
-
-
-def null_arms(arms: Sequence[Arm]) -> list[Arm]:
-    """Those that are compared with their own variant and are not the A/A pair's."""
-    variant_of = {arm.name: arm.variant for arm in arms}
-    return [arm for arm in arms if arm.role == "variant" and arm.baseline and variant_of[arm.baseline] == arm.variant]
 
 
 def pairs(arms: Sequence[Arm]) -> list[str]:
@@ -119,7 +112,7 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         sd=sd,
         pilot_blocks=degrees + 1,
         aa=effect.estimate if itself else None,
-        outliers=any(one.estimate is not None and one.estimate.outliers for one in told),
+        outliers=any(one.estimate is not None and stats.OUTLIERS in one.estimate.notes for one in told),
         compared=len(judged),
         claimed=sum(judged),
         why=_why(effect),
@@ -129,13 +122,10 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
 
 def _why(effect: Effect) -> str:
     """Why nothing is said of a metric; empty if something is."""
-    if effect.estimate is None:
+    if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return effect.note or "no valid block of both arms"
-    if effect.decision is Decision.NOT_JUDGED:
-        return effect.note
-    if not effect.estimate.has_interval:
-        return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
-    return ""
+    few = f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
+    return "" if effect.estimate.has_interval else few
 
 
 def suspicious(claimed: int, compared: int) -> bool:
@@ -156,11 +146,9 @@ def pooled(found: Iterable[tuple[float | None, int]]) -> tuple[float | None, int
 def nulls_text(found: Sequence[Noise]) -> str:
     """The same of any noise from null arms."""
     compared, claimed = counted(found)
-    if not compared:
-        return "no null comparison was judged"
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
     more = "; that is more: claim nothing here before the machine is quieter" if suspicious(claimed, compared) else ""
-    return text + more
+    return text + more if compared else "no null comparison was judged"
 
 
 def counted(found: Sequence[Noise]) -> tuple[int, int]:

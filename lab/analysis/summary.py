@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from lab.analysis import levels, rerun
 from lab.analysis.aggregate.cells import Cells, HistogramOf, cells_of
-from lab.analysis.aggregate.exhaustion import MEANING, LoadedArm, exhaustions_of
+from lab.analysis.aggregate.exhaustion import MEANING, exhaustions_of
 from lab.analysis.aggregate.order import find_missing_by_order, order_note, run_order_tests
 from lab.analysis.explain.notes import beyond_plan, changed_facts, general_notes, notes_of
 from lab.analysis.judge.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.judge.rows import Row, Summary
 from lab.analysis.judge.thirds import SecondsOf, thirds_of
-from lab.model.plan import Arm, ArmRole, Plan
+from lab.model.plan import Arm, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, cell, planned_cells
 from lab.model.sweeps import Point
@@ -45,10 +45,7 @@ def summarise_run(
         {name: variant.knobs for name, variant in ran.items()},
         seconds_of,
     )
-    variant_of = {arm.name: arm.variant for arm in record.arms}
-    nulls = frozenset(
-        arm.name for arm in record.arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant
-    )
+    nulls = frozenset(arm.name for arm in null_arms(record.arms))
     counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
     left_out = planned_cells(record.plan().slots) - {cell(sample) for sample in counted}
     notes = (
@@ -107,15 +104,18 @@ def summarise(
     order = "" if disturbed else order_note(run_order_tests(cells, samples))
     notes = (*general_notes(rows, disturbed), *filter(None, [order]))
     if knobs is not None:
-        loaded = [LoadedArm(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
+        loaded = [(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
         rows = [replace(row, exhaustion=found) for row, found in zip(rows, exhaustions_of(loaded), strict=True)]
-    if seconds_of is not None:
-        rows = [_by_thirds(row, seconds_of) for row in rows]
+    for number, row in enumerate(rows):
+        if seconds_of is not None and row.point.sustained and row.base is not None:
+            thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
+            settled = tuple(map(thirds.settle, row.effects)) if thirds else row.effects
+            rows[number] = replace(row, thirds=thirds, effects=settled)
     return Summary(
         target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
-        rows=tuple(replace(row, notes=notes_of(row)) for row in rows),
+        rows=tuple(replace(row, notes=tuple(dict.fromkeys(notes_of(row)))) for row in rows),
         notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
@@ -123,23 +123,21 @@ def summarise(
     )
 
 
-def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Effect]:
+def null_arms(arms: Sequence[Arm]) -> list[Arm]:
+    """Those that are compared with their own variant and are not the A/A pair's."""
+    variant_of = {arm.name: arm.variant for arm in arms}
+    return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]
+
+
+def decided(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
     """(arm, point, metric) → the effect, as the run's table has it."""
     found: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
         places = _places(cells, disturbed)
-        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(cells.samples))
+        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(samples))
         table = zip(places, effects.table(places), strict=True)
         found |= {(arm.name, point.name, one.metric): one for (arm, point), row in table for one in row}
     return found
-
-
-def _by_thirds(row: Row, seconds_of: SecondsOf) -> Row:
-    """Return a sustained load's row with its effects within the sample, and none resolved that does not hold in each third; others as they are."""
-    if not row.point.sustained or row.base is None:
-        return row
-    thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
-    return replace(row, thirds=thirds, effects=tuple(map(thirds.settle, row.effects)) if thirds else row.effects)
 
 
 def _asked(record: RunRecord, disturbed: bool) -> Asked:
@@ -156,26 +154,20 @@ def _asked(record: RunRecord, disturbed: bool) -> Asked:
 
 
 def _places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
-    """Of a table's rows, in their order."""
-    plan = cells.plan
-    points = sorted((p for p in plan.points if (p.disturbance is not None) is disturbed), key=lambda p: p.control)
+    """Of a table's rows, in their order: reference, baselines each with its A/A, variants."""
+    arms = {arm.name: arm for arm in cells.plan.arms}
+    ranked: list[tuple[int, int, bool, Arm]] = []
+    for arm in arms.values():
+        first = (
+            arms.get(arm.baseline or "", arm) if arm.role == "again" else arm
+        )  # an A/A arm follows the arm it repeats
+        rank = {"reference": 0, "variant": 2}.get(first.role, 1)
+        ranked.append((rank, list(arms).index(first.name), first is not arm, arm))
+    ranked.sort(key=lambda each: each[:3])
+    points = [point for point in cells.plan.points if (point.disturbance is not None) is disturbed]
     return [
         (arm, point)
-        for point in points
-        for arm in _ordered(plan.arms)
+        for point in sorted(points, key=lambda point: point.control)
+        for *_, arm in ranked
         if cells.at(arm.name, point).planned or cells.pair(arm.name, point)
     ]
-
-
-def _ordered(arms: Sequence[Arm]) -> list[Arm]:
-    """Reference, baselines each with its A/A, variants."""
-    place = {arm.name: number for number, arm in enumerate(arms)}
-    roles: dict[str | None, ArmRole] = {arm.name: arm.role for arm in arms}
-    rank = {"reference": 0, "baseline": 1, "variant": 2}
-
-    def key(arm: Arm) -> tuple[int, int, bool]:
-        again = arm.role == "again" and arm.baseline in place
-        first = arm.baseline if again and arm.baseline else arm.name  # an A/A arm follows the arm it repeats
-        return rank.get(roles[first], 1), place[first], again
-
-    return sorted(arms, key=key)

@@ -79,3 +79,9 @@ def refuse_unknown(name: object, known: Collection[object], place: str, fault: s
     """UsageError of this place and fault, with the nearest known name, where `name` is none of them."""
     if name not in known:
         raise UsageError(place, fault, did_you_mean(str(name), map(str, known)))
+
+
+def refuse_if(wrong: object, place: str, fault: str, remedy: str = "", what: str = "") -> None:
+    """UsageError of this place and fault where something is wrong; NotMeasurableError where `what` cannot be shown then."""
+    if wrong:
+        raise NotMeasurableError(what, place, fault, remedy) if what else UsageError(place, fault, remedy)

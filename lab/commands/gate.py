@@ -62,15 +62,14 @@ def _gate(options: argparse.Namespace, talk: Console) -> int:
 
 def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
     """Print what was found, as asked for; the gate's status."""
-    from lab.report import junit
     from lab.report.json.runs import describe_gate
     from lab.report.json.shape import dumps
-    from lab.report.tables.gate import page
+    from lab.report.tables.gate import page, xml
 
     strict = options.strict
     try:
         found = find()
-        _write_junit(options, lambda: junit.xml(found, strict))
+        _write_junit(options, lambda: xml(found, strict))
         try:
             with answer():
                 print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
@@ -170,7 +169,7 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
 def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
     """Say that there is nothing to measure, in the form that was asked for; 0."""
     from lab.report.json.shape import dumps
-    from lab.report.junit import UNCHANGED
+    from lab.report.tables.gate import UNCHANGED
 
     said = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
     told = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": said, "unchanged": same}

@@ -18,7 +18,6 @@ from lab.model.pages import PAGES
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments import knee as seeking
     from lab.experiments.bench import Prepared
     from lab.records.store import RunStore
 
@@ -66,24 +65,24 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         prepared, run = seeking.resume(options.resume, target)
     else:
-        prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
+        command = recorded(options, "variants")
+        prepared, run = seeking.prepare(options.variants, target, command, **_asked(options)), None
     _print_plan(talk, prepared, run)
     if options.plan:
         return answer_plan(options, [(prepared, done_samples(run))])
 
     def searched(store: RunStore) -> None:
         chosen = next(iter(prepared.chosen.values()))
-        seeking.AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
+        seeking.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
 
     resume = resume_command(options, "knee", prepared.record.id)
     store = measure(talk, prepared, run, target, resume, searched)
     return 1 if store is None else print_knee(options, store, keep=True)
 
 
-def _request(options: argparse.Namespace) -> seeking.Request:
-    from lab.experiments import knee as seeking
-
-    given: dict[str, Any] = {
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """What was said of the search; the rest is as `prepare` has it."""
+    given = {
         "generator": options.generator,
         "connections": options.connections,
         "duration_s": options.duration,
@@ -95,9 +94,7 @@ def _request(options: argparse.Namespace) -> seeking.Request:
         "accept_encoding": options.accept_encoding,
         "keepalive": False if options.close else None,
     }
-    return seeking.Request(
-        tuple(options.variants), **{name: value for name, value in given.items() if value is not None}
-    )
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
@@ -128,11 +125,12 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
+    from lab.records.tables import KNEE as RECORD
     from lab.report.tables.knee import page
 
     report = report_of(run)
     if keep:
-        run.write_knee(report)
+        run.write(RECORD, report)
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from lab.analysis.knee.trials import tried
+from lab.analysis.knee.report import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot

@@ -29,7 +29,7 @@ from lab.records.calibration import CalibrationFolder
 from lab.records.levels import Known, committed
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
-from lab.report.tables import calibration, known_costs
+from lab.report.tables import calibration, selfbench
 from lab.studies import boots, carrying, ledger, matrix
 from lab.studies.claims.judging import Verdict
 from lab.studies.site.rows import answered
@@ -192,7 +192,7 @@ def _known_costs() -> str:
     """Return what the committed run of `selfbench effects` shows: its table, and what each variant claims."""
     known, found = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
     claimed = "".join(f"- {effects.line(one)}\n" for one in found)
-    return f"{markdown(known_costs.page(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
+    return f"{markdown(selfbench.known_costs(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
 
 
 def _example(words: Sequence[str]) -> str:

@@ -52,7 +52,7 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
     """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
-    from lab.experiments.trial import tried
+    from lab.experiments.sabotage import tried
     from lab.records import trials
     from lab.studies import matrix
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel, TypeAdapter
 
 from lab.analysis.knee.report import KneeReport
 from lab.base.errors import UsageError
-from lab.experiments.selfbench.overhead import Overhead
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
@@ -62,7 +61,6 @@ def schemas() -> dict[str, Any]:
         "migration": answers.MIGRATION.schema(),
         "plan": answers.PLAN.schema(),
         "used": _list_of(answers.USAGE.model, USED),
-        "selfbench": Overhead.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",

@@ -18,7 +18,7 @@ from lab.commands.measuring import inside, say, settle
 from lab.stats.units import format_duration, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from lab.experiments.calibration.scenarios import Ready
+    from lab.experiments.calibration.measuring import Ready
     from lab.records.calibration import CalibrationFolder, Measured
     from lab.targets.base import Target
 
@@ -30,7 +30,7 @@ SECONDS_LEAST, SECONDS_MOST = 4, 600
 
 
 def _alone(_: argparse.Namespace, talk: Console) -> int:
-    return _overhead(argparse.Namespace(sweep=SWEEP, plan=False, json=False), talk)
+    return _overhead(argparse.Namespace(sweep=SWEEP, plan=False), talk)
 
 
 def _overhead(options: argparse.Namespace, talk: Console) -> int:
@@ -41,32 +41,31 @@ def _overhead(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     settle()
-    found = overhead.measure_overhead(options.sweep)
-    _answer([found.model_dump_json(indent=1)] if options.json else overhead.describe_overhead(found))
+    _answer(overhead.measure_overhead(options.sweep))
     return 0
 
 
 def _effects(options: argparse.Namespace, _: Console) -> int:
     from lab.experiments.selfbench import effects
     from lab.records.store import RunStore
-    from lab.report.tables.known_costs import page
+    from lab.report.tables.selfbench import known_costs
     from lab.report.terminal import show
 
     known, found = effects.read(RunStore.open(options.run))
-    held, text = effects.verdict(known, found)
+    wrong = effects.verdict(known)
     with answer() as out:
-        show(out, page(known))
-    _answer([*map(effects.line, found), f"\n{text}"])
-    return 0 if held else 1
+        show(out, known_costs(known))
+    _answer([*map(effects.line, found), *([f"\n{wrong}"] if wrong else [])])
+    return 1 if wrong else 0
 
 
 def _order(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.order_report import report_of_reference
-    from lab.report.tables.order import page
+    from lab.report.tables.selfbench import orders
 
     say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
     report = report_of_reference()
-    print_answer(options, lambda: page(report), partial(report.model_dump_json, indent=1))
+    print_answer(options, lambda: orders(report), partial(report.model_dump_json, indent=1))
     return 0 if not report.dependent else 1
 
 
@@ -78,14 +77,13 @@ def _answer(lines: Iterable[str]) -> None:
 
 def _calibrate(options: argparse.Namespace, talk: Console) -> int:
     """Measure a calibration, or print one again."""
-    from lab.experiments.calibration.scenarios import SCENARIOS, prepare
+    from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, generator
     from lab.records.calibration import CalibrationFolder
 
     names = [generator(name).name for name in options.generator or ()]
-    known = [each.name for each in SCENARIOS]
     for name in options.scenario or ():
-        refuse_unknown(name, known, "--scenario", f"unknown scenario '{name}'")
+        refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
     if options.show:
         if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
             raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
@@ -96,7 +94,7 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
     ready = prepare(
         target,
         [name for name in GENERATORS if name in names or not names],
-        [name for name in known if name in (options.scenario or known)],
+        [name for name in SCENARIOS if name in (options.scenario or SCENARIOS)],
         float(options.duration or DURATION_S),
         options.repeats or REPEATS,
         secrets.randbelow(2**31) if options.seed is None else options.seed,
@@ -131,8 +129,8 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
             for place, (repeat, cell) in enumerate(ready.slots, start=1):
                 tool = GENERATORS[cell.generator]
                 taken = measure_once(system, tool, ready.installed[cell.generator], cell, repeat)
-                calibration.add(taken.measured, taken.raw, taken.histograms)
-                say(talk, f"{place}/{len(ready.slots)}", _line(taken.measured))
+                calibration.add(*taken)
+                say(talk, f"{place}/{len(ready.slots)}", _line(taken[0]))
     except (KeyboardInterrupt, LabError) as error:
         how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
         said = f"\n{how}; what was measured is kept:\n  just selfbench calibrate --show {record.id}"
@@ -156,7 +154,7 @@ def _print_calibration(options: argparse.Namespace, calibration: CalibrationFold
 
 
 def _print_plan(talk: Console, ready: Ready) -> None:
-    from lab.experiments.calibration.scenarios import takes_s
+    from lab.experiments.calibration.measuring import takes_s
 
     record = ready.record
     cpus = f"server on CPU {record.facts['cpus_backend']}, generators on CPU {record.facts['cpus_generator']}"
@@ -195,7 +193,7 @@ SELFBENCH = Verb(
             "the lab's own time in a whole run of the baseline",
             _overhead,
             {"--sweep": {"default": SWEEP, "help": f"the loads of the run (default: {SWEEP})"}},
-            ("--plan", "--json"),
+            ("--plan",),
         ),
         "effects": Verb(
             "how often a run found effects of known size, as pairs and solo",

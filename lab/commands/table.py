@@ -43,7 +43,7 @@ def _print_usage(options: argparse.Namespace) -> int:
     from lab.records.store import RunStore
     from lab.report.json.answers import list_usage
     from lab.report.json.shape import dumps
-    from lab.report.tables.usage import page
+    from lab.report.tables.gauges import usage_page as page
     from lab.report.terminal import show
 
     run, arm, point = RunStore.open(options.run), options.arm, options.point

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from lab.disturbances.backends import Backends
 from lab.disturbances.churn import Churn
 from lab.disturbances.kill import Kill
-from lab.disturbances.long_lived import LongLived
 from lab.disturbances.new_route import NewRoute
 from lab.disturbances.outage import Outage
 from lab.disturbances.startup import Startup
@@ -24,7 +23,6 @@ DISTURBANCES: Mapping[str, type[Disturbance]] = {
     "backends": Backends,
     "churn": Churn,
     "kill": Kill,
-    "long-lived": LongLived,
     "new-route": NewRoute,
     "outage": Outage,
     "startup": Startup,

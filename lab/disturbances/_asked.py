@@ -42,10 +42,9 @@ def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
 
 def asked_interval_s(manifests: Manifests) -> float | None:
     """What the manifests set as RELOAD_INTERVAL of OKD's router; None where they leave it to the router."""
-    for variable in container(manifests, "proxy").get("env", []):
-        if variable["name"] == "RELOAD_INTERVAL":
-            return seconds(str(variable.get("value", "")))
-    return None
+    variables = container(manifests, "proxy").get("env", [])
+    told = (str(each.get("value", "")) for each in variables if each["name"] == "RELOAD_INTERVAL")
+    return next(map(seconds, told), None)
 
 
 def reload_interval_s(manifests: Manifests) -> float:

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import long_lived
 from lab.model.disturbance import Manifests
 from lab.model.events import FIRST_PORT
 
 HOST = "changing.lab.test"
 PORT = 8080
-FIXTURE = long_lived.FIXTURE
 OF_COPIES = "apps.lab.test"
 MOST = 999
 """Changes of endpoints: the backend has that many ports for them."""

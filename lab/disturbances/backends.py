@@ -13,6 +13,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from lab.base.validation import refuse
 from lab.disturbances._asked import await_answers, deployment, not_200, reload_interval_s, replicas
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
@@ -33,10 +34,13 @@ class Backends(Disturbance):
 
     @model_validator(mode="after")
     def _keys_of_what(self) -> Self:
-        if (self.for_s is not None) != (self.what in PASSING):
-            raise ValueError(f"disturbance.for_s: it belongs to {' and '.join(sorted(PASSING))}")
-        if (self.cpu is not None) != (self.what == "slow"):
-            raise ValueError("disturbance.cpu: it belongs to slow")
+        refuse(
+            (
+                (self.for_s is not None) != (self.what in PASSING),
+                f"disturbance.for_s: it belongs to {' and '.join(sorted(PASSING))}",
+            ),
+            ((self.cpu is not None) != (self.what == "slow"), "disturbance.cpu: it belongs to slow"),
+        )
         return self
 
     @property
@@ -73,36 +77,30 @@ class Backends(Disturbance):
         )
 
     def disturb(self, context: DisturbanceContext) -> None:
+        system, count = context.system, replicas(context.manifests, "backend")
+        acted_s = self.at_s + (self.for_s or 0.0)
         context.say("Begin", detail=self.what, role="backend")
         try:
-            self._do(context)
-            context.wait_until(self.at_s + (self.for_s or 0.0))
+            match self.what:
+                case "add":
+                    system.scale("backend", count + 1)
+                case "remove":
+                    system.scale("backend", count)
+                case "fail":
+                    system.end_pod("backend", "crash")
+                case "freeze":
+                    system.freeze("backend", True)
+                case "slow":
+                    system.squeeze("backend", self.cpu)
+                case "roll":
+                    system.roll("backend")
+            context.wait_until(acted_s)
         finally:
-            self._undo(context)
-        if self.what in PASSING:
-            context.say("End", detail=self.what, role="backend")
-        context.wait_until(self.at_s + (self.for_s or 0.0) + self.recovers_s)
+            if self.what == "freeze":
+                system.freeze("backend", False)
+            elif self.what == "slow":
+                system.squeeze("backend", None)
         if self.what not in PASSING:
-            context.say("End", detail=self.what, role="backend")
-
-    def _do(self, context: DisturbanceContext) -> None:
-        count = replicas(context.manifests, "backend")
-        match self.what:
-            case "add":
-                context.system.scale("backend", count + 1)
-            case "remove":
-                context.system.scale("backend", count)
-            case "fail":
-                context.system.end_pod("backend", "crash")
-            case "freeze":
-                context.system.freeze("backend", True)
-            case "slow":
-                context.system.squeeze("backend", self.cpu)
-            case "roll":
-                context.system.roll("backend")
-
-    def _undo(self, context: DisturbanceContext) -> None:
-        if self.what == "freeze":
-            context.system.freeze("backend", False)
-        elif self.what == "slow":
-            context.system.squeeze("backend", None)
+            context.wait_until(acted_s + self.recovers_s)
+        context.say("End", detail=self.what, role="backend")
+        context.wait_until(acted_s + self.recovers_s)

@@ -14,9 +14,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
+from lab.base.validation import refuse
 from lab.disturbances import _changing
 from lab.disturbances._asked import SETTLE, await_answers, not_200, refuse_impatient, reload_interval_s
-from lab.disturbances.long_lived import Holding
+from lab.disturbances._beside import FIXTURE, Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Response
 
@@ -37,10 +38,8 @@ class Churn(Holding):
 
     @model_validator(mode="after")
     def _numbered(self) -> Churn:
-        if self.what == "endpoints" and self.count > _changing.MOST:
-            raise ValueError(
-                f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
-            )
+        said = f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
+        refuse((self.what == "endpoints" and self.count > _changing.MOST, said))
         return self
 
     @property
@@ -57,7 +56,7 @@ class Churn(Holding):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        return (_changing.FIXTURE,)  # also without long-lived connections: answers must say what they know
+        return (FIXTURE,)  # also without long-lived connections: answers must say what they know
 
     def vet(self, manifests: Manifests) -> None:
         super().vet(manifests)

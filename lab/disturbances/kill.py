@@ -10,8 +10,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from lab.base.validation import refuse
 from lab.disturbances._asked import deployment, replicas
-from lab.disturbances.long_lived import Holding
+from lab.disturbances._beside import Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 
@@ -31,10 +32,8 @@ class Kill(Holding):
     @model_validator(mode="after")
     def _crashes_one(self) -> Self:
         """A pod whose container crashed is there still, and the first: it would crash again and again."""
-        if self.how == "crash" and self.pods == "all":
-            raise ValueError(
-                "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
-            )
+        said = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
+        refuse((self.how == "crash" and self.pods == "all", said))
         return self
 
     @property
@@ -49,16 +48,12 @@ class Kill(Holding):
         count = replicas(context.manifests, self.role) if self.pods == "all" else 1
         until_s = context.now_s + self.recovers_s
         context.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)
-        for _ in range(count):
-            if not self._ended(context, until_s):
-                break
+        while count > 0:
+            if context.system.end_pod(self.role, self.how):
+                count -= 1
+            elif context.now_s + RETRY_S > until_s:
+                break  # a PodDisruptionBudget did not allow it for as long as was tried
+            else:
+                context.wait(RETRY_S)
         context.wait_until(until_s)
         context.say("End", role=self.role)
-
-    def _ended(self, context: DisturbanceContext, until_s: float) -> bool:
-        """False: a PodDisruptionBudget did not allow it for as long as was tried."""
-        while not context.system.end_pod(self.role, self.how):
-            if context.now_s + RETRY_S > until_s:
-                return False
-            context.wait(RETRY_S)
-        return True

@@ -1,4 +1,7 @@
-"""An outage made to measure: the proxy stands still for a known time. What is measured of it has a known answer."""
+"""An outage made to measure: the proxy stands still for a known time. What is measured of it has a known answer.
+
+As short as it is, it has a file, as every kind of disturbance has.
+"""
 
 from __future__ import annotations
 

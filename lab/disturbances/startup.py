@@ -64,22 +64,18 @@ class Startup(Disturbance):
         if self.cpu is not None:
             context.system.squeeze("proxy", self.cpu)
         try:
-            self._start(context)
+            # until it and all others are ready again, or may take no longer: what follows is not to be starved as well
+            wanted, before = replicas(context.manifests, "proxy"), dict(context.system.restarts())
+            context.system.end_pod("proxy", "crash")
+            while context.now_s < self.at_s + self.within_s and (
+                dict(context.system.restarts()) == before or len(context.system.pods("proxy")) < wanted
+            ):
+                context.wait(POLL_S)
         finally:
             if self.cpu is not None:
                 context.system.squeeze("proxy", None)
             context.say("End", role="proxy")
         context.wait_until(self.at_s + self.within_s)
-
-    def _start(self, context: DisturbanceContext) -> None:
-        """Until it and all others are ready again, or may take no longer: what follows is not to be starved as well."""
-        wanted = replicas(context.manifests, "proxy")
-        before = dict(context.system.restarts())
-        context.system.end_pod("proxy", "crash")
-        while context.now_s < self.at_s + self.within_s:
-            if dict(context.system.restarts()) != before and len(context.system.pods("proxy")) >= wanted:
-                return
-            context.wait(POLL_S)
 
 
 def _own(manifests: Manifests) -> int:

@@ -1,6 +1,7 @@
 """A role gets too little CPU for a while: a quota on its pods' first container, as a node that is too full would leave it.
 
-Refuses to say how little is too little: the same quota starves a slow machine more than a fast one.
+Refuses to say how little is too little: the same quota starves a slow machine more than a fast one. As short as it is, it has a file, as
+every kind of disturbance has.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
-from lab.disturbances._k6_beside import Beside, k6
-from lab.disturbances.long_lived import FIXTURE
+from lab.base.validation import refuse
+from lab.disturbances._beside import FIXTURE, Beside, k6
 from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES
@@ -39,9 +39,9 @@ class Transfer(Disturbance):
 
     @model_validator(mode="after")
     def _fits(self) -> Transfer:
-        if self.way == "upload" and self.parallel * self.size_mb > UPLOADING_MB:
-            most = UPLOADING_MB // self.size_mb
-            raise ValueError(f"disturbance.parallel: {most} uploads of {self.size_mb} MB at most, for want of memory")
+        most = UPLOADING_MB // self.size_mb
+        said = f"disturbance.parallel: {most} uploads of {self.size_mb} MB at most, for want of memory"
+        refuse((self.way == "upload" and self.parallel > most, said))
         return self
 
     @property

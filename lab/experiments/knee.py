@@ -8,9 +8,8 @@ confirmation anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any
 
 from lab import generators
 from lab.analysis import rerun
@@ -24,9 +23,7 @@ from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
-from lab.model.endpoint import Tls
 from lab.model.facts import differing
-from lab.model.load import Encoding
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
 from lab.model.run import KneeSearch, VariantRecord
 from lab.model.sweeps import Point
@@ -49,39 +46,31 @@ SEED = 0
 """Nothing is shuffled: which rate comes next, the trials say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the command line asked for. None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`:
-    START_RPS, or a request per second for each connection where the generator refuses fewer.
+def prepare(
+    names: Sequence[str],
+    target: Target,
+    command: Sequence[str],
+    p99_s: float = 0.05,
+    precision: float = 0.05,
+    connections: int = 100,
+    **load: Any,
+) -> bench.Prepared:
+    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
+
+    `load`: `generator`, `duration_s`, `start_rps` (see `_load`), and fields of a Point.
     """
-
-    variants: tuple[str, ...]
-    generator: str = "wrk2"
-    connections: int = 100
-    duration_s: float | None = None
-    start_rps: int | None = None
-    p99_s: float = 0.05
-    precision: float = 0.05
-    page: str = "1kB.bin"
-    tls: Tls | Literal["routed"] = "routed"
-    accept_encoding: Encoding = "identity"
-    keepalive: bool = True
-
-
-def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing."""
-    variants = {variant.name: variant for variant in map(load_variant, request.variants)}
+    variants = {variant.name: variant for variant in map(load_variant, names)}
     target.check()
-    point, chosen = _load(request, target)
+    point, chosen = _load(target, connections, **load)
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
     any_rate = chosen.generator.refusal(load_of(slowest, store.NOWHERE)) is None
-    search = KneeSearch(
-        p99_s=request.p99_s,
+    found = KneeSearch(
+        p99_s=p99_s,
         min_achieved=MIN_ACHIEVED,
         max_generator_core=BUSY,
         start_rps=int(point.rate_rps or 0),
-        least_rps=LEAST_RPS if any_rate else request.connections,  # wrk2: a request per second for each
-        precision=request.precision,
+        least_rps=LEAST_RPS if any_rate else connections,  # wrk2: a request per second for each
+        precision=precision,
     )
     for variant in variants.values():
         ends = checked(variant, target, [point])
@@ -90,52 +79,59 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
                 variant.name, f"{chosen.generator.name} cannot make this load: {refusal}", "choose another"
             )
     arms = tuple(Arm(name, name, "baseline", None) for name in variants)
-    slots = (Slot(1, 1, arms[0], point),)
-    planned = Plan(arms, (point,), 1, SEED, slots)
+    planned = Plan(arms, (point,), 1, SEED, (Slot(1, 1, arms[0], point),))
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
-    used, label = {point.name: chosen}, "-".join(variants)
-    facts = facts_of(target)
+    label, facts = "-".join(variants), facts_of(target)
     record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(planned)
-    record = record.model_copy(update={"knee": search, "generators": {point.name: generator_record(chosen)}})
-    _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
+    record = record.model_copy(update={"knee": found, "generators": {point.name: generator_record(chosen)}})
+    _, trials = sought(search_of(found), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
     lasts_s = (len(trials) * each_s + 5 * target.bring_up_s) * len(arms)
     by = f"if the knee is near {ASSUMED_RPS:,} req/s"
     design = record.designed.model_copy(update={"duration_s": lasts_s, "promised_by": by})
-    return bench.Prepared(record.model_copy(update={"design": design}), planned, variants, used)
+    return bench.Prepared(record.model_copy(update={"design": design}), planned, variants, {point.name: chosen})
 
 
-def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
-    """The first trial's, and who makes it."""
-    start_rps = request.start_rps or START_RPS
+def _load(
+    target: Target,
+    connections: int,
+    generator: str = "wrk2",
+    duration_s: float | None = None,
+    start_rps: int | None = None,
+    page: str = "1kB.bin",
+    **fields: Any,
+) -> tuple[Point, ChosenGenerator]:
+    """The first trial's, and who makes it.
+
+    None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`: START_RPS, or a request per second for each
+    connection where the generator refuses fewer.
+    """
+    rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
     point = Point(
-        name=point_name(start_rps),
-        generator=request.generator,
-        connections=request.connections,
-        rate_rps=float(start_rps),
-        duration_s=request.duration_s or DURATION_S,
+        name=point_name(int(rate_rps)),
+        generator=generator,
+        connections=connections,
+        rate_rps=rate_rps,
+        duration_s=lasts_s,
         warmup_s=WARMUP_S,
         threads=1,
-        page=request.page,
-        tls=request.tls,
-        accept_encoding=request.accept_encoding,
-        keepalive=request.keepalive,
+        page=page,
+        **fields,
     )
-    wanted = generators.generator(request.generator)
+    wanted = generators.generator(generator)
     if "open" not in wanted.models:
         known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
         raise UsageError(
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )
-    if target.installed(wanted) is None:
-        return point, choose_for_trials(point, target)
-    if request.duration_s is None:
-        least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
-        point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
-    if request.start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
-        enough = max(START_RPS, request.connections)
-        point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
+    if target.installed(wanted) is not None:
+        if duration_s is None:
+            least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
+            point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
+        if start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
+            enough = max(START_RPS, connections)
+            point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose_for_trials(point, target)
 
 
@@ -165,40 +161,20 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
     return prepared, run
 
 
-@dataclass(slots=True)
-class AdaptiveSearch:
-    """A search's parts. `run()` goes on until every arm's search has ended."""
+def search(
+    target: Target, variants: Mapping[str, Variant], used: ChosenGenerator, store: RunStore, observer: Observer
+) -> None:
+    """Measure until every arm's search has ended; trials that are stored are replayed, not measured."""
+    chosen = {point.name: used for point in store.record.points}
+    loop = Loop(target, variants, chosen, store, observer)
 
-    target: Target
-    variants: Mapping[str, Variant]
-    chosen: ChosenGenerator
-    store: RunStore
-    observer: Observer
-    _loop: Loop = field(init=False)
-    _chosen: dict[str, ChosenGenerator] = field(default_factory=dict[str, ChosenGenerator])
-    """By point."""
-
-    def run(self) -> None:
-        """Trials that are stored are replayed, not measured."""
-        self._chosen |= {point.name: self.chosen for point in self.store.record.points}
-        self._loop = Loop(self.target, self.variants, self._chosen, self.store, self.observer)
-        for arm in self.store.record.arms:
-            while (due := self._due(arm)) is not None:
-                slot, fresh = due
-                self._loop.on_systems([slot], nothing if fresh else partial(self._following, arm))
-
-    def _following(self, arm: Arm) -> Slot | None:
-        """What is due next, unless it wants a system of its own."""
-        due = self._due(arm)
-        return None if due is None or due[1] else due[0]
-
-    def _due(self, arm: Arm) -> tuple[Slot, bool] | None:
+    def due(arm: Arm) -> tuple[Slot, bool] | None:
         """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
 
         Trials that were planned and not measured to their end come first: what is known has to be known in their order.
         """
-        record = self.store.record
-        found = trials_of(record, arm.name, self.store.samples(), self.store.histogram)
+        record = store.record
+        found = trials_of(record, arm.name, store.samples(), store.histogram)
         slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
         step = step_of(record, found)
         fresh = isinstance(step, Try) and step.fresh
@@ -206,9 +182,17 @@ class AdaptiveSearch:
             return slots[len(found)], fresh
         if not isinstance(step, Try):
             return None
-        first = record.points[0]
-        point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
-        block = len(record.slots) + 1
-        self.store.extend(point, (block, arm.name, point.name), generator_record(self.chosen))
-        self._chosen[point.name] = self.chosen
+        named = {"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)}
+        point, block = record.points[0].model_copy(update=named), len(record.slots) + 1
+        store.extend(point, (block, arm.name, point.name), generator_record(used))
+        chosen[point.name] = used
         return Slot(block, block, arm, point), fresh
+
+    def following(arm: Arm) -> Slot | None:
+        """What is due next, unless it wants a system of its own."""
+        next_one = due(arm)
+        return None if next_one is None or next_one[1] else next_one[0]
+
+    for arm in store.record.arms:
+        while (found := due(arm)) is not None:
+            loop.on_systems([found[0]], nothing if found[1] else partial(following, arm))

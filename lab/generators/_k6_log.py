@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from lab.model.load import OutputError
+from lab.model.load import OutputError, expect
 from lab.model.requests import REQUESTS_SCHEMA
 
 _LINE = (
@@ -68,8 +68,7 @@ def requests_of(log: str, made: int | None, rate_rps: float, dropped: bool = Fal
 def _rows(log: str) -> pl.DataFrame:
     """The log's requests; k6's other lines are left out. OutputError for a line that is cut, or whose numbers contradict one another."""
     *whole, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
-    if cut:
-        raise OutputError(f"expected whole lines, the last one is cut: {cut[:120]!r}")
+    expect(not cut, f"expected whole lines, the last one is cut: {cut[:120]!r}")
     lines = pl.Series("line", [line for line in whole if line.startswith("request ")], pl.String)
     words = lines.str.extract_groups(_LINE).struct.unnest()
     if (wrong := lines.filter(words["number"].is_null())).len():
@@ -89,8 +88,7 @@ def _rows(log: str) -> pl.DataFrame:
 
 def _refuse_gaps(numbers: pl.Series, made: int | None) -> None:
     """OutputError unless these, in order, are all from 0 on, each once."""
-    if numbers.is_duplicated().any():
-        raise OutputError("expected every request once in the log, one is there twice")
+    expect(not numbers.is_duplicated().any(), "expected every request once in the log, one is there twice")
     there = numbers.to_numpy()
     missing = np.flatnonzero(there != np.arange(there.size))
     if missing.size or (made is not None and there.size != made):

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken
+from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken, expect, first_broken
 
 MOST = 2**53
 """Up to here a count is the same number as JSON, Lua and numpy have it; no run counts so far."""
@@ -116,11 +116,6 @@ def scheduled_s(load: Load) -> float | None:
     return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
-def first_broken(*rules: tuple[bool, str]) -> str | None:
-    """What the first broken rule says, of (whether it is broken, what to say); None where all are kept."""
-    return next((said for broken, said in rules if broken), None)
-
-
 def common_refusal(load: Load) -> str | None:
     """What no generator can do: loads that are not a load."""
     secure, rate_rps = load.url.startswith("https://"), 1.0 if load.rate_rps is None else load.rate_rps
@@ -189,8 +184,7 @@ def rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Quantiles (probability, latency) in their order. OutputError where a higher one is the shorter latency."""
     ordered = sorted(points)
     for (low, below), (high, above) in pairwise(ordered):
-        if below > above:
-            raise OutputError(f"expected latencies that rise, got {below:g} at {low:.4%} and {above:g} at {high:.4%}")
+        expect(below <= above, f"expected latencies that rise, got {below:g} at {low:.4%} and {above:g} at {high:.4%}")
     return ordered
 
 

@@ -33,13 +33,12 @@ from lab.generators.base import (
     MOST,
     Generator,
     common_refusal,
-    first_broken,
     one_host_rule,
     plain,
     scheduled_s,
     unreadable,
 )
-from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.model.load import ErrorKind, Load, Result, expect, first_broken
 from lab.stats.histogram import Histogram
 
 LOG = "/dev/stderr"
@@ -114,30 +113,29 @@ class H2load(Generator):
             raise unreadable("h2load's summary", stdout, stderr, exit_status)
         spoken = set(SPOKEN.findall(plain(stdout)))
         rows = _rows(stderr)
-        if not len(rows) or not spoken:
-            raise OutputError("no request was answered, and no connection was made")
-        if spoken != {ALPN[load.protocol]}:
-            raise OutputError(f"expected {ALPN[load.protocol]} to be spoken, got {', '.join(sorted(spoken))}")
+        expect(len(rows) > 0 and len(spoken) > 0, "no request was answered, and no connection was made")
+        wanted = ALPN[load.protocol]
+        expect(spoken == {wanted}, f"expected {wanted} to be spoken, got {', '.join(sorted(spoken))}")
         done, failed = int(told["done"]), int(told["failed"])
-        if int(told["succeeded"]) + failed != done or len(rows) != done:
-            raise OutputError(
-                f"expected {done} requests in its log, got {len(rows)}, {told['succeeded']} and {failed} failed"
-            )
+        expect(
+            int(told["succeeded"]) + failed == done == len(rows),
+            f"expected {done} requests in its log, got {len(rows)}, {told['succeeded']} and {failed} failed",
+        )
         duration_s = float(told["took"]) * UNITS_S[told["unit"]]
         lost = rows[:, 1] == FAILED
         answered = rows[~lost]
         # from the first that was answered to the last; what was never sent has no beginning
         span_s = float((answered[:, 0] + answered[:, 2]).max() - answered[:, 0].min()) * 1e-6 if len(answered) else 0.0
         turn_s = load.connections / load.rate_rps if load.rate_rps is not None else 0.0
-        if (apart_s := abs(span_s - duration_s)) > AGREE_S + duration_s / 20 + turn_s:
-            ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
-            raise OutputError(
-                f"its log spans {apart_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}"
-            )
+        apart_s = abs(span_s - duration_s)
+        ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
+        expect(
+            apart_s <= AGREE_S + duration_s / 20 + turn_s,
+            f"its log spans {apart_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}",
+        )
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]
-        if not len(in_time):
-            raise OutputError(f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
+        expect(len(in_time) > 0, f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
         counts: dict[ErrorKind, int] = {
             "read": int(np.count_nonzero(lost)),
             "timeout": int(np.count_nonzero(late)),
@@ -159,10 +157,8 @@ def _rows(stderr: str) -> npt.NDArray[np.int64]:
     """Start µs, status, µs of each request; shape (n, 3). OutputError for a line that is none, and for numbers that cannot be."""
     lines = plain(stderr).splitlines()
     found = [match for line in lines if (match := ROW.match(line))]
-    if len(found) < len(lines):
-        other = next(line for line in lines if not ROW.match(line))
-        raise OutputError(f"expected rows of start, status and time in its log, got {other[:160]!r}")
+    other = next((line for line in lines if not ROW.match(line)), None)
+    expect(other is None, f"expected rows of start, status and time in its log, got {str(other)[:160]!r}")
     rows = np.array([match.groups() for match in found], dtype=np.int64).reshape(len(found), 3)
-    if len(rows) and (rows[:, 0].max() > MOST or rows[:, 2].max() > MOST):
-        raise OutputError("expected times in its log, got numbers that are none")
+    expect((rows <= MOST).all(), "expected times in its log, got numbers that are none")
     return rows

@@ -32,13 +32,12 @@ from lab.generators.base import (
     Generator,
     common_refusal,
     error_kind,
-    first_broken,
     header_arguments,
     one_host_rule,
     plain,
     unreadable,
 )
-from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.model.load import ErrorKind, Load, Result, expect, first_broken
 from lab.stats.histogram import Histogram
 
 TEMPLATE = (
@@ -99,23 +98,22 @@ class Hey(Generator):
         for count, message in failures:
             errors[error_kind(message)] += int(count)
         answered = made - errors.total()
-        if answered <= 0:
-            said = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
-            raise OutputError(f"no request was answered: {said[:160]}")
+        said = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
+        expect(answered > 0, f"no request was answered: {said[:160]}")
         latencies_s = np.array(block[7].split(), dtype=np.float64)
-        if len(latencies_s) != kept or kept != min(answered, KEPT):
-            raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
+        wanted = min(answered, KEPT)
+        expect(len(latencies_s) == kept == wanted, f"expected {wanted} latencies, got {len(latencies_s)}")
         codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status ([0-9]+) ([0-9]+)", block[4])]
-        if (responses := sum(count for _, count in codes)) != kept:
-            raise OutputError(f"expected a status of each of {kept} responses, got {responses}")
+        responses = sum(count for _, count in codes)
+        expect(responses == kept, f"expected a status of each of {kept} responses, got {responses}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]
         late = kept - len(in_time_s)
         errors["timeout"] += late
         answered -= late
-        if not len(in_time_s):
-            raise OutputError(
-                f"no request was answered within {load.timeout_s:g} s: {late} were not, and {dict(errors)}"
-            )
+        expect(
+            len(in_time_s) > 0,
+            f"no request was answered within {load.timeout_s:g} s: {late} were not, and {dict(errors)}",
+        )
         errors["status"] = sum(count for code, count in codes if not 200 <= code < 300)
         duration_s = total_ns * 1e-9
         notes: list[str] = []

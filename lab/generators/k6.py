@@ -52,14 +52,13 @@ from lab.generators.base import (
     Told,
     common_refusal,
     destinations,
-    first_broken,
     plain,
     rising,
     scheduled_s,
     unreadable,
 )
 from lab.model.bottleneck import unanswered
-from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.model.load import ErrorKind, Load, OutputError, Result, expect, first_broken
 from lab.stats.histogram import Histogram
 
 PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
@@ -325,12 +324,14 @@ class K6(Generator):
         except (ValueError, KeyError):
             raise unreadable("a whole summary line, of counts and times", line, stderr) from None
         errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := told.errors[kind])}
-        if told.latency is None and not load.logged:
-            raise OutputError(f"no request was answered: {told.made} made, errors {errors}")
         # of a logged load that nobody answered that is its outcome
+        nobody = told.latency is None and not load.logged
+        expect(not nobody, f"no request was answered: {told.made} made, errors {errors}")
         lost = sum(count for kind, count in errors.items() if kind != "status")
-        if answered + lost != told.made:
-            raise OutputError(f"expected {told.made} requests accounted for, got {answered} answered and {lost} failed")
+        expect(
+            answered + lost == told.made,
+            f"expected {told.made} requests accounted for, got {answered} answered and {lost} failed",
+        )
         points = [(share, value_ms * 1e-3) for share, value_ms in rising(points_ms)]
         duration_s = told.duration_ms * 1e-3
         return Result(

@@ -30,10 +30,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators._wrk_hosts import taking_turns
-from lab.generators.base import COUNT, Generator, common_refusal, first_broken, plain, unreadable
-from lab.generators.wrk import common_arguments, common_rules, connect_note, histogram_of, read_blocks
-from lab.model.load import Load, OutputError, Result
+from lab.generators.base import COUNT, Generator, common_refusal, plain, unreadable
+from lab.generators.wrk import common_arguments, common_rules, connect_note, histogram_of, read_blocks, taking_turns
+from lab.model.load import Load, Result, expect, first_broken
 from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
@@ -128,23 +127,23 @@ class Wrk2(Generator):
         totals = TOTALS.search(stdout)
         if exit_status != 0 or totals is None or not END.search(stdout):
             raise unreadable("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
-        if "recoridng a negative #" in stdout:
-            raise OutputError("wrk2 saw a negative latency: the clock was stepped during the run")
-        requests = int(totals[1])
-        if requests == 0:
-            raise OutputError(f"no request was answered: {totals[0].strip()!r}")
+        negative = "recoridng a negative #" in stdout
+        expect(not negative, "wrk2 saw a negative latency: the clock was stepped during the run")
+        requests, summary = int(totals[1]), totals[0].strip()
+        expect(requests > 0, f"no request was answered: {summary!r}")
         block = next(iter(read_blocks(stdout)), None)
         if block is None:
             raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
         if (told := SPECTRUM.search(stdout)) is None:
             raise unreadable("a percentile spectrum of uncorrected latency up to its total count", stdout, stderr)
-        if int(block.table[:, 1].sum()) != block.announced:
-            raise OutputError(f"expected {block.announced} counts, got {block.table[:, 1].sum()}")
-        if block.complete != requests:
-            raise OutputError(f"expected {requests} requests as in the summary, the script counts {block.complete}")
+        counted = int(block.table[:, 1].sum())
+        expect(counted == block.announced, f"expected {block.announced} counts, got {counted}")
+        expect(
+            block.complete == requests,
+            f"expected {requests} requests as in the summary, the script counts {block.complete}",
+        )
         latency, duration_s = histogram_of(block.table), block.duration_us * UNIT_S
-        if latency.total == 0:
-            raise OutputError(f"no latency was recorded after calibration: {totals[0].strip()!r}")
+        expect(latency.total > 0, f"no latency was recorded after calibration: {summary!r}")
         notes = list(connect_note(load))
         calibrated = stdout.count("  Thread calibration: ")
         if calibrated < load.threads:
@@ -174,10 +173,9 @@ def _spectrum(text: str, total: int) -> Histogram:
     """From the cumulative counts at the printed values; the last must be `total`."""
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
     printed = text.partition("1/(1-Percentile)")[2].partition("#[")[0].split("\n")
-    if len(points) < (lines := sum(bool(line.strip()) for line in printed)):
-        raise OutputError(f"expected a spectrum of {lines} lines of numbers, got {len(points)}")
+    lines = sum(bool(line.strip()) for line in printed)
+    expect(len(points) >= lines, f"expected a spectrum of {lines} lines of numbers, got {len(points)}")
     below = [0, *(count for _, count in points)]
-    if below[-1] != total:
-        raise OutputError(f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
+    expect(below[-1] == total, f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
     steps = zip(points, below, strict=False)
     return Histogram.of_counts(((value_s, count - before) for (value_s, count), before in steps), "quantiles")

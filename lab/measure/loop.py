@@ -30,15 +30,15 @@ from lab.measure.measurement import (
 )
 from lab.measure.pair import PairRun
 from lab.measure.steady import Steady
-from lab.model.drained import MOST_BRING_UPS, undrained
 from lab.model.facts import EVERY_MOMENT
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import MOST_BRING_UPS, Leftovers, undrained
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Cell, Slot, needs_reload
 from lab.model.run import RoundTrip
 from lab.model.samples import Reason, Sample, cell, counts, planned_cells, settled
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
+from lab.records.tables import ROUNDTRIP
 from lab.stats.histogram import Histogram
 from lab.targets.base import System, Target, nothing
 from lab.targets.readback import Reading, read_variant
@@ -200,7 +200,7 @@ class Loop:
             self.store.write_readback(slot.block, where, generation, told, point, fresh, system.deployed())
             self.observer.brought_up(own, took_s, readings)
             if own.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
-                self.store.write_roundtrip(self.roundtrip(system))
+                self.store.write(ROUNDTRIP, self.roundtrip(system))
             found[side] = _Up(own.arm, system, took_s, readings)
         return [found[side] for side in SIDES if side in found]
 

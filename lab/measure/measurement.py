@@ -20,9 +20,8 @@ from lab.measure import cpu
 from lab.measure.canary import Canary, canary
 from lab.measure.validity import Fault
 from lab.model.disturbance import Manifests
-from lab.model.drained import ports_are_taken, ports_taken
 from lab.model.endpoint import Endpoint
-from lab.model.leftovers import Leftovers, Moment
+from lab.model.leftovers import Leftovers, Moment, ports_are_taken, ports_taken
 from lab.model.load import Load, OutputError, Result
 from lab.model.pairs import PairSide, Renewed
 from lab.model.plan import Slot

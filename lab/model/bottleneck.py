@@ -27,6 +27,7 @@ BUSY = 0.80
 THROTTLED_PERIODS = 0.10
 LINK_FULL = 0.90
 FAILED = 0.01
+MAX_OTHERS_CORES = 0.05
 
 Limit = Literal["proxy", "generator", "link", "limit", "errors", "waiting"]
 
@@ -40,7 +41,11 @@ def limited_by(
     """
     if point.rate_rps is not None:
         return None
-    if _throttled(counters):
+    periods = {
+        name.removesuffix("cpu_periods"): count for name, count in counters.items() if name.endswith("/cpu_periods")
+    }
+    throttled = (counters.get(f"{role}cpu_throttled_periods", 0) / count for role, count in periods.items() if count)
+    if any(share >= THROTTLED_PERIODS for share in throttled):
         return "limit"
     if point.link_mbit is not None and link_share(point, result, counters) >= LINK_FULL:
         return "link"
@@ -83,16 +88,3 @@ def unanswered(result: Result) -> int:
 def failed(result: Result) -> int:
     """Requests that were not answered as they should."""
     return sum(result.errors.values())
-
-
-def _throttled(counters: Mapping[str, int]) -> bool:
-    of = [
-        name.removesuffix("cpu_periods")
-        for name, periods in counters.items()
-        if name.endswith("/cpu_periods") and periods
-    ]
-    shares = (counters.get(f"{role}cpu_throttled_periods", 0) / counters[f"{role}cpu_periods"] for role in of)
-    return any(share >= THROTTLED_PERIODS for share in shares)
-
-
-MAX_OTHERS_CORES = 0.05

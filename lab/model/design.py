@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.metrics import METRICS
+from lab.model.metrics import about
 from lab.model.pairs import SIDES, Scheme, Side
 from lab.model.plan import Arm, Place, Plan, Shape
 from lab.model.sweeps import Point
@@ -76,13 +76,8 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The fresh bring-ups that a plan's loads make certain.
-
-    Attributes:
-        count: How many there are.
-        loads: "variant at point" of each load after which there is one.
-        runs: The stored runs that show it.
-
+    """The fresh bring-ups that a plan's loads make certain: how many, "variant at point" of each load after which there is one, and the
+    stored runs that show it.
     """
 
     count: int = 0
@@ -123,14 +118,8 @@ class Design(Record):
 
 
 def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], **more: Any) -> Design:
-    """Return the design that a plan's slots show.
-
-    Args:
-        plan: The arms, points and slots.
-        solo: Where the rules say that solo samples decide, and why (`solo_places`).
-        systems: The arms that run another system than the arm they are compared with.
-        more: Fields that no slot shows.
-
+    """Return the design that a plan's slots show. `solo`: as `solo_places` tells; `systems`: the arms that run another system than the arm
+    they are compared with; `more`: fields that no slot shows.
     """
     measured: dict[tuple[str, str, str], dict[int, int]] = {}
     for slot in plan.slots:
@@ -172,37 +161,24 @@ def solo_places(
 ) -> dict[Place, str]:
     """Return the places at which a variant's effect is that of its solo samples, with the reason; those that no pair can bear aside.
 
-    Args:
-        arms: All of the run.
-        points: Its loads.
-        variants: Name → whether its cost can lie in what a pair shares, and its primary metric.
-        systems: The arms that run another system than the arm they are compared with.
-
+    `variants`: name → whether its cost can lie in what a pair shares, and its primary metric; `systems`: as in `design_of`.
     """
     closed = all(point.rate_rps is None for point in points)
     found: dict[Place, str] = {}
     for arm in arms:
         for point in points if arm.role == "variant" else ():
             shared, primary = variants[arm.variant]
-            if arm.name in systems and point.concurrent:
-                found[arm.name, point.name] = CONCURRENT
-            elif shared or point.shared_cost:
-                found[arm.name, point.name] = SHARED
-            elif closed and primary in METRICS and METRICS[primary or ""].latency:
-                found[arm.name, point.name] = LATENCY
+            why = CONCURRENT if arm.name in systems and point.concurrent else ""
+            why = why or (SHARED if shared or point.shared_cost else "")
+            if why := why or (LATENCY if closed and about(primary or "").latency else ""):
+                found[arm.name, point.name] = why
     return found
 
 
 def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side], other_system: bool = False) -> Scheme | None:
     """How a variant's effect is come by; None where the arms alone lead. `other_system`: than what it is compared with."""
-    alone = (
-        shared_cost
-        or (other_system and point.concurrent)
-        or len(sides) < len(SIDES)
-        or point.shared_cost
-        or bool(point.why_alone)
-    )
-    return None if alone else point.scheme
+    shared = shared_cost or point.shared_cost or (other_system and point.concurrent)
+    return None if shared or point.why_alone or len(sides) < len(SIDES) else point.scheme
 
 
 def shape_of(

@@ -37,7 +37,7 @@ class Load:
     """What one generator process is told to do.
 
     `rate_rps` None means closed loop. `requests` ends the run after so many requests instead of after
-    `duration_s` (hey, oha). `keepalive` False opens a new connection for every request. A response
+    `duration_s` (hey). `keepalive` False opens a new connection for every request. A response
     later than `timeout_s` counts as an error of kind `timeout`, not as a latency.
 
     `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the
@@ -126,6 +126,17 @@ class Result:
     def histograms(self) -> dict[str, Histogram]:
         """Series → histogram."""
         return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
+
+
+def expect(held: object, fault: str) -> None:
+    """OutputError with this fault where it does not hold."""
+    if not held:
+        raise OutputError(fault)
+
+
+def first_broken(*rules: tuple[bool, str]) -> str | None:
+    """What the first broken rule says, of (whether it is broken, what to say); None where all are kept."""
+    return next((said for broken, said in rules if broken), None)
 
 
 class OutputError(Exception):

@@ -1,4 +1,4 @@
-"""Names that more than one package must agree on."""
+"""Names that more than one package must agree on. A module of its own: whoever wants a name wants nothing else of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages that every backend serves."""
+"""The pages that every backend serves. A module of its own: sweeps, disturbances and the base of backends ask it, and have nothing else in common."""
 
 from __future__ import annotations
 

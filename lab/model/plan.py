@@ -327,14 +327,8 @@ def draw_orders(
 ) -> list[tuple[str, ...]]:
     """Draw `count` orders of the names by lot: whole Williams designs as far as they go, then rows of a further square.
 
-    The rows of one square begin with different names, so that each name is first equally often, within one.
-
-    Args:
-        lots: The source of chance: which name has which number, and in which order the rows are used.
-        names: What is ordered; at least one where `count` is above 0.
-        count: How many orders.
-        firsts: Name → how often it was first elsewhere: where rows are left over, those begin with the names that were least.
-
+    The rows of one square begin with different names, so that each name is first equally often, within one. `firsts`: name → how often it was
+    first elsewhere: where rows are left over, those begin with the names that were least.
     """
     seen, orders = Counter(firsts), list[tuple[str, ...]]()
     while len(orders) < count:

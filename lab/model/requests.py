@@ -1,6 +1,7 @@
 """Every request of a load: when it was due, sent and done, and what came. The rows a generator with `logs_requests` gives.
 
-Times are seconds since the epoch by the clock of the generator's place; `shifted` brings them to the lab's.
+Times are seconds since the epoch by the clock of the generator's place; `shifted` brings them to the lab's. A module of its own, as what
+generators say and what records make of it have this table alone in common.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.drained import DEFAULT_PORTS, OPENED
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, Leftovers
 
 Source = Literal["sent-bytes", "backend-cpu"]
 """What stands for the requests of a second: the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes
@@ -65,21 +64,11 @@ class Steadiness(Record):
 
 
 def find_cause(
-    counters: Mapping[str, int],
-    leftovers: Leftovers | None,
-    requests: int,
-    duration_s: float,
-    dearer: bool,
+    counters: Mapping[str, int], leftovers: Leftovers | None, requests: int, duration_s: float, dearer: bool
 ) -> Cause | None:
-    """Return what the counters of a sample show as the cause of a change, or None.
+    """Return what the counters of a sample (their increases, by role/name) show as the cause of a change, or None.
 
-    Args:
-        counters: Increases over the sample, by role/name.
-        leftovers: What was there when the load ended; None where it was not recorded.
-        requests: Requests answered.
-        duration_s: How long the load lasted.
-        dearer: Whether a request cost more CPU time afterwards, as one does where the kernel searches for a free port.
-
+    `leftovers`: what was there when the load ended; None where it was not recorded. `dearer`: as `Change.dearer`.
     """
     opens = counters.get(OPENED, 0)
     if leftovers is not None and leftovers.port_range:
@@ -93,11 +82,12 @@ def find_cause(
         ran_out = dearer and (opens >= PORTS_SHARE * DEFAULT_PORTS or opens >= CHURN * max(1, requests))
     if ran_out:
         return "ports"
-    if any(count > 0 and name.endswith("/ListenOverflows") for name, count in counters.items()):
+    most = {
+        name: max((count for full, count in counters.items() if full.endswith(f"/{name}")), default=0)
+        for name in ("ListenOverflows", "memory_limit_hits", "cpu_throttled_us")
+    }
+    if most["ListenOverflows"] > 0:
         return "queue"
-    if any(count > 0 and name.endswith("/memory_limit_hits") for name, count in counters.items()):
+    if most["memory_limit_hits"] > 0:
         return "memory"
-    throttled_s = max(
-        (count * 1e-6 for name, count in counters.items() if name.endswith("/cpu_throttled_us")), default=0.0
-    )
-    return "cpu-limit" if throttled_s >= THROTTLED_SHARE * duration_s else None
+    return "cpu-limit" if most["cpu_throttled_us"] * 1e-6 >= THROTTLED_SHARE * duration_s else None

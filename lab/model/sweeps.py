@@ -22,7 +22,7 @@ from lab.base.errors import did_you_mean
 from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
-from lab.model.load import Encoding, Spoken
+from lab.model.load import Encoding, Spoken, first_broken
 from lab.model.pages import OTHERS, PAGES
 from lab.model.pairs import Scheme
 
@@ -201,7 +201,7 @@ class PointSpec(Record, strict=True):
     )
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="end after so many requests instead of after `duration_s` (hey, oha); null = by time"
+        default=None, description="end after so many requests instead of after `duration_s` (hey); null = by time"
     )
     keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
@@ -278,46 +278,73 @@ class PointSpec(Record, strict=True):
     def fault(self) -> str | None:
         """What is wrong with these keys together: `key: fault`. What a generator cannot do, it says itself."""
         known = [*PAGES, *(OTHERS if self.answers else ())]
-        if (unknown := next((page for page in self.pages if page not in known), None)) is not None:
-            return f"page: unknown page {unknown!r}: {did_you_mean(unknown, known)}"
-        if self.of_knee is not None and self.rate_rps is not None:
-            return "of_knee: so is rate_rps given: keep one"
-        if self.threads_at_most is not None and "threads" in self.model_fields_set:
-            return "threads_at_most: so is threads given: keep one"
-        if self.requests is not None and self.requests_per_connection is not None:
-            return "requests: so is requests_per_connection given: keep one"
-        if self.resumption is not None and self.tls == "none":
-            return 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"'
-        if self.protocol == "h2" and self.tls == "none":
-            return 'protocol: h2 is HTTP/2 over TLS: leave out tls = "none"'
-        if self.streams > 1 and self.protocol != "h2":
-            return 'streams: HTTP/1.1 has one request at a time on a connection: leave it out, or protocol = "h2"'
-        if self.generators > 1 and self.generator != "k6":
-            return f"generators: only k6 is run as several at once, not {self.generator}"
-        if (self.generations > 1 or self.repeats > 1) and (self.alone or self.subject or self.requests):
-            return "generations: they are a pair's, and this load is of arms alone: leave them out"
-        if len(set(self.subject)) < len(self.subject):
-            return f"subject: {self.subject[0]!r} stands there twice"
-        return None
+        unknown = next((page for page in self.pages if page not in known), None)
+        several = self.generations > 1 or self.repeats > 1
+        return first_broken(
+            (unknown is not None, f"page: unknown page {unknown!r}: {did_you_mean(str(unknown), known)}"),
+            (self.of_knee is not None and self.rate_rps is not None, "of_knee: so is rate_rps given: keep one"),
+            (
+                self.threads_at_most is not None and "threads" in self.model_fields_set,
+                "threads_at_most: so is threads given: keep one",
+            ),
+            (
+                self.requests is not None and self.requests_per_connection is not None,
+                "requests: so is requests_per_connection given: keep one",
+            ),
+            (
+                self.resumption is not None and self.tls == "none",
+                'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"',
+            ),
+            (
+                self.protocol == "h2" and self.tls == "none",
+                'protocol: h2 is HTTP/2 over TLS: leave out tls = "none"',
+            ),
+            (
+                self.streams > 1 and self.protocol != "h2",
+                'streams: HTTP/1.1 has one request at a time on a connection: leave it out, or protocol = "h2"',
+            ),
+            (
+                self.generators > 1 and self.generator != "k6",
+                f"generators: only k6 is run as several at once, not {self.generator}",
+            ),
+            (
+                several and bool(self.alone or self.subject or self.requests),
+                "generations: they are a pair's, and this load is of arms alone: leave them out",
+            ),
+            (
+                len(set(self.subject)) < len(self.subject),
+                f"subject: {next(iter(self.subject), None)!r} stands there twice",
+            ),
+        )
 
     def fault_under(self, disturbance: Disturbance) -> str | None:
         """What is wrong with this load beside a disturbance: `key: fault`."""
         if not isinstance(self.rate_rps, (int, float)):
             return "rate_rps: a disturbance needs one rate, well below what the proxy can do"
-        if not isinstance(self.connections, int) or self.connections < SPARE * self.rate_rps * self.timeout_s:
-            most = ceil(SPARE * self.rate_rps * self.timeout_s)
-            return f"connections: {most} or more, so that all that hang until timeout_s leave one free for the next"
-        if self.duration_s < disturbance.at_s + disturbance.lasts_s:
-            return (
-                f"duration_s: {disturbance.at_s + disturbance.lasts_s:g} or more, as long as the disturbance may matter"
-            )
-        if self.link_mbit is not None:
-            return "link_mbit: beside a disturbance the client's link is not shaped: leave it out"
-        if self.generations > 1 or self.repeats > 1:
-            return "generations: what is done to a system is done once: leave them out"
-        if disturbance.host is not None and self.routes != 1:
-            return f"routes: the load asks for one host alone, {disturbance.host}: leave it out"
-        return None
+        hanging = SPARE * self.rate_rps * self.timeout_s
+        matters_s = disturbance.at_s + disturbance.lasts_s
+        return first_broken(
+            (
+                not isinstance(self.connections, int) or self.connections < hanging,
+                f"connections: {ceil(hanging)} or more, so that all that hang until timeout_s leave one free for the next",
+            ),
+            (
+                self.duration_s < matters_s,
+                f"duration_s: {matters_s:g} or more, as long as the disturbance may matter",
+            ),
+            (
+                self.link_mbit is not None,
+                "link_mbit: beside a disturbance the client's link is not shaped: leave it out",
+            ),
+            (
+                self.generations > 1 or self.repeats > 1,
+                "generations: what is done to a system is done once: leave them out",
+            ),
+            (
+                disturbance.host is not None and self.routes != 1,
+                f"routes: the load asks for one host alone, {disturbance.host}: leave it out",
+            ),
+        )
 
     def expand(self) -> list[Point]:
         """Every combination of the lists. What is called the same in `Point` and has no list of values is handed on."""
@@ -325,10 +352,8 @@ class PointSpec(Record, strict=True):
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
         shares = self.of_knee if isinstance(self.of_knee, list) else [self.of_knee]
         same = PointSpec.model_fields.keys() & Point.model_fields.keys()
-        fixed = self.model_dump(
-            include=same
-            - {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
-        )
+        lists = {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
+        fixed = self.model_dump(include=same - lists)
         points: list[Point] = []
         for clients, rate, share, page in product(connections, rates, shares, self.pages):
             labels = [self.name]

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from lab.base.validation import Record
 from lab.model.run import NotMeasured
-from lab.model.variants.naming import aliases, stored_name
 
 
 class Step(Record):
@@ -47,26 +46,3 @@ class AblationRecord(Record):
     steps: tuple[Step, ...]
     runs: tuple[AblationRun, ...]
     notes: tuple[str, ...] = ()
-
-    def with_present_names(self) -> AblationRecord:
-        """Return the record with the names that its variants have now, as its runs are read."""
-        former, variants = aliases().components, ("root", "against", "alone", "cumulative")
-        steps = tuple(
-            step.model_copy(
-                update={key: name and stored_name(name) for key in variants for name in [getattr(step, key)]}
-                | {"knob": former.get(step.knob, step.knob)}
-            )
-            for step in self.steps
-        )
-        runs = tuple(
-            run.model_copy(
-                update={
-                    "variants": tuple(map(stored_name, run.variants)),
-                    "not_measurable": tuple(
-                        each.model_copy(update={"variant": stored_name(each.variant)}) for each in run.not_measurable
-                    ),
-                }
-            )
-            for run in self.runs
-        )
-        return self.model_copy(update={"steps": steps, "runs": runs})

@@ -21,7 +21,6 @@ from typing import Any
 
 import polars as pl
 import yaml
-from pydantic import ValidationError
 
 from lab import disturbances
 from lab.base.errors import UsageError
@@ -105,26 +104,16 @@ class Folders:
 
     def manifests(self, variant: str) -> str:
         """YAML, a document per object, as it was applied."""
-        try:
-            return self.manifests_path(variant).read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise FrameError(str(error)) from None
+        return self.manifests_path(variant).read_text("utf-8")
 
     def brought_up(self, kind: str, stem: str) -> Any:
         """What was kept of a bring-up: its `readback`, or what was `deployed`."""
-        try:
-            return json.loads(self.brought_up_path(kind, stem).read_bytes())
-        except ValueError as error:
-            raise FrameError(str(error)) from None
+        return json.loads(self.brought_up_path(kind, stem).read_bytes())
 
     def roundtrip(self) -> RoundTrip | None:
         """The bare network's; None as long as it was not tried."""
-        try:
-            return RoundTrip.model_validate_json((self.folder / ROUNDTRIP).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValidationError as error:
-            raise FrameError(error.errors()[0]["msg"]) from None
+        path = self.folder / ROUNDTRIP
+        return RoundTrip.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def path(self, part: str, sample: str) -> Path:
         """The file that has this part (RAW, USAGE, EVENTS, HISTOGRAMS) of a sample."""
@@ -168,11 +157,6 @@ class Folders:
                 write_synced(partial / name, content)
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
             write_synced(partial / RECORD, json_bytes(noted))
-
-    def write_record(self, sample: Sample) -> None:
-        """In the place of the record that it had."""
-        with writing(self.folder):
-            replace(self.path(RECORD, sample.id), json_bytes(sample))
 
     def write_brought_up(self, kind: str, stem: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Under the first name that is free: a resumed block adds a file, it replaces none."""

@@ -122,23 +122,20 @@ def _probes(events: pl.DataFrame, begin_s: float) -> Outcome:
 
 
 def _pods(events: pl.DataFrame) -> Outcome:
-    told = {kind: _first(events, kind) for kind in ("Created", "Started", "Deleted", "Gone", "Exited")}
+    kinds = ("Created", "Started", "Deleted", "Gone", "Exited")
+    created, started, deleted, gone, exited = (_first(events, kind) for kind in kinds)
     refused = float(events.filter(pl.col("kind") == "EvictionRefused").height)
-    found: Outcome = {"refused_evictions": refused} if refused or told["Deleted"] else {}
-    if told["Deleted"]:
-        found["terminating_s"] = _longest(told["Deleted"], told["Gone"])
-    if told["Created"]:
-        found["pending_s"] = _longest(told["Created"], told["Started"])
-    if told["Deleted"] and told["Created"]:
-        begun_s, made = min(told["Deleted"].values()), list(told["Created"])
-        ready = [_ready_s(events, pod, told["Created"][pod]) for pod in made]
-        enough = sorted(at_s for at_s in ready if at_s is not None)[: len(told["Deleted"])]
-        found["replaced_s"] = max(0.0, enough[-1] - begun_s) if len(enough) == len(told["Deleted"]) else None
-    elif told["Exited"] and not told["Deleted"]:
-        begun_s = min(told["Exited"].values())
-        ready = [_ready_s(events, pod, at_s) for pod, at_s in told["Exited"].items()]
-        known = [at_s for at_s in ready if at_s is not None]
-        found["replaced_s"] = max(known) - begun_s if len(known) == len(ready) else None
+    found: Outcome = {"refused_evictions": refused} if refused or deleted else {}
+    if deleted:
+        found["terminating_s"] = _longest(deleted, gone)
+    if created:
+        found["pending_s"] = _longest(created, started)
+    ended, begun = (deleted, created) if deleted else (exited, exited)
+    if ended and begun:
+        ready = [at_s for pod, since_s in begun.items() if (at_s := _ready_s(events, pod, since_s)) is not None]
+        enough = sorted(ready)[: len(ended)]
+        whole = len(enough) == len(ended)
+        found["replaced_s"] = max(0.0, enough[-1] - min(ended.values())) if whole else None
     return found
 
 

@@ -8,36 +8,56 @@
     events.parquet          likewise, where something was done to the system
     bringups.ndjson.zst     a bring-up a line: kind (readback, deployed), name, found; likewise the bare network's roundtrip.json
     manifests.yaml.xz       one stream, a document per object; `# variant: NAME` where a variant's begin
-    hist.parquet            a cache (`cache`)
+    hist.parquet            a cache: its samples' histograms as they were read off the verbatim output, so that it is read once
+
+A row of the cache has the output's state and that of the code which read it: where either is another now, the row is not believed. It is
+written whole or not at all, by whoever comes first; where nothing may be written (a read-only checkout), or what lies there is damaged,
+everything works without it. Git ignores it.
 
 Refuses to read a damaged file as if it were whole.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cache, cached_property
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 import polars as pl
 import zstandard
-from pydantic import ValidationError
 
-from lab import disturbances
+from lab import disturbances, generators
 from lab.base.errors import UsageError
+from lab.base.files import write_synced
 from lab.model.disturbance import known
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
-from lab.records.cache import HistogramCache
 from lab.records.steadiness import COLUMNS
-from lab.records.tables import EVENTS, HISTOGRAMS, USAGE, FrameError, Place, has, unreadable
+from lab.records.tables import (
+    EVENTS,
+    HISTOGRAMS,
+    USAGE,
+    FrameError,
+    Ints,
+    Place,
+    has,
+    histogram_of,
+    in_a_line,
+    telling_damage,
+    unreadable,
+)
+from lab.stats import histogram
 from lab.stats.histogram import Histogram
 
 SAMPLES, RAW, BRINGUPS, MANIFESTS = "samples.ndjson.zst", "raw.zip", "bringups.ndjson.zst", "manifests.yaml.xz"
@@ -57,7 +77,7 @@ def lines_packed(lines: Iterable[str]) -> bytes:
 
 
 def lines_of(path: Path) -> list[str]:
-    """OSError, or FrameError when the file is damaged."""
+    """OSError, or ValueError when the file is damaged."""
     return tables.text_of(path.read_bytes()).splitlines()
 
 
@@ -98,10 +118,8 @@ class Packed:
             lost = [sample.id for sample in found if self._member(sample.id) is None]
         except OSError as error:
             raise unreadable(path, error, RESTORE) from None
-        except FrameError as error:
-            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
-        except ValidationError as error:
-            raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
+        except ValueError as error:
+            raise UsageError(str(path), f"damaged: {in_a_line(error)}", RESTORE) from None
         if lost:
             raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
         return found
@@ -110,10 +128,8 @@ class Packed:
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
-        try:
+        with telling_damage():
             return zipfile.ZipFile(self.folder / RAW)
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
-            raise FrameError(str(error)) from None
 
     def _member(self, sample: str) -> zipfile.ZipInfo | None:
         members = self._zip.NameToInfo
@@ -135,12 +151,9 @@ class Packed:
         return True
 
     def left(self, sample: str, name: str) -> bytes | None:
-        try:
+        with suppress(KeyError), telling_damage():
             return self._zip.read(f"{sample}/{name}")
-        except KeyError:
-            return None
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise FrameError(str(error)) from None
+        return None
 
     # -- tables -----------------------------------------------------------------------------------------
 
@@ -193,12 +206,8 @@ class Packed:
         return self._bringups[kind, stem]
 
     def roundtrip(self) -> RoundTrip | None:
-        if not has(self.folder, BRINGUPS) or NETWORK not in self._bringups:
-            return None
-        try:
-            return RoundTrip.model_validate(self._bringups[NETWORK])
-        except ValidationError as error:
-            raise FrameError(error.errors()[0]["msg"]) from None
+        found = self._bringups.get(NETWORK) if has(self.folder, BRINGUPS) else None
+        return found and RoundTrip.model_validate(found)
 
     # -- where it lies ----------------------------------------------------------------------------------
 
@@ -213,12 +222,91 @@ class Packed:
 
 
 def bringups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
-    """(kind, name, found) of every line. FrameError for one that is none."""
+    """(kind, name, found) of every line. ValueError for one that is none."""
     for line in lines:
-        try:
-            told: Any = json.loads(line)
-        except ValueError as error:
-            raise FrameError(str(error)) from None
+        told: Any = json.loads(line)
         if not isinstance(told, dict) or set(cast("dict[str, Any]", told)) != {"kind", "name", "found"}:
             raise FrameError(f"no bring-up: {line[:80]}")
         yield told["kind"], told["name"], told["found"]
+
+
+# -- the cache -----------------------------------------------------------------------------------------
+
+CACHE_SCHEMA: dict[str, Any] = {
+    "sample": pl.String,
+    "state": pl.String,  # of the output, and of who read it
+    "series": pl.String,
+    "bucket": pl.List(pl.Int64),
+    "count": pl.List(pl.Int64),
+}
+_KEY = ("sample", "state", "series")
+
+
+@cache
+def reader() -> str:
+    """Of the parsers' own text: another one may read another histogram."""
+    folder = Path(generators.__file__).parent
+    files = [*sorted(folder.glob("*.py")), Path(histogram.__file__)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+class HistogramCache:
+    """One run's. `path`: where it lies, or will."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begun = False
+
+    @cached_property
+    def _found(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Ints, Ints]]]:
+        """(sample, state) → series → buckets and their counts; none where there is no cache, or none that can be believed."""
+        try:
+            frame = pl.read_parquet(self.path.read_bytes())
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return {}
+        if dict(frame.schema) != CACHE_SCHEMA or frame.null_count().sum_horizontal().item():
+            return {}
+        found: dict[tuple[str, str], dict[str, tuple[Ints, Ints]]] = {}
+        rows = zip(frame.select(_KEY).iter_rows(), frame["bucket"], frame["count"], strict=True)
+        for (sample, state, series), buckets, counts in rows:
+            found.setdefault((sample, state), {})[series] = buckets.to_numpy(), counts.to_numpy()
+        return found
+
+    def of(self, sample: Sample, state: str) -> Mapping[str, Histogram] | None:
+        """Series → histogram; None where they have to be read off the output."""
+        mine = self._found.get((sample.id, _key(state)))
+        if mine is None:
+            return None
+        try:
+            return {series: histogram_of(*row, sample.histogram or "exact") for series, row in mine.items()}
+        except FrameError:
+            return None
+
+    def begin(self) -> bool:
+        """Whether to read all of the run now and write it: tried once, and not where nothing may be written."""
+        begun, self._begun = self._begun, True
+        return not begun and os.access(self.path.parent, os.W_OK)
+
+    def write(self, found: Iterable[tuple[str, str, Mapping[str, Histogram]]]) -> None:
+        """(sample, state of its output, series → histogram) of all of the run. What cannot be written is done without."""
+        rows = [
+            (sample, _key(state), series, pl.Series(filled), pl.Series(each.counts[filled]))
+            for sample, state, named in found
+            for series, each in named.items()
+            for filled in [each.counts.nonzero()[0]]
+            if filled.size
+        ]
+        columns = zip(CACHE_SCHEMA, zip(*rows, strict=True), strict=True) if rows else ()
+        frame = pl.DataFrame({name: list(values) for name, values in columns}, schema=CACHE_SCHEMA)
+        partial = self.path.with_name(f".{self.path.name}.{token_hex(4)}.partial")
+        try:
+            write_synced(partial, frame)
+            partial.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        self.__dict__.pop("_found", None)
+
+
+def _key(state: str) -> str:
+    return f"{state}-{reader()}"

@@ -13,14 +13,12 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-import polars as pl
 
 from lab.base.errors import UsageError
 from lab.base.files import sync, write_synced
@@ -34,6 +32,7 @@ from lab.records.request_log import as_differences
 from lab.records.store import RunStore, Series
 from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, RAW, READBACK, ROUNDTRIP, USAGE
 
+Told = TypeVar("Told")
 Member = tuple[str, bytes, str]
 """Of a zip: (name, content, comment)."""
 PARTIAL = ".packing"
@@ -86,6 +85,7 @@ def _old(folder: Path) -> list[Path]:
 
 
 def _pack(run: RunStore) -> None:
+    """Write the packed form beside the other, read it again, and let it take its place."""
     new, form = run.folder / PARTIAL, Folders(run.folder, run.record.id)
     run.clear_partial()
     samples = run.stored_samples()
@@ -94,15 +94,40 @@ def _pack(run: RunStore) -> None:
     for sample in samples:
         if not run.raw_held(sample):
             raise UsageError(run.raw_place(sample), f"not what {folders.RECORD} has the digest of", packed.RESTORE)
+    usage = {sample.id: run.usage(sample) for sample in samples}
+    logged = [(sample.id, form.path(EVENTS, sample.id)) for sample in samples]
+    events = {name: _readable(path, form.events, name) for name, path in logged if path.is_file()}
+    bringups = {
+        (kind, path.stem): _readable(path, form.brought_up, kind, path.stem)
+        for kind in (READBACK, DEPLOYED)
+        for path in sorted((run.folder / kind).glob("*.json"))
+    }
+    if (network := _readable(run.folder / ROUNDTRIP, form.roundtrip)) is not None:
+        bringups[packed.NETWORK] = network.model_dump(mode="json")
+    texts = sorted((run.folder / folders.MANIFESTS).glob("*.yaml"), key=lambda path: path.stem)
+    manifests = {path.stem: _readable(path, form.manifests, path.stem) for path in texts}
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
-        for name, content in _files(run, form, samples):
-            write_synced(new / name, content)
+        write_synced(new / USAGE, tables.parquet_bytes(tables.joined(usage, USAGE_SCHEMA)))
+        if events:
+            write_synced(new / EVENTS, tables.parquet_bytes(tables.joined(events, EVENTS_SCHEMA)))
+        if bringups:
+            lines = ({"kind": kind, "name": name, "found": found} for (kind, name), found in bringups.items())
+            compact = [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines]
+            write_synced(new / packed.BRINGUPS, packed.lines_packed(compact))
+        if manifests:
+            whole = _readable(run.folder / folders.MANIFESTS, packed.manifests_packed, manifests)
+            write_synced(new / packed.MANIFESTS, whole)
         write_zip(new / packed.RAW, _outputs(form, samples))
         stored = (renamed_sample(sample, run.names.inverse) for sample in samples)
         write_synced(new / packed.SAMPLES, packed.lines_packed(sample.model_dump_json() for sample in stored))
-        _compare(run, RunStore(new, run.record, run.names), form, samples)
+        _compare_samples(run, RunStore(new, run.record, run.names), form, samples)
+        again = packed.Packed(new)
+        for (kind, name), found in bringups.items():
+            _refuse_other(run, packed.BRINGUPS, f"{kind} of {name}", again.brought_up(kind, name) == found)
+        for variant, text in manifests.items():
+            _refuse_other(run, packed.MANIFESTS, variant, again.manifests(variant) == text)
         sync(new)
         # the samples' records last: they make it a packed run
         for path in sorted(new.iterdir(), key=lambda path: path.name == packed.SAMPLES):
@@ -118,15 +143,11 @@ def _pack(run: RunStore) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-# -- what is refused -----------------------------------------------------------------------------------
-
-
 def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
     record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
     planned = planned_cells(record.plan().slots)
-    left = planned - done
-    if left:
+    if left := planned - done:
         raise UsageError(record.id, f"is not finished: {len(left)} of {len(planned)} are not measured", remedy)
     if record.knee and not (run.folder / KNEE).is_file():
         raise UsageError(record.id, "is not finished: the search has found no knee yet", remedy)
@@ -146,58 +167,12 @@ def _refuse_unknown(folder: Path) -> None:
                 raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
 
 
-# -- what is written -----------------------------------------------------------------------------------
-
-
-def _files(run: RunStore, form: Folders, samples: Sequence[Sample]) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of each but the outputs and the samples' records."""
-    usage = {sample.id: run.usage(sample) for sample in samples}
-    yield USAGE, tables.parquet_bytes(tables.joined(usage, USAGE_SCHEMA))
-    events: dict[str, pl.DataFrame] = {}
-    for sample in samples:
-        if (path := form.path(EVENTS, sample.id)).is_file():
-            with _readable(path):
-                events[sample.id] = form.events(sample.id)
-    if events:
-        yield EVENTS, tables.parquet_bytes(tables.joined(events, EVENTS_SCHEMA))
-    bringups = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in _bringups(form)]
-    if bringups:
-        yield packed.BRINGUPS, packed.lines_packed(bringups)
-    if manifests := {name: _manifests(form, name) for name in _variants(run.folder)}:
-        with _readable(run.folder / folders.MANIFESTS):
-            whole = packed.manifests_packed(manifests)
-        yield packed.MANIFESTS, whole
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """UsageError for a file whose content is not what it should be."""
+def _readable(path: Path, read: Callable[..., Told], *named: object) -> Told:
+    """What is read of a file. UsageError for one whose content is not what it should be."""
     try:
-        yield
-    except (tables.FrameError, ValueError) as error:
+        return read(*named)
+    except (OSError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
-
-
-def _bringups(form: Folders) -> Iterator[dict[str, Any]]:
-    for kind in (READBACK, DEPLOYED):
-        for path in sorted((form.folder / kind).glob("*.json")):
-            with _readable(path):
-                found = form.brought_up(kind, path.stem)
-            yield {"kind": kind, "name": path.stem, "found": found}
-    with _readable(form.folder / ROUNDTRIP):
-        network = form.roundtrip()
-    if network is not None:
-        kind, name = packed.NETWORK
-        yield {"kind": kind, "name": name, "found": network.model_dump(mode="json")}
-
-
-def _variants(folder: Path) -> list[str]:
-    return sorted(path.name.removesuffix(".yaml") for path in (folder / folders.MANIFESTS).glob("*.yaml"))
-
-
-def _manifests(form: Folders, variant: str) -> str:
-    with _readable(form.manifests_path(variant)):
-        return form.manifests(variant)
 
 
 def _outputs(form: Folders, samples: Sequence[Sample]) -> Iterator[Member]:
@@ -209,6 +184,11 @@ def _outputs(form: Folders, samples: Sequence[Sample]) -> Iterator[Member]:
         yield f"{sample.id}/{name}", tables.compressed(shorter), sample.raw_sha256
         for left, content in _left(form, sample).items():
             yield f"{sample.id}/{left}", content, ""
+
+
+def _left(form: Folders, sample: Sample) -> dict[str, bytes]:
+    paths = sorted(form.path(folders.RECORD, sample.id).parent.iterdir())
+    return {path.name: path.read_bytes() for path in paths if path.name not in _OWN}
 
 
 def write_zip(path: Path, members: Iterable[Member]) -> None:
@@ -223,38 +203,24 @@ def write_zip(path: Path, members: Iterable[Member]) -> None:
         os.fsync(handle.fileno())
 
 
-def _left(form: Folders, sample: Sample) -> dict[str, bytes]:
-    paths = sorted(form.path(folders.RECORD, sample.id).parent.iterdir())
-    return {path.name: path.read_bytes() for path in paths if path.name not in _OWN}
+def _refuse_other(run: RunStore, file: str, what: str, same: bool) -> None:
+    if not same:
+        fault = f"{what} would not read back as it was"
+        raise UsageError(str(run.folder / file), fault, "the run is as it was; keep it so")
 
 
-# -- whether it is the same ----------------------------------------------------------------------------
-
-
-def _compare(was: RunStore, now: RunStore, form: Folders, samples: Sequence[Sample]) -> None:
-    """Everything is read again in the new form, and held against the old one; of outputs, their digests. UsageError names the first difference."""
+def _compare_samples(was: RunStore, now: RunStore, form: Folders, samples: Sequence[Sample]) -> None:
+    """All of every sample is held against the old form, outputs by their digests. UsageError names the first difference."""
+    _refuse_other(was, packed.SAMPLES, "the samples' records", now.stored_samples() == list(samples))
     new = packed.Packed(now.folder)
-
-    def equal(file: str, what: str, same: bool) -> None:
-        if not same:
-            fault = f"{what} would not read back as it was"
-            raise UsageError(str(was.folder / file), fault, "the run is as it was; keep it so")
-
-    equal(packed.SAMPLES, "the samples' records", now.stored_samples() == list(samples))
     for sample in samples:
-        what = sample.id
-        equal(packed.RAW, what, tables.digest(tables.unpacked(new.raw(what))) == sample.raw_sha256)
-        equal(packed.RAW, what, now.raw_held(sample))
-        equal(USAGE, what, now.usage(sample).equals(was.usage(sample)))
-        equal(EVENTS, what, now.events(sample).equals(was.events(sample)))
+        digest = tables.digest(tables.unpacked(new.raw(sample.id)))
+        _refuse_other(was, packed.RAW, sample.id, digest == sample.raw_sha256 and now.raw_held(sample))
+        _refuse_other(was, USAGE, sample.id, now.usage(sample).equals(was.usage(sample)))
+        _refuse_other(was, EVENTS, sample.id, now.events(sample).equals(was.events(sample)))
         for name, content in _left(form, sample).items():
-            equal(packed.RAW, f"{name} of {what}", now.left(sample, name) == content)
-        equal(packed.RAW, f"the histogram of {what}", _same_histograms(form, now, sample))
-    for told in _bringups(form):
-        found = new.brought_up(told["kind"], told["name"])
-        equal(packed.BRINGUPS, f"{told['kind']} of {told['name']}", found == told["found"])
-    for variant in _variants(was.folder):
-        equal(packed.MANIFESTS, variant, new.manifests(variant) == _manifests(form, variant))
+            _refuse_other(was, packed.RAW, f"{name} of {sample.id}", now.left(sample, name) == content)
+        _refuse_other(was, packed.RAW, f"the histogram of {sample.id}", _same_histograms(form, now, sample))
 
 
 def _same_histograms(form: Folders, now: RunStore, sample: Sample) -> bool:

@@ -8,19 +8,19 @@ with row and column; that cells keep their constraints (required, enum, pattern,
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from lab.base.errors import UsageError, did_you_mean
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published"
 PACKAGE = "datapackage.json"
+REMEDY = f"restore it from git, or mend it: {PACKAGE} says what it holds"
 
 Value = str | int | float | bool | None
 """None: not given, or not recoverable."""
@@ -41,25 +41,19 @@ class Column(BaseModel):
     true_values: tuple[str, ...] = Field(default=("true",), alias="trueValues")
     false_values: tuple[str, ...] = Field(default=("false",), alias="falseValues")
 
-    def read(self, text: str) -> Value:
-        """The cell's value. ValueError."""
-        if text == "" or self.type == "string":
-            return text or None
+    def typed(self, texts: pl.Series) -> pl.Series:
+        """The cells' values; null for an empty cell, and for one that is not of the type."""
         if self.type == "boolean":
-            if text not in (*self.true_values, *self.false_values):
-                raise ValueError
-            return text in self.true_values
-        return int(text) if self.type == "integer" else float(text)
-
-
-class TableSchema(BaseModel):
-    fields: tuple[Column, ...]
+            values = dict.fromkeys(self.true_values, True) | dict.fromkeys(self.false_values, False)
+            return texts.replace_strict(values, default=None, return_dtype=pl.Boolean)
+        kinds = {"string": pl.String, "integer": pl.Int64, "number": pl.Float64}
+        return texts.cast(kinds[self.type], strict=False)
 
 
 class Resource(BaseModel):
     name: str
     path: str
-    columns: TableSchema = Field(alias="schema")
+    columns: tuple[Column, ...] = Field(validation_alias=AliasPath("schema", "fields"))
 
 
 class Package(BaseModel):
@@ -88,53 +82,42 @@ def names() -> list[str]:
     return [resource.name for resource in package().resources]
 
 
+@cache
 def rows(name: str) -> Sequence[Mapping[str, Value]]:
     """A table's rows in the file's order, every cell typed. UsageError with file, row and column for what does not fit."""
-    return _read(name)[0]
+    return frame(name).to_dicts()
 
 
+@cache
 def texts(name: str) -> Sequence[Mapping[str, str]]:
     """The same, every cell as the file writes it."""
-    return _read(name)[1]
+    return _read(name)[1].fill_null("").to_dicts()
 
 
+@cache
 def frame(name: str) -> pl.DataFrame:
     """A table as `rows`, with Int64, Float64, Boolean and String columns."""
-    types = {"string": pl.String(), "integer": pl.Int64(), "number": pl.Float64(), "boolean": pl.Boolean()}
-    columns = _resource(name).columns.fields
-    return pl.DataFrame(list(rows(name)), schema={column.name: types[column.type] for column in columns})
-
-
-def _resource(name: str) -> Resource:
-    found = next((each for each in package().resources if each.name == name), None)
-    if found is None:
-        raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, names()))
+    resource, written = _read(name)
+    found = pl.DataFrame([column.typed(written[column.name]) for column in resource.columns])
+    for column in resource.columns:
+        wrong = (found[column.name].is_null() & written[column.name].is_not_null()).arg_true()
+        if wrong.len():
+            place = f"data/published/{resource.path}: row {wrong[0] + 2}: {column.name}"
+            raise UsageError(place, f"expected {column.type}, got {written[column.name][wrong[0]]!r}", REMEDY)
     return found
 
 
 @cache
-def _read(name: str) -> tuple[Sequence[Mapping[str, Value]], Sequence[Mapping[str, str]]]:
-    """(rows, texts)"""
-    resource = _resource(name)
-    place, columns = f"data/published/{resource.path}", resource.columns.fields
+def _read(name: str) -> tuple[Resource, pl.DataFrame]:
+    """A table's description, and the table with every cell as it is written."""
+    found = next((each for each in package().resources if each.name == name), None)
+    if found is None:
+        raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, names()))
+    place = f"data/published/{found.path}"
     try:
-        with (FOLDER / resource.path).open(newline="", encoding="utf-8") as file:
-            head, *lines = csv.reader(file)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(place, f"cannot be read: {error}", "restore it from git") from None
-    remedy = f"restore it from git, or mend it: {PACKAGE} says what it holds"
-    if head != [column.name for column in columns]:
-        raise UsageError(place, f"its columns are {', '.join(head)}", remedy)
-    found: list[Mapping[str, Value]] = []
-    for number, line in enumerate(lines, start=2):
-        if len(line) != len(columns):
-            raise UsageError(f"{place}: row {number}", f"expected {len(columns)} cells, found {len(line)}", remedy)
-        row: dict[str, Value] = {}
-        for column, text in zip(columns, line, strict=True):
-            try:
-                row[column.name] = column.read(text)
-            except ValueError:
-                fault = f"expected {column.type}, got {text!r}"
-                raise UsageError(f"{place}: row {number}: {column.name}", fault, remedy) from None
-        found.append(row)
-    return found, [dict(zip(head, line, strict=True)) for line in lines]
+        written = pl.read_csv(FOLDER / found.path, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UsageError(place, f"cannot be read: {error}", REMEDY) from None
+    if written.columns != [column.name for column in found.columns]:
+        raise UsageError(place, f"its columns are {', '.join(written.columns)}", REMEDY)
+    return found, written

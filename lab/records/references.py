@@ -18,7 +18,7 @@ from lab.base.files import reference_folder, sync, writing
 from lab.model.facts import differing, machine
 from lab.model.run import RunRecord
 from lab.records import packing
-from lab.records.store import RunStore, run_names
+from lab.records.store import RunStore
 from lab.records.tables import RUN, has
 from lab.stats.boots import format_boots
 
@@ -37,11 +37,6 @@ ReduceManifests = Callable[[str, Mapping[str, str], Manifests], Manifests]
 """Given a run's target and facts and a variant's rendered objects, returns the objects without what changes nothing in that run."""
 
 
-def keep_all(_target: str, _facts: Mapping[str, str], manifests: Manifests) -> Manifests:
-    """Return rendered manifests as they are: every difference between them counts."""
-    return manifests
-
-
 def boot_folders(folder: Path) -> list[Path]:
     """Return the folders of a reference's runs: its own, the first, then those of further boots by their number."""
     further = [path for path in folder.glob(f"{BOOT}*") if has(path, RUN) and _number(path)]
@@ -53,65 +48,37 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def committed_runs(folder: Path | None = None) -> Iterator[RunStore]:
-    """Open every run of every reference, further boots included. UsageError for one whose run.json is damaged."""
-    top = folder or reference_folder()
-    for name in run_names(top):
-        for path in boot_folders(top / name):
-            yield RunStore.open(str(path))
-
-
 def boots_of(record: RunRecord) -> list[str]:
     """Return the ids of the boots on which a run was measured, in order: more than one where it was resumed on another."""
     resumed = (each["boot_id"] for each in record.resumed if "boot_id" in each)
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
 
 
-def add_run(run: RunStore, name: str, reduce: ReduceManifests = keep_all) -> tuple[Path, list[str]]:
+def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
     """Pack a copy of a finished run into data/reference/NAME: as the reference's first run, or as one more boot of it.
 
-    The run itself stays where and as it is.
-
-    Args:
-        run: the finished run.
-        name: the reference's folder.
-        reduce: leaves out of both runs' manifests what may differ between boots of one design.
-
-    Returns:
-        The new folder, and what is to be known of it: facts of the machine that differ from those of the first run.
-
-    Raises:
-        UsageError: another design, a boot that is there already, a run that is not finished, or a packed run above `MOST_BYTES`.
-
+    The run itself stays where and as it is. Returns the new folder, and the facts of the machine that differ from those of the first run.
+    `reduce` leaves out of both runs' manifests what may differ between boots of one design; None: nothing may. UsageError for another
+    design, a boot that is there already, a run that is not finished, or a packed run above `MOST_BYTES`.
     """
     folder = refuse_bad_name(name)
     packing.refuse_unfinished(run, run.samples())
     if not has(folder, RUN):
         copy_packed(run, folder)
         return folder, []
-    runs = [RunStore.open(str(path)) for path in boot_folders(folder)]
-    first, added = runs[0].record, run.record
-    refuse_known_boot([each.record for each in runs], added, name)
-    refuse_other_design(runs[0], run, name, reduce)
-    refuse_other_programs(first, added, name)
-    new = folder / f"{BOOT}{max(len(runs), _number(boot_folders(folder)[-1])) + 1}"
+    boots = boot_folders(folder)
+    runs = [RunStore.open(str(path)) for path in boots]
+    refuse_other(runs, run, name, reduce)
+    new = folder / f"{BOOT}{max(len(runs), _number(boots[-1])) + 1}"
     copy_packed(run, new, MOST_BYTES)
-    return new, [
-        f"{fact}: {first.facts.get(fact)} / {added.facts.get(fact)}" for fact in differing(first.facts, added.facts)
-    ]
+    first, added = runs[0].record.facts, run.record.facts
+    return new, [f"{fact}: {first.get(fact)} / {added.get(fact)}" for fact in differing(first, added)]
 
 
 def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None]) -> Path:
-    """Put a packed copy of a finished run in the place of a reference, all of whose boots go.
+    """Put a packed copy of a finished run in the place of a reference, all of whose boots go. UsageError.
 
-    Args:
-        run: the new run.
-        name: the reference's folder.
-        keep: called with each run that goes and its folder's name before anything is removed: it writes the effects down.
-
-    Raises:
-        UsageError: no such reference, the same run, or a run that is not finished.
-
+    `keep` is called with each run that goes and its folder's name before anything is removed: it writes the effects down.
     """
     folder = refuse_bad_name(name)
     if not has(folder, RUN):
@@ -176,9 +143,6 @@ def boots_text(run: RunStore) -> str:
     return f"{said}{more}: every interval here is of that boot alone"
 
 
-# -- what is refused -----------------------------------------------------------------------------------
-
-
 def refuse_bad_name(name: str) -> Path:
     """Return the folder of the reference of that name. UsageError for what is no plain name."""
     if Path(name).name != name or name.startswith("."):
@@ -186,37 +150,57 @@ def refuse_bad_name(name: str) -> Path:
     return reference_folder() / name
 
 
-def refuse_known_boot(runs: Sequence[RunRecord], added: RunRecord, name: str) -> None:
-    """UsageError where a run was measured on several boots, on one that is not known, or on one that the reference has already."""
-    boot, *others = boots_of(added)
-    if others:
-        fault = f"was measured on {len(others) + 1} boots: {', '.join((boot, *others))}"
-        raise UsageError(added.id, fault, "measure it whole on one boot")
-    if boot == UNKNOWN:
-        fault, remedy = "its boot is not known (no boot_id in its facts)", "measure it where /proc shows the boot"
-        raise UsageError(added.id, fault, remedy)
-    same = next((each.id for each in runs if boot in boots_of(each)), None)
-    if same is not None:
-        fault = f"was measured on boot {boot}, which {name} has already ({same})"
-        raise UsageError(added.id, fault, "measure it again once the machine has booted anew")
+def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None) -> None:
+    """UsageError unless a run is one more boot of a reference: whole on a boot that it has not, of its first run's design and programs.
 
-
-def refuse_other_design(first: RunStore, added: RunStore, name: str, reduce: ReduceManifests) -> None:
-    """UsageError with every difference unless each arm and point of a run, and how they are measured, is one of the reference's first run.
-
-    The run need not have all of them: its arms (each with its baseline and manifests), its points (load, length, generator), its target, and
-    whether each arm was measured as a pair. `reduce` is as in `add_run`.
+    Each of its arms (with baseline and manifests) and points (load, length, generator), its target, and whether each arm was measured as a
+    pair, is one of the first run's; it need not have all of them. What a boot itself can change (kernel, processor, memory: the facts of
+    `lab.model.facts.machine`) is a part of what several boots are measured for, and is reported, not refused.
     """
-    one, other = first.record, added.record
-    both = (("target", one.target, other.target), ("sweep", one.sweep, other.sweep))
-    faults = [f"{what} {now} instead of {was}" for what, was, now in both if was != now]
-    faults += [*_arm_faults(first, added, reduce), *_point_faults(one, other)]
-    if faults:
-        remedy = f"measure it as {one.id} was: just ledger --boots has the commands"
-        raise UsageError(other.id, f"is of another design than {name}: {'; '.join(faults)}", remedy)
+    first, record = runs[0].record, added.record
+    boot, *others = boots_of(record)
+    same = next((each.record.id for each in runs if boot in boots_of(each.record)), None)
+    both = (("target", first.target, record.target), ("sweep", first.sweep, record.sweep))
+    design = [f"{what} {now} instead of {was}" for what, was, now in both if was != now]
+    design += [*_arm_faults(runs[0], added, reduce), *_point_faults(first, record)]
+    programs = [
+        f"{fact}: {first.facts[fact]} / {record.facts[fact]}"
+        for fact in differing(first.facts, record.facts)
+        if fact in first.facts and fact in record.facts and fact not in machine().keys() | PLACE
+    ]
+    rules = (
+        (
+            bool(others),
+            f"was measured on {len(others) + 1} boots: {', '.join((boot, *others))}",
+            "measure it whole on one boot",
+        ),
+        (
+            boot == UNKNOWN,
+            "its boot is not known (no boot_id in its facts)",
+            "measure it where /proc shows the boot",
+        ),
+        (
+            same is not None,
+            f"was measured on boot {boot}, which {name} has already ({same})",
+            "measure it again once the machine has booted anew",
+        ),
+        (
+            bool(design),
+            f"is of another design than {name}: {'; '.join(design)}",
+            f"measure it as {first.id} was: just ledger --boots has the commands",
+        ),
+        (
+            bool(programs),
+            f"other programs or settings than {name}: {'; '.join(programs)}",
+            "measure it with those of the first run, or measure all boots anew",
+        ),
+    )
+    for broken, fault, remedy in rules:
+        if broken:
+            raise UsageError(record.id, fault, remedy)
 
 
-def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> Iterator[str]:
+def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests | None) -> Iterator[str]:
     arms = {arm.name: arm for arm in first.record.arms}
     mine = [arm for arm in added.record.arms if arm.role != "reference"]
     if not mine:
@@ -230,9 +214,10 @@ def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> It
         if now != was:
             yield f"arm {arm.name} is {now} instead of {was}"
         elif len(digests) > 1:
-            objects = [
-                reduce(run.record.target, run.record.facts, run.manifests(arm.variant)) for run in (first, added)
-            ]
+            objects: list[Manifests] = []
+            for run in (first, added):
+                found = run.manifests(arm.variant)
+                objects.append(reduce(run.record.target, run.record.facts, found) if reduce else found)
             if objects[0] != objects[1]:
                 yield f"other manifests of {arm.name}"
 
@@ -261,16 +246,3 @@ def _point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
         before, used = (each[arm, point] for each in ways)
         if used != before:
             yield f"{arm} at {point} is measured {used} instead of {before}"
-
-
-def refuse_other_programs(first: RunRecord, added: RunRecord, name: str) -> None:
-    """UsageError where both runs recorded a program, image or setting of the target and it differs.
-
-    What a boot itself can change (kernel, processor, memory: the facts of `lab.model.facts.machine`) is a part of what several boots are
-    measured for, and is reported, not refused.
-    """
-    own = machine().keys() | PLACE
-    unlike = [fact for fact in differing(first.facts, added.facts) if fact in first.facts and fact in added.facts]
-    if faults := [f"{fact}: {first.facts[fact]} / {added.facts[fact]}" for fact in unlike if fact not in own]:
-        fault = f"other programs or settings than {name}: {'; '.join(faults)}"
-        raise UsageError(added.id, fault, "measure it with those of the first run, or measure all boots anew")

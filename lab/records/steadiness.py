@@ -40,18 +40,10 @@ the backend runs ahead of it until what lies between is full."""
 def judge(
     point: Point, used: Used, requests: int | None, loaded_s: float | None, in_turns: bool = False
 ) -> Steadiness | None:
-    """Judge whether one sample is steady.
+    """Judge whether one sample is steady; None where its load is none that can be judged: a disruption, a number of requests, nothing reported.
 
-    Args:
-        point: Its load.
-        used: Its usage table as `used_by_sample` reads it.
-        requests: Requests answered in it; None: the generator reported nothing.
-        loaded_s: How long its load lasted, in seconds since the first look; None: not known.
-        in_turns: Whether another system ran in turns with this one, so that its rate per second says nothing.
-
-    Returns:
-        None where its load is none that can be judged: a disruption, a number of requests, nothing reported.
-
+    `used`: its usage table as `used_by_sample` reads it; `loaded_s`: how long its load lasted, since the first look; `in_turns`: whether
+    another system ran in turns with this one, so that its rate per second says nothing.
     """
     if point.disturbance is not None or point.requests is not None or not requests or not loaded_s:
         return None
@@ -134,14 +126,8 @@ def judge_again(
 ) -> list[Sample]:
     """Judge those samples of a run that count and that nobody has judged; of a pair, both sides by what each of them shows.
 
-    Args:
-        samples: All of the run, as they are stored.
-        looks: Called only where anything is to be judged, with the ids of those samples: their usage tables (COLUMNS), with a column `sample`.
-        known: Sample → its judgement, of those that were judged before; filled.
-
-    Returns:
-        The samples in their order, as they are to be read.
-
+    `looks`: called only where anything is to be judged, with the ids of those samples: their usage tables (COLUMNS), with a column `sample`.
+    `known`: sample → its judgement, of those that were judged before; filled.
     """
     due = [each for each in samples if each.valid and each.steadiness is None and each.point.disturbance is None]
     due = [each for each in due if each.point.requests is None]
@@ -167,13 +153,8 @@ def _not_steady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) ->
     if change is None or not sample.valid or sample.point.sustained:  # that one changes is what --sustained is for
         return sample
     what = f"{'' if own else 'on the other side: '}{describe_change(change)}"
-    return sample.model_copy(
-        update={
-            "verdict": "invalid",
-            "reason": Reason.NOT_STEADY,
-            "detail": f"{Reason.NOT_STEADY}: {what}",
-        }
-    )
+    detail = f"{Reason.NOT_STEADY}: {what}"
+    return sample.model_copy(update={"verdict": "invalid", "reason": Reason.NOT_STEADY, "detail": detail})
 
 
 # -- a usage table as seconds ------------------------------------------------------------------------------

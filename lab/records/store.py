@@ -27,7 +27,8 @@ from pydantic import BaseModel
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
-from lab.generators import Generator, generator, load_of
+from lab.base.validation import refuse
+from lab.generators import generator, load_of
 from lab.model import facts
 from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint
@@ -40,17 +41,17 @@ from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Steadiness
 from lab.model.sweeps import Point
 from lab.records import tables
-from lab.records.folders import Folders
+from lab.records.folders import RECORD, Folders
 from lab.records.outcomes import outcome
 from lab.records.packed import BRINGUPS, Packed, is_packed
 from lab.records.renamed import Names, names_in, renamed_run, renamed_sample
 from lab.records.steadiness import judge_again
-from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
+from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
 Form = Folders | Packed
-"""Both have the same methods. What they read raises OSError, or FrameError for bytes that are not what they should be."""
+"""Both have the same methods. What they read raises OSError, or ValueError for bytes that are not what they should be."""
 Series = Literal["latency", "service"]
 
 READ_AGAIN = 256
@@ -152,8 +153,9 @@ class RunStore:
         form = self._form
         try:
             return read(form)
-        except (OSError, tables.FrameError) as error:
-            raise UsageError(str(place(form)), f"cannot be read: {error}", f"restore it from a copy{more}") from None
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            fault = f"cannot be read: {tables.in_a_line(error)}"
+            raise UsageError(str(place(form)), fault, f"restore it from a copy{more}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -195,30 +197,39 @@ class RunStore:
     def note_resumed(self, facts: Mapping[str, str]) -> None:
         """Record that the run goes on now, and which facts differ from those it began with."""
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
-        self._rewrite({"resumed": (*self.record.resumed, {"at": now(), **changed})})
+        self._rewrite(resumed=(*self.record.resumed, {"at": now(), **changed}))
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
         record = self.record
         points = {planned.name: planned for planned in record.points} | {point.name: point}
-        if point not in record.points and len(points) == len(record.points):
-            raise ValueError(f"another load is called {point.name!r}")
-        if slot[2] != point.name or slot in record.slots or all(arm.name != slot[1] for arm in record.arms):
-            raise ValueError(f"no slot for {point.name!r} in this run: {slot}")
-        grown = {
-            "points": tuple(points.values()),
-            "slots": (*record.slots, slot),
-            "blocks": max(record.blocks, slot[0]),
-            "generators": {point.name: dict(generator), **record.generators},
-        }
-        self._rewrite(grown)
+        known = any(arm.name == slot[1] for arm in record.arms)
+        refuse(
+            (
+                point not in record.points and len(points) == len(record.points),
+                f"another load is called {point.name!r}",
+            ),
+            (
+                slot[2] != point.name or slot in record.slots or not known,
+                f"no slot for {point.name!r} in this run: {slot}",
+            ),
+        )
+        self._rewrite(
+            points=tuple(points.values()),
+            slots=(*record.slots, slot),
+            blocks=max(record.blocks, slot[0]),
+            generators={point.name: dict(generator), **record.generators},
+        )
 
-    def _rewrite(self, changes: Mapping[str, Any]) -> None:
+    def _rewrite(self, **changes: object) -> None:
         """The run's record with these fields, here and in its file."""
         self.record = self.record.model_copy(update=changes)
-        self._write(RUN, renamed_run(self.record, self.names.inverse))
+        self.write(RUN, renamed_run(self.record, self.names.inverse))
 
-    def _write(self, name: str, record: BaseModel) -> None:
+    def write(self, name: str, record: BaseModel) -> None:
+        """A record of the run as a whole: its own, ROUNDTRIP (the bare network's, measured once), or KNEE (what a search found, for others to
+        read: nothing in the lab does, since the samples tell).
+        """
         with writing(self.folder):
             replace(self.folder / name, json_bytes(record))
 
@@ -261,14 +272,11 @@ class RunStore:
         """Take samples out of count because their block is measured again whole; what they were stays in `detail`."""
         for sample in samples:
             was = sample.verdict if sample.reason is None else f"{sample.verdict}: {sample.reason}"
-            marked = sample.model_copy(
-                update={
-                    "verdict": "invalid",
-                    "reason": Reason.BLOCK_INTERRUPTED,
-                    "detail": f"block interrupted and measured again (was {was}) {sample.detail}".strip(),
-                }
-            )
-            self._folders.write_record(renamed_sample(marked, self.names.inverse))
+            detail = f"block interrupted and measured again (was {was}) {sample.detail}".strip()
+            changes = {"verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED, "detail": detail}
+            marked = renamed_sample(sample.model_copy(update=changes), self.names.inverse)
+            with writing(self.folder):
+                replace(self._folders.path(RECORD, sample.id), json_bytes(marked))
 
     # -- verbatim output --------------------------------------------------------------------------------
 
@@ -279,36 +287,28 @@ class RunStore:
 
     def result(self, sample: Sample) -> Result:
         """What the generator reported, parsed anew from its verbatim output. UsageError when that is damaged."""
-
-        def parse(tool: Generator, stdout: str, stderr: str, load: Load) -> Result:
-            return tool.parse(stdout, stderr, 0, load)
-
-        return self._parsed(sample, parse, "cannot be parsed any more", "restore it from a copy")
+        stdout, stderr = self.raw(sample)
+        try:
+            return generator(sample.generator).parse(stdout, stderr, 0, _load_of(sample))
+        except OutputError as error:
+            fault = f"cannot be parsed any more: {error}"
+            raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
 
     def requests(self, sample: Sample) -> pl.DataFrame:
         """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
-
-        def parse(tool: Generator, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-            return tool.requests(stdout, stderr, load)
-
-        found = self._parsed(sample, parse, "holds no log of requests", "name a valid sample of a disturbance")
-        return shifted(found, sample.clock_offset_s or 0.0)
-
-    def _parsed(
-        self, sample: Sample, parse: Callable[[Generator, str, str, Load], Told], fault: str, remedy: str
-    ) -> Told:
-        load = load_of(sample.point, NOWHERE, timed=not sample.untimed)
         stdout, stderr = self.raw(sample)
         try:
-            return parse(generator(sample.generator), stdout, stderr, load)
+            found = generator(sample.generator).requests(stdout, stderr, _load_of(sample))
         except OutputError as error:
-            raise UsageError(self.raw_place(sample), f"{fault}: {error}", remedy) from None
+            fault = f"holds no log of requests: {error}"
+            raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
+        return shifted(found, sample.clock_offset_s or 0.0)
 
     def raw_place(self, sample: Sample) -> str:
         """What messages call its verbatim output."""
         try:
             return str(self._form.raw(sample.id))
-        except (OSError, tables.FrameError):
+        except (OSError, ValueError):
             return str(self.folder)
 
     def raw_held(self, sample: Sample) -> bool:
@@ -356,13 +356,13 @@ class RunStore:
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
-        try:
-            text = self._form.manifests(self.names.inverse.of(variant))
-            loaded = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        stored = self.names.inverse.of(variant)
+
+        def read(form: Form) -> list[dict[str, Any]]:
+            loaded = yaml.load_all(form.manifests(stored), yaml.CSafeLoader)
             return [found for found in loaded if isinstance(found, dict)]
-        except (OSError, tables.FrameError, yaml.YAMLError) as error:
-            fault = f"cannot be read: {' '.join(str(error).split())}"
-            raise UsageError(str(self.manifests_path(variant)), fault, "restore it from a copy") from None
+
+        return self._told(read, methodcaller("manifests_path", stored))
 
     def manifests_path(self, variant: str) -> Path:
         """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
@@ -426,19 +426,11 @@ class RunStore:
             raise UsageError(str(place(self._form)), "damaged: no list of readings", "restore it from a copy")
         return found
 
-    def write_roundtrip(self, found: RoundTrip) -> None:
-        """The bare network's round trip, measured once per run."""
-        self._write(ROUNDTRIP, found)
-
     def roundtrip(self) -> RoundTrip | None:
         """None as long as it was not tried. UsageError when it is damaged."""
         more = "" if self.packed else f", or move it away and `--resume {self.record.id}` measures it again"
         place = self.folder / (BRINGUPS if self.packed else ROUNDTRIP)
         return self._told(lambda form: form.roundtrip(), lambda _: place, more)
-
-    def write_knee(self, found: BaseModel) -> None:
-        """What a search found, for others to read: nothing in the lab does, since the samples tell."""
-        self._write(KNEE, found)
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""
@@ -462,6 +454,10 @@ class RunStore:
             yield
         finally:
             os.close(handle)
+
+
+def _load_of(sample: Sample) -> Load:
+    return load_of(sample.point, NOWHERE, timed=not sample.untimed)
 
 
 # -- numbers again, from the verbatim output ---------------------------------------------------------------

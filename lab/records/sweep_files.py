@@ -1,4 +1,7 @@
-"""A sweep's file → the sweep, with the disturbances that there are. Errors name the file, the key and the nearest known one."""
+"""A sweep's file → the sweep, with the disturbances that there are. Errors name the file, the key and the nearest known one.
+
+Apart from `lab.model.sweeps`, which refuses to know the disturbances that there are.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import hashlib
 import io
 import lzma
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -57,8 +58,26 @@ MOST_WINDOW = 2**26
 """Of xz: as much as its best preset has."""
 
 
-class FrameError(Exception):
+BROKEN = (zipfile.BadZipFile, EOFError, zstandard.ZstdError, lzma.LZMAError)
+"""What is raised of archives that are cut or changed."""
+
+
+class FrameError(ValueError):
     """The stored bytes are not what they should be; the message says how."""
+
+
+@contextmanager
+def telling_damage() -> Iterator[None]:
+    """FrameError for what libraries raise of bytes that are not what they should be."""
+    try:
+        yield
+    except (*BROKEN, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise FrameError(str(error).partition("\n")[0][:200] or "it is cut short") from None
+
+
+def in_a_line(error: Exception) -> str:
+    """What an error says, without its lines' ends."""
+    return " ".join(str(error).split())[:400]
 
 
 def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
@@ -112,11 +131,9 @@ def read_table(path: Path, schema: Mapping[str, Any], whole: bool = True) -> pl.
     OSError, or FrameError when the file is damaged.
     """
     content = path.read_bytes()
-    try:
+    with telling_damage():
         there = pl.read_parquet_schema(io.BytesIO(content))
         frame = pl.read_parquet(content, columns=None if whole else [name for name in schema if name in there])
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise FrameError(str(error).splitlines()[0][:200]) from None
     missing = [name for name in _ADDED if name in schema and name not in there]
     frame = frame.with_columns(pl.lit(None, schema[name]).alias(name) for name in missing)
     if set(frame.columns) == set(schema):
@@ -199,10 +216,8 @@ def read_raw(path: Place) -> tuple[str, str]:
 
 def unpacked(path: Place) -> bytes:
     """All of it, as `join_raw` made it. OSError, or FrameError when the file is damaged."""
-    try:
+    with telling_damage():
         content = path.read_bytes()
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise FrameError(str(error) or "it is cut short") from None
     content = decompressed(content, xz=path.suffix == ".xz")
     if path.name != SMALL_LOG:
         return content
@@ -215,18 +230,13 @@ def unpacked(path: Place) -> bytes:
 def decompressed(content: bytes, xz: bool = False) -> bytes:
     """Of zstd, or of xz. FrameError where it is damaged, cut short, or has more behind its end."""
     unpacking = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
-    try:
+    with telling_damage():
         found = unpacking.decompress(content)
-    except (zstandard.ZstdError, lzma.LZMAError) as error:
-        raise FrameError(str(error)) from None
     if not unpacking.eof or unpacking.unused_data:
         raise FrameError("it is cut short, or there is more behind its end")
     return found
 
 
 def text_of(content: bytes, xz: bool = False) -> str:
-    """`decompressed`, as UTF-8."""
-    try:
-        return decompressed(content, xz).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FrameError(str(error)) from None
+    """`decompressed`, as UTF-8. ValueError."""
+    return decompressed(content, xz).decode("utf-8")

@@ -15,11 +15,6 @@ from typing import Literal
 
 from rich.text import Text
 
-Stands = Literal["left", "right", "split", "unset"]
-"""`split`: texts end in one column and tails begin there, with the column's name left above both. `unset`: left, but in Markdown as
-whatever shows it has it by itself.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -34,11 +29,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`unit` has a line of its own below the names; `over` a line of its own above them. `gap`: spaces before it, if not the table's."""
+    """`unit` has a line of its own below the names; `over` a line of its own above them. `gap`: spaces before it, if not the table's.
+
+    `split`: texts end in one column and tails begin there, with the column's name left above both. `unset`: left, but in Markdown as
+    whatever shows it has it by itself.
+    """
 
     name: str
     unit: str = ""
-    stands: Stands = "right"
+    stands: Literal["left", "right", "split", "unset"] = "right"
     over: str = ""
     style: str = "bold"
     gap: int | None = None
@@ -111,16 +110,13 @@ class Words:
 class Notes:
     """Dim lines, a list in Markdown: `before`, then the numbered notes of the tables since the last `Notes`, then `after`.
 
-    `elsewhere`: the command that shows them, where a terminal has no place for more than FEW_NOTES; empty: all are shown.
+    `elsewhere`: the command that shows them, where a terminal has no place for more than five; empty: all are shown.
     """
 
     before: tuple[Text, ...] = ()
     after: tuple[Text, ...] = ()
     blank: bool = False
     elsewhere: str = ""
-
-
-FEW_NOTES = 5
 
 
 Part = Grid | Words | Notes
@@ -188,13 +184,10 @@ def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
 
 def footnotes(numbers: Mapping[str, int]) -> list[str]:
     """`¹ closed by the server`."""
-    return [f"{superscript(number)} {note}" for note, number in numbers.items()]
+    return [f"{references([note], numbers)} {note}" for note in numbers]
 
 
 def references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
     """`¹,³`."""
-    return ",".join(map(superscript, sorted(numbers[note] for note in notes)))
-
-
-def superscript(number: int) -> str:
-    return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    digits = ",".join(str(number) for number in sorted(numbers[note] for note in notes))
+    return digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -1,4 +1,4 @@
-"""A load in words, and what is done to a system meanwhile."""
+"""A load in words, and what is done to a system meanwhile; a module of its own, as plans say both and print no table."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from lab.model.sweeps import Point
 def load_text(point: Point) -> str:
     """A point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
-    extra = ["new connection per request"] if not point.keepalive else []
-    extra += [f"TLS {point.tls}"] if point.tls not in ("none", "routed") else []
-    extra += ["HTTP/2"] if point.protocol == "h2" else []
-    extra += [f"{point.streams} requests at once on each"] if point.streams > 1 else []
-    extra += [f"client link {point.link_mbit:g} Mbit/s"] if point.link_mbit is not None else []
-    extra += [f"accepts {point.accept_encoding}"] if point.accept_encoding != "identity" else []
-    extra += [f"answered {' or '.join(map(str, point.answers))}"] if point.answers else []
-    extra += [f"{point.routes} routes"] if point.routes != 1 else []
-    extra += [f"TLS sessions {'' if point.resumption else 'not '}resumed"] if point.resumption is not None else []
-    if point.generations > 1:
-        extra.append(
-            f"a pair on {point.generations} generations of workers{', each a value of its own' if point.singly else ''}"
-        )
-    extra += [f"{point.repeats} times on each"] if point.repeats > 1 else []
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
-    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *extra])
+    apart = ", each a value of its own" if point.singly else ""
+    extra = (
+        (not point.keepalive, "new connection per request"),
+        (point.tls not in ("none", "routed"), f"TLS {point.tls}"),
+        (point.protocol == "h2", "HTTP/2"),
+        (point.streams > 1, f"{point.streams} requests at once on each"),
+        (point.link_mbit is not None, f"client link {point.link_mbit or 0.0:g} Mbit/s"),
+        (point.accept_encoding != "identity", f"accepts {point.accept_encoding}"),
+        (bool(point.answers), f"answered {' or '.join(map(str, point.answers))}"),
+        (point.routes != 1, f"{point.routes} routes"),
+        (point.resumption is not None, f"TLS sessions {'' if point.resumption else 'not '}resumed"),
+        (point.generations > 1, f"a pair on {point.generations} generations of workers{apart}"),
+        (point.repeats > 1, f"{point.repeats} times on each"),
+    )
+    told = [text for there, text in extra if there]
+    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *told])
 
 
 def disturbance_text(point: Point) -> str:

@@ -14,9 +14,8 @@ from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
 from lab.records.references import boots_text
 from lab.records.store import RunStore
-from lab.report import grid
-from lab.report.grid import Part
-from lab.report.tables import gauges, generations, knee
+from lab.report.grid import Part, plain
+from lab.report.tables import gauges, knee
 from lab.report.tables.run import sentences, tables
 
 
@@ -31,13 +30,9 @@ class Result:
         """Of steady loads, and of disturbed ones."""
         samples, seconds = self.run.samples(), seconds_in(self.run)
         programs = tuple(describe_programs(self.run))
-        steady, disturbed = (
-            summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True)
-        )
-        return (
-            replace(steady, notes=(*steady.notes, *programs)),
-            replace(disturbed, notes=(*disturbed.notes, *programs)),
-        )
+        found = (summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True))
+        steady, disturbed = (replace(summary, notes=(*summary.notes, *programs)) for summary in found)
+        return steady, disturbed
 
     @cached_property
     def levels(self) -> list[Levels]:
@@ -59,20 +54,20 @@ class Result:
         for summary in self.told:
             yield from sentences(summary)
         if said := boots_text(self.run):
-            yield grid.plain(said, "dim", blank=True)
+            yield plain(said, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
-        yield from generations.page(self.levels)
+        yield from gauges.levels_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
         """All, without the sentences; of a search for a knee what it found."""
         if self.run.record.knee is not None:
             return [knee.page(report_of(self.run))]
-        return [*map(tables, self.told), generations.page(self.levels), self.more()]
+        return [*map(tables, self.told), gauges.levels_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """What the systems hold, and how far the bare network is: what explains a table."""
         steady, _ = self.summaries
         held = gauges.page(steady) if steady in self.told else []
         network = self.run.roundtrip()
-        return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
+        return [*held, *([plain(roundtrip.sentence(network), "dim")] if network else [])]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from lab.report.grid import (
-    FEW_NOTES,
-    Cell,
-    Column,
-    Fold,
     Grid,
     Heading,
     Notes,
@@ -30,6 +26,9 @@ from lab.report.grid import (
 
 HANGING = 4
 """Spaces before what of a table's row has no room on its line."""
+FEW_NOTES = 5
+Laid = tuple[list[Text], list[list[Text]]]
+"""Lines of the head, and of each row that is bound to the columns."""
 
 
 def show(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
@@ -41,9 +40,8 @@ def show(console: Console, parts: Sequence[Part], width: int | None = None) -> N
     limit = width or (console.width if console.is_terminal else None)
     for line, of in _all(parts, limit):
         rigid = isinstance(of, Grid) and of.narrow is None
-        folds = isinstance(of, Grid) and not rigid and limit is not None
         lines = [line]
-        if folds and cell_len(line.plain) > console.width:
+        if isinstance(of, Grid) and not rigid and limit is not None and cell_len(line.plain) > console.width:
             first, *rest = line.wrap(console, console.width - HANGING)
             lines = [first, *(Text(" " * HANGING).append_text(each) for each in rest)]
         for each in lines:
@@ -52,13 +50,12 @@ def show(console: Console, parts: Sequence[Part], width: int | None = None) -> N
 
 def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
     """One paragraph, on a terminal broken at words, its further lines behind `indent` spaces; `bold`: the words in it that are."""
-    lines = [text]
     if console.is_terminal:
         behind = " " * indent
-        lines = textwrap.wrap(
+        text = textwrap.fill(
             text, console.width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False
         )
-    found = Text("\n".join(lines))
+    found = Text(text)
     if bold:
         found.highlight_words([bold], "bold")
     return found
@@ -82,75 +79,57 @@ def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Te
         return list(part.terminal)
     if isinstance(part, Notes):
         lines = [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
-        if part.elsewhere and len(lines) > FEW_NOTES:
-            return [
-                Text(
-                    f"{len(lines)} notes, what the numbers in the table mean among them: {part.elsewhere}", style="dim"
-                )
-            ]
-        return lines
+        if not part.elsewhere or len(lines) <= FEW_NOTES:
+            return lines
+        what = f"{len(lines)} notes, what the numbers in the table mean among them"
+        return [Text(f"{what}: {part.elsewhere}", style="dim")]
     if isinstance(part.narrow, Panels):
         return _panels(part, part.narrow.titles, numbers, limit)
     layouts = [_one_line(part, range(len(part.columns)), numbers, gap) for gap in part.gaps]
-    if part.narrow:
-        layouts += [_two_lines(part, part.narrow, numbers, gap) for gap in part.narrow.gaps]
-    return next((made for made in layouts if limit is None or made.width <= limit), layouts[-1]).below_headings(
-        part.rows
-    )
+    if part.narrow:  # a half of the head that says nothing has no line
+        for gap in part.narrow.gaps:
+            indent = gap if part.narrow.indent is None else part.narrow.indent
+            above, above_rows = _aligned(part, part.narrow.above, numbers, gap, part.indent)
+            below, below_rows = _aligned(part, part.narrow.below, numbers, gap, indent)
+            head = [line for halves in zip(above, below, strict=True) for line in halves if line.plain.strip()]
+            layouts.append((head, [list(halves) for halves in zip(above_rows, below_rows, strict=True)]))
+    fits = (made for made in layouts if limit is None or _width(made) <= limit)
+    return _below_headings(next(fits, layouts[-1]), part.rows)
 
 
 # -- layouts -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Laid:
-    """Lines of the head, and of each row that is bound to the columns."""
-
-    head: list[Text]
-    rows: list[list[Text]]
-
-    @property
-    def width(self) -> int:
-        """Of the widest of them; headings may be wider."""
-        lines = [*self.head, *(line for lines in self.rows for line in lines)]
-        return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
-
-    def below_headings(self, rows: Sequence[Row]) -> list[Text]:
-        """All lines, each row below what it has in common with its neighbours."""
-        lines, bound, free = [*self.head], iter(self.rows), _free([row for row in rows if row.free])
-        before: Sequence[Heading] = ()
-        for row in rows:
-            # from the first level on that is another than the row's before
-            same = next((n for n in range(len(row.under)) if before[: n + 1] != row.under[: n + 1]), len(row.under))
-            for heading in row.under[same:]:
-                lines += [*([] if heading.inner else [Text("")]), heading_text(heading)]
-            lines += [next(free)] if row.free else next(bound)
-            before = row.under
-        return lines
+def _width(laid: Laid) -> int:
+    """Of the widest of its lines; headings may be wider."""
+    lines = [*laid[0], *(line for lines in laid[1] for line in lines)]
+    return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
 
 
-def _free(rows: Sequence[Row]) -> Iterator[Text]:
-    """Their cells side by side, in columns of their own."""
-    widths = [max(cell_len(cell.text) for cell in cells) for cells in zip(*(row.cells for row in rows), strict=True)]
+def _below_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
+    """All lines, each row below what it has in common with its neighbours; free rows' cells in columns of their own."""
+    cells = zip(*(row.cells for row in rows if row.free), strict=True)
+    widths = [max(cell_len(cell.text) for cell in column) for column in cells]
+    lines, bound = [*laid[0]], iter(laid[1])
+    before: Sequence[Heading] = ()
     for row in rows:
-        padded = (
-            cell.text + " " * (width - cell_len(cell.text)) for cell, width in zip(row.cells, widths, strict=True)
-        )
-        yield Text("  ").join(Text(text, cell.style) for text, cell in zip(padded, row.cells, strict=True))
+        # from the first level on that is another than the row's before
+        same = next((n for n in range(len(row.under)) if before[: n + 1] != row.under[: n + 1]), len(row.under))
+        for heading in row.under[same:]:
+            lines += [*([] if heading.inner else [Text("")]), heading_text(heading)]
+        before = row.under
+        if row.free:
+            padded = (cell.text.ljust(width) for cell, width in zip(row.cells, widths, strict=True))
+            lines.append(Text("  ").join(Text(text, cell.style) for text, cell in zip(padded, row.cells, strict=True)))
+        else:
+            lines += next(bound)
+    return lines
 
 
-def _one_line(grid: Grid, shown: Sequence[int], numbers: Mapping[str, int], gap: int) -> _Laid:
+def _one_line(grid: Grid, shown: Sequence[int], numbers: Mapping[str, int], gap: int) -> Laid:
     """With the columns at these places."""
     head, rows = _aligned(grid, shown, numbers, gap, grid.indent)
-    return _Laid(head, [[line] for line in rows])
-
-
-def _two_lines(grid: Grid, fold: Fold, numbers: Mapping[str, int], gap: int) -> _Laid:
-    """A half of the head that says nothing has no line."""
-    above, above_rows = _aligned(grid, fold.above, numbers, gap, grid.indent)
-    below, below_rows = _aligned(grid, fold.below, numbers, gap, gap if fold.indent is None else fold.indent)
-    head = [line for halves in zip(above, below, strict=True) for line in halves if line.plain.strip()]
-    return _Laid(head, [list(halves) for halves in zip(above_rows, below_rows, strict=True)])
+    return head, [[line] for line in rows]
 
 
 def _panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
@@ -158,43 +137,16 @@ def _panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | No
     kept, rest = list(range(titles + 1)), list(range(titles + 1, len(grid.columns)))
     gap = grid.gaps[0]
     lines: list[Text] = []
-    while True:
+    while not lines or rest:
         shown = list(kept)
         while rest and (
-            limit is None or shown == kept or _one_line(grid, [*shown, rest[0]], numbers, gap).width <= limit
+            limit is None or shown == kept or _width(_one_line(grid, [*shown, rest[0]], numbers, gap)) <= limit
         ):
             shown.append(rest.pop(0))
         said = [row for row in grid.rows if any(row.cells[n].text or row.cells[n].tail for n in shown[titles:])]
         panel = _one_line(replace(grid, rows=tuple(said)), shown, numbers, gap)
-        lines += [*([Text("")] if lines else []), *panel.below_headings(said)]
-        if not rest:
-            return lines
-
-
-# -- columns -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A column as it is printed: behind `gap` spaces, `width` wide, of which `left` are for what stands before the tails."""
-
-    column: Column
-    gap: int
-    left: int
-    width: int
-
-    def head(self, text: str, style: str) -> Text:
-        return self._filled(Text(text, style), right=self.column.stands == "right")
-
-    def cell(self, cell: Cell, numbers: Mapping[str, int]) -> Text:
-        text, tail = _texts(cell, numbers)
-        if self.column.stands == "split":
-            text = " " * (self.left - cell_len(text)) + text
-        return self._filled(Text(text + tail, cell.style), right=self.column.stands == "right")
-
-    def _filled(self, text: Text, right: bool) -> Text:
-        space = " " * (self.width - cell_len(text.plain))
-        return Text.assemble(" " * self.gap, *((space, text) if right else (text, space)))
+        lines += [*([Text("")] if lines else []), *_below_headings(panel, said)]
+    return lines
 
 
 def _aligned(
@@ -202,32 +154,23 @@ def _aligned(
 ) -> tuple[list[Text], list[Text]]:
     """Lines of the head and of the bound rows, with the columns at these places."""
     rows = [row for row in grid.rows if not row.free]
-    spans: list[_Span] = []
+    columns: list[list[Text]] = []
     for place in shown:
-        column = grid.columns[place]
-        space = (gap if column.gap is None else column.gap) if spans else indent
-        texts = [_texts(row.cells[place], numbers) for row in rows]
-        left = max((cell_len(text) for text, _ in texts), default=0)
-        whole = [left + cell_len(tail) if column.stands == "split" else cell_len(text + tail) for text, tail in texts]
-        spans.append(_Span(column, space, left, max(*whole, *map(cell_len, (column.over, column.name, column.unit)))))
-    columns = [span.column for span in spans]
-    heads = [
-        [(column.over, column.style) for column in columns],
-        [(column.name, column.style) for column in columns],
-        [(column.unit, "dim") for column in columns],
-    ]
-    present = [any(texts) for texts in zip(*((c.over, c.name, c.unit) for c in grid.columns), strict=True)]
-    head = [
-        Text.assemble(*(span.head(text, style) for span, (text, style) in zip(spans, line, strict=True)))
-        for line, there in zip(heads, present, strict=True)
-        if there
-    ]
-    lines = [
-        Text.assemble(*(span.cell(row.cells[place], numbers) for span, place in zip(spans, shown, strict=True)))
-        for row in rows
-    ]
-    return head, lines
-
-
-def _texts(cell: Cell, numbers: Mapping[str, int]) -> tuple[str, str]:
-    return cell.text, cell.tail + references(cell.notes, numbers)
+        column, cells = grid.columns[place], [row.cells[place] for row in rows]
+        left = max((cell_len(cell.text) for cell in cells), default=0) if column.stands == "split" else 0
+        texts = [column.over, column.name, column.unit]
+        texts += [
+            " " * (left - cell_len(cell.text)) + cell.text + cell.tail + references(cell.notes, numbers)
+            for cell in cells
+        ]
+        styles = [column.style, column.style, "dim", *(cell.style for cell in cells)]
+        before = " " * (indent if not columns else gap if column.gap is None else column.gap)
+        width = max(map(cell_len, texts))
+        lines: list[Text] = []
+        for text, style in zip(texts, styles, strict=True):
+            said, space = Text(text, style), " " * (width - cell_len(text))
+            lines.append(Text.assemble(before, *((space, said) if column.stands == "right" else (said, space))))
+        columns.append(lines)
+    over, name, unit, *below = (Text.assemble(*parts) for parts in zip(*columns, strict=True))
+    present = zip(*((column.over, column.name, column.unit) for column in grid.columns), strict=True)
+    return [line for line, texts in zip((over, name, unit), present, strict=True) if any(texts)], below

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-Floats = npt.NDArray[np.float64]
+from lab.stats.paired import Floats, t_quantile
+
 HALVINGS = 50
 """Of the interval in which tau² lies: as close as double precision has it."""
 COUNTS = ("no boot", "one boot", "two boots", "three boots")
@@ -56,27 +56,22 @@ def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: fl
     variances = errors_**2
     tau2 = between_variance(y, variances)
     effect, q, total = _weighted(y, variances + tau2)
-    tail = (1 + confidence) / 2
-    half = float(special.stdtrit(y.size - 1, tail)) * sqrt(q / total)
+    half = t_quantile(int(y.size), confidence) * sqrt(q / total)
     if variances.all():
-        half = max(half, float(special.ndtri(tail)) / sqrt(float((1 / variances).sum())))
+        half = max(half, float(special.ndtri((1 + confidence) / 2)) / sqrt(float((1 / variances).sum())))
     return OverBoots(effect, effect - half, effect + half, int(y.size), sqrt(tau2))
 
 
 def between_variance(effects: Floats, variances: Floats) -> float:
     """Return Paule and Mandel's tau²: the variance between boots that makes the weighted mean square about the mean 1, or 0."""
-
-    def excess(tau2: float) -> float:
-        return _weighted(effects, variances + tau2)[1] - 1
-
     most = float(effects.var(ddof=1))
     """With it alone the mean square is at most 1."""
     least = 0.0 if variances.all() else most * 1e-12
-    if most == 0 or excess(least) <= 0:
+    if most == 0 or _weighted(effects, variances + least)[1] <= 1:
         return least
     for _ in range(HALVINGS):
         middle = (least + most) / 2
-        least, most = (middle, most) if excess(middle) > 0 else (least, middle)
+        least, most = (middle, most) if _weighted(effects, variances + middle)[1] > 1 else (least, middle)
     return (least + most) / 2
 
 
@@ -91,11 +86,6 @@ def _weighted(effects: Floats, variances: Floats) -> tuple[float, float, float]:
 def standard_error(sd: float | None, n: int) -> float | None:
     """Return the standard error of a mean of `n` blocks with that standard deviation; None where one block has none."""
     return None if sd is None or n < 2 else sd / sqrt(n)
-
-
-def t_quantile(n: int, confidence: float = 0.95) -> float:
-    """Return how many standard errors of a mean of `n` blocks, two or more, lie on each side of it in Student's interval."""
-    return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
 
 def format_boots(count: int) -> str:

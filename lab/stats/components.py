@@ -9,7 +9,7 @@ Components, §4.4: the ANOVA estimator of a balanced nested design). Refuses des
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -65,25 +65,11 @@ def components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
 
 def _component(own: tuple[float, int], below: tuple[float, int] | None, size: int, confidence: float) -> Component:
     """Of the level with this (mean square, its degrees of freedom), of `size` values a mean; `below`: of the next one down that there is."""
-    (square, degrees), tail = own, (1 - confidence) / 2
-    low, high = (degrees * square / _chi_above(each, degrees) for each in (tail, 1 - tail))
+    (first, n1), tail = own, (1 - confidence) / 2
     if below is None:
-        return Component(sqrt(square / size), sqrt(low / size), sqrt(high / size), degrees)
-    other, fewer = below
-    variance = (square - other) / size
-    down, up = _reach(own, below, tail)
-    ends = [max(0.0, variance - down / size), max(0.0, variance + up / size)]
-    return Component(sqrt(max(0.0, variance)), sqrt(ends[0]), sqrt(ends[1]) if fewer else inf, degrees)
-
-
-def _chi_above(tail: float, degrees: int) -> float:
-    """χ² that is exceeded with that probability. (`scipy.special`, as `scipy.stats` takes a second to load.)"""
-    return float(special.chdtri(degrees, tail))
-
-
-def _reach(own: tuple[float, int], below: tuple[float, int], tail: float) -> tuple[float, float]:
-    """How far below and above own − below its limits lie."""
-    (first, n1), (second, n2) = own, below
+        low, high = (n1 * first / _chi_above(each, n1) for each in (tail, 1 - tail))
+        return Component(sqrt(first / size), sqrt(low / size), sqrt(high / size), n1)
+    second, n2 = below
     g1, g2 = (1 - n / _chi_above(tail, n) for n in (n1, n2))
     h1, h2 = (n / _chi_above(1 - tail, n) - 1 for n in (n1, n2))
     upper, lower = (float(special.fdtri(n1, n2, share)) for share in (1 - tail, tail))
@@ -91,4 +77,11 @@ def _reach(own: tuple[float, int], below: tuple[float, int], tail: float) -> tup
     h12 = ((1 - lower) ** 2 - h1**2 * lower**2 - g2**2) / lower
     down = g1**2 * first**2 + h2**2 * second**2 + g12 * first * second
     up = h1**2 * first**2 + g2**2 * second**2 + h12 * first * second
-    return sqrt(max(0.0, down)), sqrt(max(0.0, up))
+    variance = (first - second) / size
+    low, high = variance - sqrt(max(0.0, down)) / size, variance + sqrt(max(0.0, up)) / size
+    return Component(sqrt(max(0.0, variance)), sqrt(max(0.0, low)), sqrt(max(0.0, high)), n1)
+
+
+def _chi_above(tail: float, degrees: int) -> float:
+    """χ² that is exceeded with that probability. (`scipy.special`, as `scipy.stats` takes a second to load.)"""
+    return float(special.chdtri(degrees, tail))

@@ -40,9 +40,7 @@ def bucket_of(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.where(large, LINEAR + (shift - 1) * HALF + (value >> shift) - HALF, value)
 
 
-def bucket_edges_s(
-    bucket: npt.ArrayLike,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Lowest and highest latency (s, both included, whole µs) that fall into the given buckets."""
     number = np.asarray(bucket, dtype=np.int64)
     shift = np.maximum((number - LINEAR) // HALF + 1, 0)
@@ -83,11 +81,7 @@ class Histogram:
         counts = np.zeros(BUCKETS, dtype=np.int64)
         rows = pairs if isinstance(pairs, np.ndarray) else list(pairs)
         table = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
-        np.add.at(
-            counts,
-            bucket_of(np.round(table[:, 0] / UNIT_S)),
-            table[:, 1].astype(np.int64),
-        )
+        np.add.at(counts, bucket_of(np.round(table[:, 0] / UNIT_S)), table[:, 1].astype(np.int64))
         return Histogram(counts, kind)
 
     @staticmethod
@@ -97,15 +91,9 @@ class Histogram:
         What lies between two points is counted at the upper one.
         """
         ordered = sorted(points)
-        below = [
-            0,
-            *(math.ceil(probability * total - 1e-9) for probability, _ in ordered),
-        ]
+        below = [0, *(math.ceil(probability * total - 1e-9) for probability, _ in ordered)]
         steps = zip(ordered, below, below[1:], strict=False)
-        return Histogram.of_counts(
-            ((value, after - before) for (_, value), before, after in steps),
-            "quantiles",
-        )
+        return Histogram.of_counts(((value, after - before) for (_, value), before, after in steps), "quantiles")
 
     @cached_property
     def up_to(self) -> npt.NDArray[np.int64]:

@@ -147,48 +147,33 @@ class _State:
         rate.fails += not passed
 
     def step(self) -> Step:
-        low, high = self.bracket
-        due = self._due(low, high)
-        if isinstance(due, Try):
+        of: dict[Verdict, list[int]] = {"pass": [], "fail": [], "unclear": []}
+        for rate, found in self.rates.items():
+            of[found.verdict].append(rate)
+        high = min(of["fail"], default=None)
+        low = max((rate for rate in of["pass"] if high is None or rate < high), default=None)
+        due = Try(min(of["unclear"]), "again") if of["unclear"] else self._due(low, high)
+        if isinstance(due, Try) and (self.count >= TRIALS_MOST or self.unclear >= UNCLEAR_MOST):
             failed = [rate for rate, found in self.rates.items() if found.fails > found.passes and rate > (low or 0)]
-            failed += [high] if high is not None else []
-            seen = min(failed) if failed else None
-            if self.count >= TRIALS_MOST:
-                return Stuck(low, seen, "endless")
-            if self.unclear >= UNCLEAR_MOST:
-                return Stuck(low, seen, "unclear")
+            seen = min((*failed, high) if high is not None else failed, default=None)
+            return Stuck(low, seen, "endless" if self.count >= TRIALS_MOST else "unclear")
         return due
 
-    @property
-    def bracket(self) -> tuple[int | None, int | None]:
-        """(highest rate that passed below the lowest that failed, the lowest that failed)."""
-        high = min((rate for rate, found in self.rates.items() if found.verdict == "fail"), default=None)
-        passed = [rate for rate, found in self.rates.items() if found.verdict == "pass"]
-        return max((rate for rate in passed if high is None or rate < high), default=None), high
-
     def _due(self, low: int | None, high: int | None) -> Step:
-        open_rates = [rate for rate, found in self.rates.items() if found.verdict == "unclear"]
-        if open_rates:
-            return Try(min(open_rates), "again")
+        """`low`: the highest rate that passed below `high`, the lowest that failed."""
         least, most = self.search.least_rps, self.search.most_rps
         beside = BESIDE[min(self.unclear, UNCLEAR_MOST - 1)]
         if low is None and high is None:
             return Try(_within(self.search.start_rps * beside, least, most), "ramp")
         if low is None:
             assert high is not None
-            return (
-                Stuck(None, high, "nothing")
-                if high <= least
-                else Try(_within(high / 2 * beside, least, high - 1), "ramp")
-            )
+            ended = high <= least
+            return Stuck(None, high, "nothing") if ended else Try(_within(high / 2 * beside, least, high - 1), "ramp")
         if high is None and low < most:
             return Try(_within(low * 2 * beside, low + 1, most), "ramp")
         if high is not None and high - low > 1 and high / low > 1 + self.search.precision:
             share = BETWEEN[min(self.unclear, UNCLEAR_MOST - 1)]
             return Try(_within(low * (high / low) ** share, low + 1, high - 1), "bisection")
-        return self._confirm(low, high)
-
-    def _confirm(self, low: int, high: int | None) -> Step:
         if high is not None and not (self.rates[high].refused or self.rates[high].doubted):
             return Try(high, "doubt")
         if self.rates[low].confirmed < CONFIRMATIONS:

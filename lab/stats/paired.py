@@ -32,8 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A paired effect. All but `n`, `confidence`, `p_value`, `outliers` and `notes` are log-ratios, or, from `difference`, in the
-    values' own unit; `ratio` and `ratio_interval` are for the former only.
+    """A paired effect: log-ratios, or, from `difference`, numbers in the values' own unit, which have no `ratio`.
 
     `effect` is the mean over the blocks, `low` and `high` its t-interval, `sd` the blocks' standard deviation;
     these three and `p_value` are None for one block. `hl_low`, `hl_high` are None below six blocks.
@@ -50,7 +49,6 @@ class Estimate:
     hodges_lehmann: float
     hl_low: float | None
     hl_high: float | None
-    outliers: bool
     notes: tuple[str, ...]
 
     @property
@@ -83,9 +81,7 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
     paired t-test (Student 1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2: pairing removes what a
     block's two measurements share). Exact for log-normal noise; the tests hold its coverage.
     """
-    first, second = _sides(variant, baseline)
-    if not all(bool(np.all(np.isfinite(side) & (side > 0))) for side in (first, second)):
-        raise ValueError("paired: expected positive finite values")
+    first, second = _sides(variant, baseline, positive=True)
     return _estimate(np.log(first) - np.log(second), confidence)
 
 
@@ -99,8 +95,6 @@ def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: floa
     fewer than half of the blocks is 0, however many there are; and two arms of the same have no skew, so that no claim is false by it.
     """
     first, second = _sides(variant, baseline)
-    if not bool(np.all(np.isfinite(first) & np.isfinite(second))):
-        raise ValueError("difference: expected finite values")
     return _estimate(first - second, confidence)
 
 
@@ -117,15 +111,12 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
             notes.append(ALL_EQUAL)
         else:
             p_value = float(2 * special.stdtr(n - 1, -abs(effect) / (sd / sqrt(n))))
-        half = _t(n, confidence) * sd / sqrt(n)
+        half = t_quantile(n, confidence) * sd / sqrt(n)
         low, high = effect - half, effect + half
-    outliers = has_outliers(differences)
-    if outliers:
-        notes.append(OUTLIERS)
-    if alike(differences):
-        notes.append(ALIKE)
-    middle, hl_low, hl_high = hodges_lehmann(differences, confidence)
-    return Estimate(effect, low, high, n, confidence, sd, p_value, middle, hl_low, hl_high, outliers, tuple(notes))
+    told = ((OUTLIERS, has_outliers(differences)), (ALIKE, alike(differences)))
+    notes += [note for note, holds in told if holds]
+    shown = hodges_lehmann(differences, confidence)
+    return Estimate(effect, low, high, n, confidence, sd, p_value, *shown, tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +150,11 @@ def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
 
     The same model as `paired`: noise that multiplies. It describes this run's blocks; to compare two arms, pair them.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or given.size == 0 or not bool(np.all(np.isfinite(given) & (given > 0))):
-        raise ValueError("level: expected positive finite values, shape (n,), n >= 1")
-    logs, n = np.log(given), int(given.size)
-    mean = float(logs.mean())
+    logs = np.log(numbers(values, positive=True))
+    n, mean = int(logs.size), float(logs.mean())
     if n < MIN_BLOCKS:
         return Level(exp(mean), None, None, n)
-    half = _t(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
+    half = t_quantile(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
     return Level(exp(mean), exp(mean - half), exp(mean + half), n)
 
 
@@ -180,9 +168,7 @@ def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     in two clusters, as many in each, it may be 88 %. Between values that tie, as those do that are 0 in most blocks, and between
     counts nothing lies: there the ends are the whole order statistics, and cover with 95 % or more.
     """
-    x = np.sort(np.asarray(values, dtype=np.float64))
-    if x.ndim != 1 or x.size == 0 or not bool(np.all(np.isfinite(x))):
-        raise ValueError("middle: expected finite values, shape (n,), n >= 1")
+    x = np.sort(numbers(values))
     n, median, tail = int(x.size), float(np.median(x)), (1 - confidence) / 2
     tails = special.bdtr(np.arange(n, dtype=np.float64), n, 0.5)
     k = int(np.count_nonzero(tails <= tail + 1e-12))
@@ -205,9 +191,13 @@ def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tupl
     d = np.asarray(differences, dtype=np.float64)
     first, second = np.triu_indices(d.size)
     walsh = np.sort((d[first] + d[second]) / 2)
-    k = _walsh_rank(int(d.size), confidence)
-    middle = float(np.median(walsh))
-    return (middle, float(walsh[k - 1]), float(walsh[walsh.size - k])) if k else (middle, None, None)
+    return from_both_ends(walsh, _walsh_rank(int(d.size), confidence))
+
+
+def from_both_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
+    """The median of ascending values, and the k-th from either end; None where `k` is 0."""
+    median = float(np.median(ordered))
+    return (median, float(ordered[k - 1]), float(ordered[ordered.size - k])) if k else (median, None, None)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -219,17 +209,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike) -> tuple[Floats, Floats]:
-    first, second = (np.asarray(values, dtype=np.float64) for values in (variant, baseline))
-    if first.ndim != 1 or first.shape != second.shape or not first.size:
-        raise ValueError(
-            f"paired: expected two arrays of equal length >= 1, got shapes {first.shape} and {second.shape}"
-        )
+def numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
+    """One number per block, shape (n,), n ≥ 1; ValueError for what is not finite, and for 0 and less where it has to be `positive`."""
+    given = np.asarray(values, dtype=np.float64)
+    fitting = np.isfinite(given) & (given > 0) if positive else np.isfinite(given)
+    if given.ndim != 1 or not given.size or not bool(fitting.all()):
+        raise ValueError(f"expected {'positive ' * positive}finite values, shape (n,), n >= 1, got {given.shape}")
+    return given
+
+
+def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: bool = False) -> tuple[Floats, Floats]:
+    first, second = (numbers(side, positive=positive) for side in (variant, baseline))
+    if first.shape != second.shape:
+        raise ValueError(f"expected as many blocks on both sides, got {first.size} and {second.size}")
     return first, second
 
 
-def _t(n: int, confidence: float) -> float:
-    """Two-sided critical value of Student's t with n-1 degrees of freedom."""
+def t_quantile(n: int, confidence: float = 0.95) -> float:
+    """Return how many standard errors of a mean of `n` blocks, two or more, lie on each side of it in Student's interval."""
     return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
 

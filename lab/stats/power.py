@@ -67,18 +67,11 @@ def blocks_to_resolve(
     sd: float, pilot_blocks: int, distance: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
     """As `blocks_for`, of what lies `distance` > 0 from 0 in the unit of `sd`: a log-ratio, or a difference."""
-    planned = planned_sd(sd, pilot_blocks)
-
-    def enough(blocks: int) -> bool:
-        return _resolved(planned, blocks, level, power) <= distance
-
-    low, high = stats.MIN_BLOCKS, MAX_BLOCKS
-    if not enough(high):
-        return None
+    planned, low, high = planned_sd(sd, pilot_blocks), stats.MIN_BLOCKS, MAX_BLOCKS
     while low < high:  # more blocks always resolve less
         half = (low + high) // 2
-        low, high = (low, half) if enough(half) else (half + 1, high)
-    return low
+        low, high = (low, half) if _resolved(planned, half, level, power) <= distance else (half + 1, high)
+    return low if _resolved(planned, low, level, power) <= distance else None
 
 
 def blocks_to_leave_out(
@@ -90,5 +83,5 @@ def blocks_to_leave_out(
     `half_width` ≥ 0 is that of the interval which `blocks` ≥ 2 gave, in the unit of `distance` (of ratios: logarithms). An interval that
     leaves a bound out is a t-test of it (`blocks_to_resolve`); of a median, whose interval is wider, this is about right.
     """
-    sd = half_width * sqrt(blocks) / float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
+    sd = half_width * sqrt(blocks) / stats.t_quantile(blocks, confidence)
     return blocks_to_resolve(sd, blocks, distance, 1 - confidence, power)

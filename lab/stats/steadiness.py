@@ -105,31 +105,23 @@ def find_change(
     `judge_rate`: whether the rate is the system's own, not given, and no two systems take turns. `least_work`: per second, below which CPU
     time per unit of work is too coarse to tell, and no rate changes either. `start_up`: seconds before any change; a given rate begins with them.
     """
-    rate = seconds.work / seconds.length_s
-    cost = None
+    rate, dearer, later = seconds.work / seconds.length_s, None, max(START_UP, start_up) + 1
     if seconds.cpu_s is not None:
         told = (rate >= least_work) & (seconds.work > 0)
         cost = np.where(told, seconds.cpu_s / np.where(told, seconds.work, 1.0), np.nan)
         cost[cost <= 0] = np.nan
-    later = max(START_UP, start_up) + 1
+        dearer = find_shift(cost, CPU_FACTOR, rises=start_up + 1, falls=later)
     enough = len(rate) > 0 and rate.max() >= least_work and rate.max() > 0
     moved = find_shift(rate, RATE_FACTOR, rises=later, falls=start_up + 1) if judge_rate and enough else None
-    dearer = None if cost is None else find_shift(cost, CPU_FACTOR, rises=start_up + 1, falls=later)
     shift = moved or dearer
     if shift is None:
         return None
     parts = slice(None, shift.before), slice(shift.after, None)
     lengths, works = ([float(side[part].sum()) for part in parts] for side in (seconds.length_s, seconds.work))
-    costs: tuple[float | None, float | None] = (None, None)
+    costs: list[float | None] = [None, None]
     if seconds.cpu_s is not None:
-        used = [float(seconds.cpu_s[part].sum()) for part in parts]
-        costs = (used[0] / works[0] if works[0] > 0 else None, used[1] / works[1] if works[1] > 0 else None)
-    return Unsteady(
-        float(seconds.end_s[shift.before - 1]),
-        works[0] / lengths[0],
-        works[1] / lengths[1],
-        costs[0],
-        costs[1],
-        moved is not None,
-        dearer is not None,
-    )
+        used = (float(seconds.cpu_s[part].sum()) for part in parts)
+        costs = [cpu_s / work if work > 0 else None for cpu_s, work in zip(used, works, strict=True)]
+    before, after = (work / length for work, length in zip(works, lengths, strict=True))
+    at_s = float(seconds.end_s[shift.before - 1])
+    return Unsteady(at_s, before, after, costs[0], costs[1], moved is not None, dearer is not None)

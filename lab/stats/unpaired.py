@@ -15,7 +15,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lab.stats.paired import ALL_EQUAL, MIN_BLOCKS, NEED_BLOCKS, OUTLIERS, Estimate, Floats, has_outliers
+from lab.stats.paired import (
+    ALL_EQUAL,
+    MIN_BLOCKS,
+    NEED_BLOCKS,
+    OUTLIERS,
+    Estimate,
+    Floats,
+    from_both_ends,
+    has_outliers,
+    numbers,
+)
 
 EXACT_PAIRS = 2500
 """Up to so many pairs (50 blocks on both sides) the null distribution is counted, beyond it is taken as normal."""
@@ -32,10 +42,7 @@ def unpaired(other: npt.ArrayLike, base: npt.ArrayLike, confidence: float = 0.95
     sum (see `rank_sum_p`), `sd` √(s_other² + s_base²): the standard deviation of one block's log-ratio if the blocks
     had nothing in common, so never less than what pairing them in one run leaves. Both are None for a side of one block.
     """
-    sides = [_side(values) for values in (other, base)]
-    if not all(bool(np.all(side > 0)) for side in sides):
-        raise ValueError("unpaired: expected positive finite values")
-    return _estimate(np.log(sides[0]), np.log(sides[1]), confidence)
+    return _estimate(np.log(numbers(other, positive=True)), np.log(numbers(base, positive=True)), confidence)
 
 
 def unpaired_difference(other: npt.ArrayLike, base: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -44,7 +51,7 @@ def unpaired_difference(other: npt.ArrayLike, base: npt.ArrayLike, confidence: f
     ValueError for an empty side and for values that are not finite. Where most values are the same the interval covers more
     often than it says; where all differences are equal it has no width, and the notes say so.
     """
-    return _estimate(_side(other), _side(base), confidence)
+    return _estimate(numbers(other), numbers(base), confidence)
 
 
 def shift(other: Floats, base: Floats, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
@@ -55,9 +62,7 @@ def shift(other: Floats, base: Floats, confidence: float = 0.95) -> tuple[float,
     §4.2–4.3). None where there is no such k (three on both sides at 95 %).
     """
     differences = np.sort(np.subtract.outer(other, base), axis=None)
-    k = _rank(int(other.size), int(base.size), confidence)
-    middle = float(np.median(differences))
-    return (middle, float(differences[k - 1]), float(differences[differences.size - k])) if k else (middle, None, None)
+    return from_both_ends(differences, _rank(int(other.size), int(base.size), confidence))
 
 
 def rank_sum_p(other: Floats, base: Floats) -> float:
@@ -85,23 +90,15 @@ def rank_sum_p(other: Floats, base: Floats) -> float:
 
 def _estimate(other: Floats, base: Floats, confidence: float) -> Estimate:
     n = min(int(other.size), int(base.size))
-    middle, low, high = shift(other, base, confidence)
-    if n < MIN_BLOCKS:
-        low = high = None
-    outliers = has_outliers(other) or has_outliers(base)
+    middle, *ends = shift(other, base, confidence)
+    low, high = ends if n >= MIN_BLOCKS else (None, None)
     equal = n >= 2 and max(float(np.ptp(other)), float(np.ptp(base))) < 1e-12
+    outliers = has_outliers(other) or has_outliers(base)
     said = {NEED_BLOCKS: n < MIN_BLOCKS, ALL_EQUAL: equal, OUTLIERS: outliers}
     sd = hypot(float(other.std(ddof=1)), float(base.std(ddof=1))) if n >= 2 else None
     p_value = rank_sum_p(other, base) if n >= 2 else None
     notes = tuple(note for note, holds in said.items() if holds)
-    return Estimate(middle, low, high, n, confidence, sd, p_value, middle, low, high, outliers, notes)
-
-
-def _side(values: npt.ArrayLike) -> Floats:
-    side = np.asarray(values, dtype=np.float64)
-    if side.ndim != 1 or not side.size or not bool(np.all(np.isfinite(side))):
-        raise ValueError(f"unpaired: expected finite values, shape (n,), n >= 1, got {side.shape}")
-    return side
+    return Estimate(middle, low, high, n, confidence, sd, p_value, middle, low, high, notes)
 
 
 @lru_cache(maxsize=256)

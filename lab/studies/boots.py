@@ -9,7 +9,7 @@ boot has one effect, with its standard error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import stdev
 
 from rich.text import Text
@@ -96,18 +96,18 @@ def step_over_boots(first: Evidence, further: Sequence[Evidence | Damaged], arm:
         raise UsageError(f"{first.name}: {arm}", f"has no effect at point {point}", "name a point that the run has")
     if own.estimate is None:
         return StepOverBoots(point, (own,), None)
-    effects, lost = [own], list[str]()
+    effects, estimates, lost = [own], [own.estimate], list[str]()
     for run in further:
-        found = run.said if isinstance(run, Damaged) else deciding_effect(run, arm, point, own.metric)
-        if isinstance(found, Effect) and found.estimate is not None and found.estimate.has_interval:
+        found = None if isinstance(run, Damaged) else deciding_effect(run, arm, point, own.metric)
+        if found is not None and found.estimate is not None and found.estimate.has_interval:
             effects.append(found)
+            estimates.append(found.estimate)
         else:
-            lost.append(found if isinstance(found, str) else f"{run.name} has too few valid blocks of {arm} at {point}")
-    if len(effects) == 1:
-        return StepOverBoots(point, (own,), None, tuple(lost))
-    estimates = [one.estimate for one in effects if one.estimate is not None]
+            few = f"{run.name} has too few valid blocks of {arm} at {point}"
+            lost.append(run.said if isinstance(run, Damaged) else few)
     errors = [standard_error(one.sd, one.n) or 0.0 for one in estimates]
-    return StepOverBoots(point, tuple(effects), over_boots([one.effect for one in estimates], errors), tuple(lost))
+    over = over_boots([one.effect for one in estimates], errors) if estimates[1:] else None
+    return StepOverBoots(point, tuple(effects), over, tuple(lost))
 
 
 def deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
@@ -168,21 +168,12 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
     # the sweep is named though it be the default: an arm's own could be another by now
     bench = f"just bench {asked} --sweep {record.sweep} --blocks {blocks or record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
     lasts_min = round(part_of(record, {arm, *more}, points).plan().lasts_s(BRING_UP_S[record.target]) / 60, 1)
+    minutes = round(lasts_min * (blocks or record.blocks) / record.blocks, 1)
     boots = [boot for each in (run, *further) if isinstance(each, Evidence) for boot in boots_of(each.run.record)]
     return BootWanted(
-        kind,
-        why,
-        run.name,
-        arm,
-        baseline,
-        record.sweep,
-        record.target,
-        tuple(points),
-        tuple(dict.fromkeys(boots)),
-        bench,
-        round(lasts_min * (blocks or record.blocks) / record.blocks, 1),
-        f"just maintain pack RUN --into {run.name}",
-    )
+        kind, why, run.name, arm, baseline, record.sweep, record.target, tuple(dict.fromkeys(points)),
+        tuple(dict.fromkeys(boots)), bench, minutes, f"just maintain pack RUN --into {run.name}",
+    )  # fmt: skip
 
 
 def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
@@ -191,8 +182,8 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     twins = {arm.name for arm in record.arms if arm.role == "again" and arm.baseline in bases}
     names = bases | twins
     wanted = [point for point in record.points if point.name in points]
-    controls = [control for point in wanted if (control := control_of(record.points, point)) is not None]
-    kept = {point.name for point in (*wanted, *controls)}
+    controls = [control_of(record.points, point) for point in wanted]
+    kept = {point.name for point in (*wanted, *controls) if point is not None}
     against = {pair.order: pair.against for pair in record.pairs}
     orders = [
         order
@@ -215,9 +206,7 @@ def distance_to_bound(part: Measured) -> float | None:
     """Return how far the nearest bound of a test is from what was measured, as a share of that; None where no bound is a size."""
     test = part.test
     nothing = 1.0 if test.ratio_to is not None else 0.0
-    bounds = [
-        bound for bound in (test.above, test.below, *(test.within or ())) if bound is not None and bound != nothing
-    ]
+    bounds = [each for each in (test.above, test.below, *(test.within or ())) if each is not None and each != nothing]
     if not bounds or not part.value or part.holds is None:
         return None
     return min(abs(bound - part.value) / abs(part.value) for bound in bounds)
@@ -238,29 +227,27 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
         if not near:
             continue
         run, part = by_name[finding.name], min(near, key=lambda each: each[0])[1]
-        test, point_too = part.test, part.test.ratio_to or part.test.minus
-        points = [part.point, *([part.other] if point_too is not None and point_too.variant is None else [])]
-        others = run.arms(part.other) if point_too is not None and point_too.variant is not None else []
+        test, other = part.test, part.test.ratio_to or part.test.minus
+        points, others = [part.point], list[str]()
+        if other is not None and other.variant is None:
+            points.append(part.other)
+        elif other is not None:
+            others = run.arms(part.other)
+        bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
         if test.within is not None:
             bound = f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
-        else:
-            bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
         why = f"{verdict.claim.id}: {part.text}, bound: {bound}"
         try:
-            wanted = boot_wanted(run, further.get(run.name, []), "claim", why, part.arm, points, others)
+            found.append(boot_wanted(run, further.get(run.name, []), "claim", why, part.arm, points, others))
         except LabError as error:
             raise UsageError(f"{verdict.claim.id}: {run.name}", error.fault, error.remedy) from None
-        if len(wanted.boots) < WANTED:
-            found.append(replace(wanted, points=tuple(dict.fromkeys(points))))
-    return found
+    return [wanted for wanted in found if len(wanted.boots) < WANTED]
 
 
 # -- as tables ---------------------------------------------------------------------------------------------
 
-COLUMNS = ("for", "rests on", "minutes", "measure, then add the run")
-
-LENGTHS, SHORT, LONG = "known-cost-lengths", "ceiling-2s", "ceiling-4s"
-"""The sweep, which is also the reference's name, and its points."""
+LENGTHS = "known-cost-lengths"
+"""The sweep, which is also the reference's name."""
 LENGTHS_ARM = "ingress-nginx+extra-work-80"
 
 
@@ -270,36 +257,25 @@ def lengths(runs: Sequence[Evidence]) -> list[Part]:
     if run is None:
         command = f"just bench {LENGTHS_ARM} --sweep {LENGTHS} && just maintain pack RUN --into {LENGTHS}"
         return [plain(f"Not measured yet. On each boot: `{command}`.")]
-    boots = [run, *(each for each in further_boots(run) if isinstance(each, Evidence))]
     rows: list[tuple[str, ...]] = []
     changes: list[float] = []
     shorts: list[float] = []
-    for number, each in enumerate(boots, start=1):
-        short, long = (deciding_effect(each, LENGTHS_ARM, point) for point in (SHORT, LONG))
+    for each in (run, *(boot for boot in further_boots(run) if isinstance(boot, Evidence))):
+        short, long = (deciding_effect(each, LENGTHS_ARM, point) for point in ("ceiling-2s", "ceiling-4s"))
         if not (short and short.estimate and long and long.estimate):
-            rows.append((f"{number}", "no valid block", "", ""))
+            rows.append((f"{len(rows) + 1}", "no valid block", "", ""))
             continue
-        change = long.estimate.effect - short.estimate.effect
-        changes.append(change)
         shorts.append(short.estimate.effect)
-        facts = each.run.record.facts
-        rows.append(
-            (
-                f"{number}: {facts['cpu']}, {each.run.record.created_at[:10]}",
-                difference_text(short),
-                difference_text(long),
-                format_percent(change),
-            )
-        )
-    heads = ("boot", "2 s", "4 s", "4 s against 2 s")
-    said = (
-        f"Of {format_boots(len(changes))}. The length of the sample makes {format_percent(sum(changes) / len(changes))} on average"
-        if changes
-        else "No boot has both"
-    )
+        changes.append(long.estimate.effect - short.estimate.effect)
+        where = f"{len(rows) + 1}: {each.run.record.facts['cpu']}, {each.run.record.created_at[:10]}"
+        rows.append((where, difference_text(short), difference_text(long), format_percent(changes[-1])))
+    said = "No boot has both"
+    if changes:
+        mean = format_percent(sum(changes) / len(changes))
+        said = f"Of {format_boots(len(changes))}. The length of the sample makes {mean} on average"
     if len(shorts) > 1:
         said += f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio)"
-    return [texts(heads, rows), plain(f"{said}.")]
+    return [texts(("boot", "2 s", "4 s", "4 s against 2 s"), rows), plain(f"{said}.")]
 
 
 def page(wanted: Sequence[BootWanted]) -> list[Part]:
@@ -316,6 +292,6 @@ def page(wanted: Sequence[BootWanted]) -> list[Part]:
     said = {kind: sum(one.minutes for one in wanted if one.kind == kind) for kind in ("finding", "claim")}
     lasts = ", ".join(f"{kind}s about {length:.0f} minutes" for kind, length in said.items() if length)
     return [
-        texts(COLUMNS, rows),
+        texts(("for", "rests on", "minutes", "measure, then add the run"), rows),
         Notes((Text(f"On each further boot: {lasts or 'nothing'}. RUN is the run's name that bench prints."),)),
     ]

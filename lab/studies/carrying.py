@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from math import exp, hypot, log
 from typing import Literal
 
-from lab.analysis.costs import Cost, Interval, apart, cost_of
 from lab.analysis.evidence import Evidence
 from lab.analysis.judge.decision import worth_of
+from lab.analysis.judge.effects import Cost, Interval, apart, cost_of
 from lab.analysis.judge.rows import Row
 from lab.model.metrics import about
 from lab.model.names import DEFAULT_TARGET, WORTH
@@ -29,7 +29,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.knobs import Cost as Kind
 from lab.report.grid import Cell, Part, plain, texts
 from lab.report.loads import load_text
-from lab.stats import paired as stats
+from lab.stats.paired import middle
 from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_micros, significant
 from lab.studies import matrix
@@ -38,11 +38,27 @@ from lab.studies.steps import summaries
 METRIC = "cpu_per_request"
 """What pairs tell at every load, and what is a time and a share at once."""
 Held = Literal["same", "other", "open"]
-LADDER = "ladder"
 KNOWN_WORK = "ingress-nginx+extra-work-80"
 """The knob that adds the same known work on every target."""
 SURE = 1.65
 """A difference so many times as large as half its 95 % interval is found nine times in ten: (1.96 + 1.28) / 1.96."""
+LadderStep = tuple[str, tuple[str, ...], str]
+"""Target, names of the variant, the present one first (`lab.model.variants.naming`), and what it is in words."""
+CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
+    ("ingress-nginx+access-log-off", "kind"): (
+        [
+            ("kind", ("pod-address+access-log-memory",), "the log to a file, not a pipe"),
+            ("apiserver", ("ingress-nginx+access-log-off", "metrics-log-off"), "no access log"),
+        ],
+        "on kind a log line goes through a pipe that the node's runtime empties, on local into a file in memory",
+    ),
+    ("ingress-nginx+crowded-workers-1", "kind"): (
+        [("kind", ("pod-address+access-log-memory++one-worker",), "one worker")],
+        "on kind the baseline has two workers, which share that pipe, on local it has one, so that the knob changes nothing",
+    ),
+}
+"""(knob, target) → the ladder's steps that are about what it takes away or adds there beside what it does on `local`, and what that is."""
+WHERE = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +99,6 @@ class Carried:
     def shares(self, target: str) -> Held:
         """Whether `local`'s share is the target's."""
         return _held(self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, worth_of(WORTH))
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """Of the knobs of one kind that `local` and this target have both: for how many `local`'s seconds and shares are those there."""
-
-    kind: Kind
-    target: str
-    knobs: int
-    seconds: Mapping[Held, int]
-    shares: Mapping[Held, int]
 
 
 def _held(there: Interval, here: Interval, worth: float) -> Held:
@@ -137,78 +142,63 @@ def _of(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, Point, Shown]]:
     The load is less what says for how long and how often it is made: that changes how surely something is known, and not what.
     """
     record = run.run.record
-    if not record.pairs:
-        return
     how_long = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.variant in record.variants}
-    for row in (row for summary in summaries(run)[:1] for row in summary.rows if row.pair is not None):
+    steady = summaries(run)[:1] if record.pairs else ()
+    for row in (row for summary in steady for row in summary.rows if row.pair is not None):
         variant, base = variants[row.arm.name], variants.get(row.arm.baseline or "")
         if row.arm.role != "variant" or not variant.own_knobs or base is None or base.name != variant.baseline:
             continue
         effect = next((each for each in row.effects if each.metric == METRIC), None)
         cost = cost_of(effect) if effect is not None else None
         if effect is not None and effect.estimate is not None and cost is not None:
-            kind: Kind = "shared" if variant.shared_cost else "process"
             load = row.point.model_copy(update={"threads": 1, "threads_at_most": None, **how_long})
-            yield (variant.name, base.name), kind, load, Shown(run.name, effect.estimate.n, cost, _doubt(row))
+            shown = Shown(run.name, effect.estimate.n, cost, _doubt(row))
+            yield (variant.name, base.name), "shared" if variant.shared_cost else "process", load, shown
 
 
 def _doubt(row: Row) -> float:
     alone = list(row.base.known(METRIC).values()) if row.base else []
-    level = stats.middle(alone) if alone else None
+    level = middle(alone) if alone else None
     if level is not None and level.low is not None and level.high is not None:
         return (level.high - level.low) / 2 / level.value
     several = alone if len(alone) > 1 or row.pair is None else list(row.pair.base.known(METRIC).values())
     return log(max(several) / min(several)) if several else 0.0
 
 
-def predicted(lines: Sequence[Carried]) -> list[Predicted]:
-    """For each kind of cost and each other target that has one of these beside `local`."""
-    found: list[Predicted] = []
-    pairs: dict[tuple[Kind, str], None] = {(line.kind, target): None for line in lines for target in matrix.places()}
-    for kind, target in pairs:
-        both = [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
-        if both and target != DEFAULT_TARGET:
-            seconds: Counter[Held] = Counter(each.seconds(target) for each in both)
-            shares: Counter[Held] = Counter(each.shares(target) for each in both)
-            found.append(Predicted(kind, target, len(both), seconds, shares))
-    return sorted(found, key=lambda each: (each.kind, each.target))
+def sentences(lines: Sequence[Carried]) -> Iterator[str]:
+    """Of the knobs of each kind that `local` and another target have both: how many of `local`'s effects are those there, as times and as
+    shares, and which predict more. What holds for more knobs than it fails predicts; better, where it does so more often.
+    """
+    named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
+    kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
+    for kind, target in sorted(kinds):
+        both = _both(lines, target, kind)
+        if not both or target == DEFAULT_TARGET:
+            continue
+        counts = {
+            "µs": Counter(each.seconds(target) for each in both),
+            "per cent": Counter(each.shares(target) for each in both),
+        }
+        time, share = (
+            ", ".join(f"{said} {each[held]}" for held, said in named.items() if each[held]) for each in counts.values()
+        )
+        worth = {name: (each["same"] - each["other"], -each["other"]) for name, each in counts.items()}
+        better = max(worth, key=lambda name: worth[name])
+        so = f"{DEFAULT_TARGET}'s {better} predict {target} better"
+        if worth[better] == min(worth.values()):
+            so = f"which of the two predicts {target}, this does not tell"
+        elif worth[better][0] <= 0:
+            so = f"neither predicts {target}"
+        of = f"of {len(both)} knob{'s' if len(both) > 1 else ''} whose cost can lie {WHERE[kind]}"
+        yield f"{target}: {of} {DEFAULT_TARGET}'s time {time}; its share {share}: {so}."
+
+
+def _both(lines: Sequence[Carried], target: str, kind: Kind = "process") -> list[Carried]:
+    return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
 
 
 # -- why a knob does something else there ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LadderStep:
-    """A step of the ladder. `variants`: its names, the present one first (`lab.model.variants.naming`)."""
-
-    target: str
-    variants: tuple[str, ...]
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """What a knob takes away or adds on a target beside what it does on `local`."""
-
-    steps: tuple[LadderStep, ...]
-    words: str
-
-
-CAUSES: Mapping[tuple[str, str], Cause] = {
-    ("ingress-nginx+access-log-off", "kind"): Cause(
-        (
-            LadderStep("kind", ("pod-address+access-log-memory",), "the log to a file, not a pipe"),
-            LadderStep("apiserver", ("ingress-nginx+access-log-off", "metrics-log-off"), "no access log"),
-        ),
-        "on kind a log line goes through a pipe that the node's runtime empties, on local into a file in memory",
-    ),
-    ("ingress-nginx+crowded-workers-1", "kind"): Cause(
-        (LadderStep("kind", ("pod-address+access-log-memory++one-worker",), "one worker"),),
-        "on kind the baseline has two workers, which share that pipe, on local it has one, so that the knob changes nothing",
-    ),
-}
-"""(knob, target) → the ladder's steps that are about the same thing, and what that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +208,7 @@ class Explained:
     Both are log-ratios where `share`, else seconds; each a value and its 95 % interval.
     """
 
-    line: Carried
-    target: str
+    variant: str
     measured: Interval
     predicted: Interval | None
     share: bool
@@ -233,18 +222,11 @@ class Explained:
         gap, half = apart(self.measured, self.predicted)
         return abs(gap) <= half
 
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """A knob of which nobody can tell whether `local`'s time is a target's. `blocks`: there, to decide it nine times in ten, if both effects
-    are what they were measured to be; None: more than any plan takes, or none, because `local`'s own interval is too wide.
-    """
-
-    line: Carried
-    target: str
-    measured: int
-    blocks: int | None
-    local_too_wide: bool
+    def text(self, interval: Interval) -> str:
+        value, low, high = interval
+        if self.share:
+            return f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
+        return f"{format_micros(value)} µs [{format_micros(low)}, {format_micros(high)}]"
 
 
 def explain_differences(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> list[Explained]:
@@ -254,74 +236,58 @@ def explain_differences(lines: Sequence[Carried], runs: Sequence[Evidence], targ
     return [_explained(line, work, runs, target) for line in both if line.seconds(target) == "other"]
 
 
-def list_undecided(lines: Sequence[Carried], target: str) -> list[Undecided]:
-    """Return every knob in the proxy's process that nobody can tell of, with the blocks that would decide it."""
-    found: list[Undecided] = []
+def _explained(line: Carried, work: Carried | None, runs: Sequence[Evidence], target: str) -> Explained:
+    there, here = line.shown[target].cost, line.shown[DEFAULT_TARGET].cost
+    predicted = None
+    if (line.variant, target) in CAUSES:
+        steps, words = CAUSES[line.variant, target]
+        changes = [_step_change(at, variants, runs) for at, variants, _ in steps]
+        known = [change for change in changes if change is not None]
+        if len(known) == len(changes):  # log-ratios that were measured apart: their squares add up
+            value, half = sum(change[0] for change in known), hypot(*((change[2] - change[1]) / 2 for change in known))
+            predicted = value, value - half, value + half
+        by = f"{' and '.join(f'{said} ({at})' for at, _, said in steps)}: {words}"
+        return Explained(line.variant, there.change, predicted, share=True, by=by)
+    by = f"what the same known work ({KNOWN_WORK}) costs there, times {DEFAULT_TARGET}'s time; no step of the ladder is about it"
+    if line.variant == KNOWN_WORK:
+        by = "it is the known work itself: what it costs is what CPU time is worth there"
+    elif work is not None:  # the log-ratio of what it costs there to what it costs on local, with its interval
+        costs, own = ([log(each) for each in work.shown[at].cost.seconds] for at in (target, DEFAULT_TARGET))
+        half = hypot((costs[2] - costs[1]) / 2, (own[2] - own[1]) / 2)
+        seconds = here.seconds
+        value, relative = seconds[0] * exp(costs[0] - own[0]), hypot((seconds[2] - seconds[1]) / 2 / seconds[0], half)
+        predicted = value, value - abs(value) * relative, value + abs(value) * relative
+    return Explained(line.variant, there.seconds, predicted, share=False, by=by)
+
+
+def _step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
+    """Return the log-ratio of a step with its interval, of the newest run that has it under the first of its names; None without one."""
+    ladders = [run for run in runs if (run.run.record.sweep, run.run.record.target) == ("ladder", target)]
+    for variant in variants:
+        rows = (row for run in ladders for summary in summaries(run) for row in summary.rows if row.arm.name == variant)
+        for effect in (each for row in rows for each in row.effects if each.metric == METRIC):
+            if effect.estimate is not None and effect.estimate.interval is not None:
+                return effect.estimate.effect, *effect.estimate.interval
+    return None
+
+
+def list_undecided(lines: Sequence[Carried], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
+    """Yield every knob in the proxy's process of which nobody can tell whether `local`'s time is a target's: its name, the blocks that were
+    measured there, those that would decide it nine times in ten, if both effects are what they were measured to be (None: more than any plan
+    takes, or none), and whether `local`'s own interval is too wide for any.
+    """
     for line in (each for each in _both(lines, target) if each.seconds(target) == "open"):
         there, here = line.shown[target], line.shown[DEFAULT_TARGET]
         gap, _ = apart(there.seconds, here.seconds)
         wide_there, wide_here = ((each.seconds[2] - each.seconds[1]) / 2 for each in (there, here))
         allowed = max(abs(gap), there.cost.level_s * WORTH - abs(gap)) / SURE
-        too_wide = wide_here >= allowed
-        blocks = None
-        if not too_wide:
+        needed = MAX_BLOCKS + 1
+        if wide_here < allowed:
             needed = round(there.pairs * wide_there**2 / (allowed**2 - wide_here**2) + 0.5)
-            blocks = needed if needed <= MAX_BLOCKS else None
-        found.append(Undecided(line, target, there.pairs, blocks, too_wide))
-    return found
-
-
-def _both(lines: Sequence[Carried], target: str) -> list[Carried]:
-    return [line for line in lines if line.kind == "process" and {DEFAULT_TARGET, target} <= line.shown.keys()]
-
-
-def _explained(line: Carried, work: Carried | None, runs: Sequence[Evidence], target: str) -> Explained:
-    there = line.shown[target]
-    cause = CAUSES.get((line.variant, target))
-    if cause is not None:
-        changes = [_step_change(step, runs) for step in cause.steps]
-        known = [change for change in changes if change is not None]
-        by = f"{' and '.join(f'{step.words} ({step.target})' for step in cause.steps)}: {cause.words}"
-        together = None
-        if len(known) == len(changes):  # log-ratios that were measured apart: their squares add up
-            value, half = sum(change[0] for change in known), hypot(*((change[2] - change[1]) / 2 for change in known))
-            together = value, value - half, value + half
-        return Explained(line, target, there.cost.change, together, share=True, by=by)
-    if line.variant == KNOWN_WORK:
-        by = "it is the known work itself: what it costs is what CPU time is worth there"
-        return Explained(line, target, there.cost.seconds, None, share=False, by=by)
-    by = f"what the same known work ({KNOWN_WORK}) costs there, times {DEFAULT_TARGET}'s time; no step of the ladder is about it"
-    predicted = None
-    if work is not None:  # the log-ratio of what it costs there to what it costs on local, with its interval
-        costs, own = ([log(each) for each in work.shown[at].cost.seconds] for at in (target, DEFAULT_TARGET))
-        half = hypot((costs[2] - costs[1]) / 2, (own[2] - own[1]) / 2)
-        seconds = line.shown[DEFAULT_TARGET].cost.seconds
-        value, relative = seconds[0] * exp(costs[0] - own[0]), hypot((seconds[2] - seconds[1]) / 2 / seconds[0], half)
-        predicted = value, value - abs(value) * relative, value + abs(value) * relative
-    return Explained(line, target, there.cost.seconds, predicted, share=False, by=by)
-
-
-def _step_change(step: LadderStep, runs: Sequence[Evidence]) -> Interval | None:
-    """Return the log-ratio of a step with its interval, of the newest run that has it under the first of its names; None without one."""
-    for variant in step.variants:
-        for run in runs:
-            if run.run.record.sweep != LADDER or run.run.record.target != step.target:
-                continue
-            rows = [row for summary in summaries(run) for row in summary.rows if row.arm.name == variant]
-            for effect in (each for row in rows for each in row.effects if each.metric == METRIC):
-                if effect.estimate is not None and effect.estimate.interval is not None:
-                    return effect.estimate.effect, *effect.estimate.interval
-    return None
+        yield line.variant, there.pairs, needed if needed <= MAX_BLOCKS else None, wide_here >= allowed
 
 
 # -- as tables ------------------------------------------------------------------------------------------------
-
-NONE = (
-    "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just maintain pack RUN` and a copy in"
-    " data/reference commit them."
-)
-WHERE = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
-NAMES = {"seconds": "µs", "shares": "per cent"}
 
 
 def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
@@ -330,7 +296,11 @@ def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
     With `runs`, those whose ladders explain: what makes a knob's effect another on a target, and what would decide the undecided ones.
     """
     if not lines:
-        return [plain(NONE)]
+        none = (
+            "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just maintain pack RUN` and a copy in"
+            " data/reference commit them."
+        )
+        return [plain(none)]
     targets = matrix.places()
     rows: list[tuple[str | Cell, ...]] = []
     for line in lines:
@@ -345,70 +315,34 @@ def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
         f" difference's interval, which has in it how surely the baseline's cost is known, lies within {100 * WORTH:g} % of a request's cost there, others where it excludes 0."
     )
     heads = ("knob", "against", "load", "its cost can lie", *targets)
-    found = [texts(heads, rows), plain(rule), *(plain(sentence(each)) for each in predicted(lines))]
-    others = [each for each in targets if runs and each != DEFAULT_TARGET and any(each in line.shown for line in lines)]
-    return found + [part for target in others for part in _why_there(lines, runs, target)]
-
-
-def _why_there(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> list[Part]:
-    """Why knobs have another effect on a target, and how many blocks there would decide the others; empty where all are the same."""
-    why: list[tuple[str, ...]] = []
-    for each in explain_differences(lines, runs, target):
-        made = "–" if each.predicted is None else _interval(each, each.predicted)
-        so = "explained" if each.fits else "in part" if each.predicted is not None and each.share else "not explained"
-        why.append((each.line.variant, _interval(each, each.measured), each.by, made, so))
-    blocks: list[tuple[str, ...]] = []
-    for one in list_undecided(lines, target):
-        too_wide = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
-        needed = (
-            str(one.blocks) if one.blocks is not None else too_wide if one.local_too_wide else f"more than {MAX_BLOCKS}"
-        )
-        blocks.append((one.line.variant, str(one.measured), needed))
-    parts: list[Part] = []
-    if why:
-        heads = (f"another effect on {target}", "measured there", "explained by", "which makes", "so")
-        parts.append(texts(heads, why))
-    if blocks:
-        heads = (f"undecided on {target}", "blocks measured", "blocks that would decide it, nine times in ten")
-        parts.append(texts(heads, blocks))
+    parts: list[Part] = [texts(heads, rows), plain(rule), *map(plain, sentences(lines))]
+    for target in targets if runs else ():
+        if target != DEFAULT_TARGET:
+            parts += _why_there(lines, runs, target)
     return parts
-
-
-def _interval(found: Explained, interval: Interval) -> str:
-    value, low, high = interval
-    metric = about(METRIC)
-    if found.share:
-        return f"{metric.change(value)}{metric.ends(low, high)}"
-    return f"{format_micros(value)} µs [{format_micros(low)}, {format_micros(high)}]"
 
 
 def _cell(shown: Shown) -> Cell:
     value, low, high = shown.cost.change
-    metric = about(METRIC)
-    share = f"{metric.change(value)}{metric.ends(low, high)}"
+    share = f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
     level = significant(shown.cost.level_s * 1e6, 2)  # mostly of two solo blocks
     return Cell(f"[{shown.cost.text} of {level}; {share}](data/reference/{shown.run})")
 
 
-def sentence(found: Predicted) -> str:
-    """How many of `local`'s effects are those there, as times and as shares, and which predict more.
-
-    What holds for more knobs than it fails predicts; better, where it does so more often.
-    """
-    named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
-    both: Mapping[str, Mapping[Held, int]] = {"seconds": found.seconds, "shares": found.shares}
-    time, share = (
-        ", ".join(f"{said} {counts[held]}" for held, said in named.items() if counts.get(held))
-        for counts in both.values()
-    )
-    worth = {
-        name: (counts.get("same", 0) - counts.get("other", 0), -counts.get("other", 0)) for name, counts in both.items()
-    }
-    better = max(worth, key=lambda name: worth[name])
-    so = f"{DEFAULT_TARGET}'s {NAMES[better]} predict {found.target} better"
-    if worth[better] == min(worth.values()):
-        so = f"which of the two predicts {found.target}, this does not tell"
-    elif worth[better][0] <= 0:
-        so = f"neither predicts {found.target}"
-    of = f"of {found.knobs} knob{'s' if found.knobs > 1 else ''} whose cost can lie {WHERE[found.kind]}"
-    return f"{found.target}: {of} {DEFAULT_TARGET}'s time {time}; its share {share}: {so}."
+def _why_there(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
+    """Why knobs have another effect on a target, and how many blocks there would decide the others; empty where all are the same."""
+    why: list[tuple[str, ...]] = []
+    for each in explain_differences(lines, runs, target):
+        made = "–" if each.predicted is None else each.text(each.predicted)
+        so = "explained" if each.fits else "in part" if each.predicted is not None and each.share else "not explained"
+        why.append((each.variant, each.text(each.measured), each.by, made, so))
+    if why:
+        yield texts((f"another effect on {target}", "measured there", "explained by", "which makes", "so"), why)
+    none = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
+    blocks = [
+        (variant, str(measured), str(needed) if needed else none if too_wide else f"more than {MAX_BLOCKS}")
+        for variant, measured, needed, too_wide in list_undecided(lines, target)
+    ]
+    if blocks:
+        heads = (f"undecided on {target}", "blocks measured", "blocks that would decide it, nine times in ten")
+        yield texts(heads, blocks)

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from lab.analysis import evidence
 from lab.report.grid import Cell, Notes, Part, plain, texts
-from lab.studies import claims as claimed
+from lab.studies import claims
 from lab.studies.boots import ONE_BOOT
-from lab.studies.claims import ANSWERS, KINDS, Answer, claims, rules
+from lab.studies.claims import ANSWERS, KINDS, Answer
 from lab.studies.claims.judging import Verdict, judged
 from lab.studies.claims.publications import OWN_ANSWERS, OwnAnswer, owned
 
@@ -31,16 +31,22 @@ STYLES: dict[Answer | OwnAnswer, str] = {
     "not borne out": "red",
     "no data": "dim",
 }
-COLUMNS = ("claim", "says", "published", "its own data", "here", "measured", "run")
+OPENINGS: dict[Answer, str] = {
+    "reproduced": "**It holds here** that",
+    "contradicted": "**It does not hold here** that",
+    "not resolved": "**It stays open** whether",
+    "not measurable here": "**This machine cannot show** whether",
+}
+"""Answer of a claim → how a sentence of its text begins."""
 
 
 def ledger(study: str | None = None) -> list[Verdict]:
     """Every claim in the order of claims.csv, or one study's, by its own data and on data/reference. UsageError for a faulty rule."""
     runs, damaged = evidence.references()
-    known, own = rules(), owned()
+    known, own = claims.rules(), owned()
     return [
         replace(judged(claim, known.get(claim.id, []), runs, damaged), own=own.get(claim.id))
-        for claim in claims()
+        for claim in claims.claims()
         if study in (None, claim.study)
     ]
 
@@ -48,7 +54,7 @@ def ledger(study: str | None = None) -> list[Verdict]:
 def checks(study: str | None = None) -> list[Verdict]:
     """What is known beforehand (lab/studies/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
     runs, damaged = evidence.references()
-    return [judged(claim, known, runs, damaged) for claim, known in claimed.checks() if study in (None, claim.study)]
+    return [judged(claim, known, runs, damaged) for claim, known in claims.checks() if study in (None, claim.study)]
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
@@ -66,14 +72,13 @@ def _counted(found: Sequence[str], order: Iterable[str]) -> str:
     return ", ".join(f"{found.count(answer)} {answer}" for answer in order if answer in found)
 
 
-def sentences(verdicts: Sequence[Verdict], *ids: str) -> str:
-    """Markdown for the head of a notebook: what these claims (all that are judged, unless named) came to, here and by their own data."""
+def sentences(verdicts: Sequence[Verdict]) -> str:
+    """Markdown: what these came to here, a line each."""
     lines: list[str] = []
-    for verdict in (each for each in judged_at_all(verdicts) if not ids or each.claim.id in ids):
+    for verdict in judged_at_all(verdicts):
         said = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
         told = "; ".join(filter(None, [verdict.effect, verdict.why]))
-        own = f"Its own data: **{verdict.own.answer}**: {verdict.own.sentence}." if verdict.own else ""
-        parts = [said, f"{told}." if told else "", ", ".join(f"`{run}`" for run in verdict.runs), own]
+        parts = [said, f"{told}." if told else "", ", ".join(f"`{run}`" for run in verdict.runs)]
         lines.append(" ".join(filter(None, parts)))
     return "\n".join(lines)
 
@@ -87,14 +92,10 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
         name, answer = verdict.claim.id, verdict.answer
         gaps = [gap for found in verdict.findings for gap in found.gaps]
         assert not gaps, f"{name}: {', '.join(verdict.runs)} does not have what its rule asks for: {'; '.join(gaps)}"
-        if verdict.findings:
-            assert answer in ("reproduced", "contradicted", "not resolved"), f"{name}: {answer}, and there is a run"
-            told = verdict.why if any(found.damaged for found in verdict.findings) else verdict.effect
-            assert verdict.runs and told, f"{name}: {answer} without its run or effect"
-        else:
-            assert answer not in ("reproduced", "contradicted"), f"{name}: {answer} without a run"
-            assert verdict.why, f"{name}: {answer} without a reason"
-            assert not verdict.runs or answer == "not measurable here", f"{name}: {answer} by a run without findings"
+        decided = answer in ("reproduced", "contradicted")
+        assert verdict.findings or (verdict.why and not decided), f"{name}: {answer} without a run"
+        told = verdict.runs and (verdict.effect or any(found.damaged for found in verdict.findings))
+        assert told or not verdict.findings, f"{name}: {answer} without its run or effect"
     for verdict in known:
         for part in (part for found in verdict.findings for part in found.measured if part.test.bounded):
             assert part.value is not None and part.test.met(part.value), f"{verdict.claim.id}: {part.text}"
@@ -102,31 +103,17 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
 
 def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
     """Markdown, one paragraph for the head of a notebook: what these claims came to here, each with the number that decides; and all in numbers."""
-
-    def that(verdict: Verdict) -> str:
+    known = {verdict.claim.id: verdict for verdict in verdicts}
+    said: dict[str, list[str]] = {opening: [] for opening in OPENINGS.values()}
+    for verdict in (known[name] for name in ids):
         text = verdict.claim.text
         deciding = [part for found in verdict.findings for part in found.measured if part.test.bounded]
         deciding = [part for part in deciding if part.holds is False] or deciding
         lowered = text[0].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
-        return f"{lowered} ({deciding[0].text if deciding else verdict.why})"
-
-    known = {verdict.claim.id: verdict for verdict in verdicts}
-    named = [known[name] for name in ids]
-    said = [
-        f"{opening} {'; '.join(that(verdict) for verdict in named if verdict.answer == word)}."
-        for word, opening in OPENINGS.items()
-        if word in [verdict.answer for verdict in named]
-    ]
-    return " ".join([*said, f"Of all {counts(verdicts)}."])
-
-
-OPENINGS: dict[Answer, str] = {
-    "reproduced": "**It holds here** that",
-    "contradicted": "**It does not hold here** that",
-    "not resolved": "**It stays open** whether",
-    "not measurable here": "**This machine cannot show** whether",
-}
-"""Answer of a claim → how a sentence of its text begins."""
+        that = f"{lowered} ({deciding[0].text if deciding else verdict.why})"
+        said.setdefault(OPENINGS.get(verdict.answer, ""), []).append(that)
+    whole = [f"{opening} {'; '.join(those)}." for opening, those in said.items() if opening and those]
+    return " ".join([*whole, f"Of all {counts(verdicts)}."])
 
 
 def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -140,20 +127,7 @@ def left(verdicts: Sequence[Verdict]) -> list[str]:
     for verdict in verdicts:
         if verdict.answer == "not judged yet":
             found.setdefault(verdict.claim.study, []).append(verdict.claim.id)
-    return [f"{study}: not judged yet: {', '.join(_ranges(ids))}" for study, ids in found.items()]
-
-
-def _ranges(ids: Sequence[str]) -> list[str]:
-    """`DO-01 … DO-05` for ids that follow one another."""
-    found: list[list[str]] = []
-    for name in ids:
-        letters, _, number = name.rpartition("-")
-        last = found[-1][-1].rpartition("-") if found else None
-        if last and last[0] == letters and number.isdigit() and last[2].isdigit() and int(number) == int(last[2]) + 1:
-            found[-1].append(name)
-        else:
-            found.append([name])
-    return [part[0] if len(part) == 1 else f"{part[0]} … {part[-1]}" for part in found]
+    return [f"{study}: not judged yet: {', '.join(ids)}" for study, ids in found.items()]
 
 
 # -- as people read it, and as data -------------------------------------------------------------------------
@@ -197,7 +171,8 @@ def page(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: boo
     """
     folders = {found.run: found.name for verdict in verdicts for found in verdict.findings}
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
-    table = texts(COLUMNS, [list(_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
+    heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
+    table = texts(heads, [list(_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
     below = [*left(verdicts), counts(verdicts), own_counts(verdicts), *_kinds(verdicts)]
     below += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
     return [plain(f"{ONE_BOOT}."), table, Notes(tuple(map(Text, below)))]

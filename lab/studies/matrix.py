@@ -17,28 +17,26 @@ from rich.text import Text
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
-from lab.model import sweeps
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
+from lab.model.sweeps import sweep_names
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
-from lab.records.trials import Trial, Tried
+from lab.records.trials import Tried
 from lab.report.grid import Cell as Shown
-from lab.report.grid import Grid, Notes, Part, texts, title
+from lab.report.grid import Notes, Part, texts, title
 from lab.studies.study_files import LOAD, StudyFile, load_study, study_keys
 
-Kind = Literal["measured", "works", "accepted", "not possible", "not shown"]
 HOLDS = "holds"
-NO_PART = "no part of what is measured"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """`where`: from the checkout's top, what shows it; `said`: by what in words."""
 
-    kind: Kind
+    kind: Literal["measured", "works", "accepted", "not possible", "not shown"]
     said: str = ""
     where: str = ""
 
@@ -54,23 +52,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
-    parameters: tuple[Line, ...]
-    published: tuple[Line, ...]
-    """The studies' own loads (data/published/sweeps.csv)."""
-    sweeps: tuple[Line, ...]
-    """The lab's sweeps of the studies."""
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
-    """A committed run: what of it has a sample that counts."""
+    """A committed run: what of it has a sample that counts. `variants`: each → how many."""
 
     name: str
     target: str
     sweep: str
     variants: Mapping[str, int]
-    """Variant → how many."""
 
 
 def places() -> list[str]:
@@ -78,23 +66,22 @@ def places() -> list[str]:
     return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
-def matrix() -> Matrix:
-    """UsageError for a damaged run, trial or study."""
+def matrix() -> tuple[Sequence[Line], Sequence[Line], Sequence[Line]]:
+    """(the parameters, the studies' own loads of data/published/sweeps.csv, the lab's sweeps of the studies). UsageError for a damaged run,
+    trial or study.
+    """
     files = _files()
-    parameters = (
+    parameters = [
         parameter_line(row["source"], row["parameter"], files[row["source"]]) for row in published.texts("parameters")
-    )
-    loads = (_published(row["source"], row["sweep_id"], files[row["source"]]) for row in published.texts("sweeps"))
-    own = (
+    ]
+    loads = [_published(row["source"], row["sweep_id"], files[row["source"]]) for row in published.texts("sweeps")]
+    own = [
         Line(
-            ", ".join(_studies_of(name)),
-            name,
-            ", ".join(on),
-            {each: of_sweep(each, [name], None) for each in places()},
+            ", ".join(_studies_of(name)), name, ", ".join(on), {each: of_sweep(each, [name], None) for each in places()}
         )
         for name, on in study_sweeps().items()
-    )
-    return Matrix(tuple(parameters), tuple(loads), tuple(own))
+    ]
+    return parameters, loads, own
 
 
 @cache
@@ -112,7 +99,7 @@ def study_sweeps() -> Mapping[str, Sequence[str]]:
             found.setdefault(name, []).extend(variants)
     last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
     showing = {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
-    for name in sweeps.sweep_names():
+    for name in sweep_names():
         if (study := load_sweep(name)[1].study) is not None:
             # overlays whose last knob could show its effect in it; where there is none, the study's first
             on = [overlay for overlay, sweep in showing.items() if sweep == name]
@@ -121,14 +108,14 @@ def study_sweeps() -> Mapping[str, Sequence[str]]:
 
 
 @cache
-def realising() -> Mapping[str, Sequence[str]]:
+def _realising() -> Mapping[str, Sequence[str]]:
     """Each knob that realises published parameters → these, as STUDY/PARAMETER."""
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
 def alone(tried: Mapping[str, Tried]) -> list[str]:
     """`ROOT+KNOB` of each knob of a published parameter with which no variant came up: what one cannot have says nothing of another."""
-    having = {knob: [name for name in variant_names() if knob in _knobs(name)] for knob in realising()}
+    having = {knob: [name for name in variant_names() if knob in _knobs(name)] for knob in _realising()}
     return [
         f"{chain(names[0])[0].name}+{knob}"
         for knob, names in having.items()
@@ -156,20 +143,21 @@ def _named(file: StudyFile) -> Mapping[str, Sequence[str]]:
 
 
 def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
-    row = f"{study}/{parameter}"
     if (other := file.not_a_knob.get(parameter)) is None:
-        knobs = [name for name, rows in realising().items() if row in rows]
+        knobs = [name for name, rows in _realising().items() if f"{study}/{parameter}" in rows]
         # best shown where it is a variant's own knob; a root's counts, too, and one of a whole set
         having = [name for name in shown_variants() if _knobs(name) & set(knobs)]
         return Line(study, parameter, ", ".join(knobs), {each: of_variants(each, having) for each in places()})
     if other.by is None:
-        cells = dict.fromkeys(places(), Cell("not possible", NO_PART))
-    elif other.by == LOAD:
+        return _no_part(study, parameter, other.why)
+    if other.by == LOAD:
         loads = [name for name in study_sweeps() if study in _studies_of(name)]
-        cells = {each: of_sweep(each, loads, None) for each in places()}
-    else:
-        cells = {each: of_variants(each, [other.by]) for each in places()}
-    return Line(study, parameter, other.why, cells)
+        return Line(study, parameter, other.why, {each: of_sweep(each, loads, None) for each in places()})
+    return Line(study, parameter, other.why, {each: of_variants(each, [other.by]) for each in places()})
+
+
+def _no_part(study: str, name: str, why: str) -> Line:
+    return Line(study, name, why, dict.fromkeys(places(), Cell("not possible", "no part of what is measured")))
 
 
 def _published(study: str, name: str, file: StudyFile) -> Line:
@@ -177,43 +165,40 @@ def _published(study: str, name: str, file: StudyFile) -> Line:
     if load is None:
         raise UsageError(f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it")
     if load.why:
-        return Line(study, name, load.why, dict.fromkeys(places(), Cell("not possible", NO_PART)))
+        return _no_part(study, name, load.why)
     cells = {each: of_sweep(each, load.sweeps, load.variants) for each in places()}
     return Line(study, name, ", ".join(load.sweeps), cells)
 
 
 def of_variants(target: str, variants: Collection[str]) -> Cell:
     """What any of these has shown there."""
-    if (shown := _measured([run for run in runs() if run.target == target], variants)) is not None:
-        return shown
-    trial = trials.committed().get(target)
+    shown, trial = _measured(target, None, variants), trials.committed().get(target)
     told = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
-    if trial is None or not told:
-        return Cell("not shown")
-    if held := [name for name, tried in told.items() if tried.outcome == HOLDS]:
-        return Cell("works", f"{held[0]} came up and was read back", trial.place)
-    return _why(trial, told[min(told, key=lambda name: len(_knobs(name)))])
+    if shown is not None or trial is None or not told:
+        return shown or Cell("not shown")
+    held = next((name for name, tried in told.items() if tried.outcome == HOLDS), None)
+    if held is not None:
+        return Cell("works", f"{held} came up and was read back", trial.place)
+    return _why(told[min(told, key=lambda name: len(_knobs(name)))], trial.place)
 
 
 def of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> Cell:
-    shown = _measured([run for run in runs() if run.target == target and run.sweep in names], variants)
-    if shown is not None:
-        return shown
-    trial = trials.committed().get(target)
+    shown, trial = _measured(target, names, variants), trials.committed().get(target)
     told = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
-    if trial is None or not told:
-        return Cell("not shown")
+    if shown is not None or trial is None or not told:
+        return shown or Cell("not shown")
     for name, tried in told.items():
         if tried.outcome == "accepted":
             return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
-    return _why(trial, next(iter(told.values())))
+    return _why(next(iter(told.values())), trial.place)
 
 
-def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Cell | None:
-    """By the run with the most samples of these variants (None: any) that count."""
+def _measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> Cell | None:
+    """By the run there under one of these sweeps with the most samples of these variants that count (None: any)."""
     counted = {
         run.name: sum(count for name, count in run.variants.items() if variants is None or name in variants)
-        for run in among
+        for run in runs()
+        if run.target == target and (sweeps is None or run.sweep in sweeps)
     }
     found = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
     if not found:
@@ -222,8 +207,8 @@ def _measured(among: Sequence[Measured], variants: Collection[str] | None) -> Ce
     return Cell("measured", f"{found[0]}{more}", f"data/reference/{found[0]}")
 
 
-def _why(trial: Trial, tried: Tried) -> Cell:
-    return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, trial.place)
+def _why(tried: Tried, place: str) -> Cell:
+    return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, place)
 
 
 @cache
@@ -253,10 +238,7 @@ def runs() -> tuple[Measured, ...]:
         except LabError:  # a damaged one shows nothing; the ledger tells of it
             continue
         of_arm = {arm.name: arm.variant for arm in store.record.arms}
-        counts: dict[str, int] = {}
-        for sample in samples:
-            if sample.valid:
-                counts[of_arm[sample.arm]] = counts.get(of_arm[sample.arm], 0) + 1
+        counts = Counter(of_arm[sample.arm] for sample in samples if sample.valid)
         found.append(Measured(name, store.record.target, store.record.sweep, counts))
     return tuple(found)
 
@@ -266,28 +248,24 @@ def runs() -> tuple[Measured, ...]:
 
 def page() -> list[Part]:
     """Return all of it as tables, with how much of it each target has shown; links are as from the checkout's top."""
-    found = matrix()
-    parts: list[Part] = [
-        title("Parameters", "data/published/parameters.csv"),
-        _grid("parameter", "knobs, or what has it", found.parameters),
-        title("Published loads", "data/published/sweeps.csv"),
-        _grid("load", "sweeps", found.published),
-        title("Sweeps", "lab/sweeps"),
-        _grid("sweep", "on", found.sweeps),
-    ]
-    every = [*found.parameters, *found.published, *found.sweeps]
+    heads = (
+        ("Parameters", "data/published/parameters.csv", "parameter", "knobs, or what has it"),
+        ("Published loads", "data/published/sweeps.csv", "load", "sweeps"),
+        ("Sweeps", "lab/sweeps", "sweep", "on"),
+    )
+    parts: list[Part] = []
+    every: list[Line] = []
+    for (head, place, name, by), lines in zip(heads, matrix(), strict=True):
+        rows: list[list[str | Shown]] = []
+        for line in lines:
+            rows.append([line.study, line.name, line.by])
+            for cell in line.cells.values():
+                linked = cell.where and cell.kind in ("measured", "works")
+                said = f"[{cell.said}]({cell.where})" if linked else cell.said
+                rows[-1].append(Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured"))
+        parts += [title(head, place), texts(("study", name, by, *places()), rows)]
+        every += lines
     return [*parts, Notes(tuple(Text(_summed_up(target, every)) for target in places()))]
-
-
-def _grid(name: str, by: str, lines: Sequence[Line]) -> Grid:
-    """Return one of the three, a row for each line and a column for each target."""
-    rows: list[list[str | Shown]] = []
-    for line in lines:
-        rows.append([line.study, line.name, line.by])
-        for cell in line.cells.values():
-            said = f"[{cell.said}]({cell.where})" if cell.where and cell.kind in ("measured", "works") else cell.said
-            rows[-1].append(Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured"))
-    return texts(("study", name, by, *places()), rows)
 
 
 def _summed_up(target: str, lines: Sequence[Line]) -> str:

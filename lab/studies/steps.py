@@ -8,11 +8,11 @@ Refuses to judge anew: decisions and sentences are the run's table's own (`lab.a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, sqrt
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.analysis.applied import describe_kept_defaults
 from lab.analysis.evidence import Evidence, further_boots
@@ -30,9 +30,8 @@ from lab.model.variants.variants import chain, load_overlay
 from lab.studies.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
 from lab.studies.claims.judging import Verdict as Judged
 from lab.studies.claims.measuring import Measured
+from lab.studies.study_files import Strict
 
-FINDINGS = "findings.toml"
-NO_ADVICE = "no advice: boots differ"
 Key = tuple[str, str, str, str, str]
 """run, arm, what it is against, point, metric"""
 
@@ -78,10 +77,8 @@ class Step:
         return log(ratio) if about(self.metric).better == "more" else -log(ratio)
 
 
-class Asked(BaseModel):
+class Asked(Strict):
     """One `[[finding]]` of data/reference/findings.toml: a question that can be answered with yes, and the step that answers it."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     asks: str = Field(pattern=r"\?$")
     run: str
@@ -92,15 +89,17 @@ class Asked(BaseModel):
     """Blocks of a further boot, where fewer than the first run's do; None = as many."""
 
 
-class _Findings(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class _Findings(Strict):
     finding: list[Asked]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`measured` and `advice`: the run's own sentence, in its two parts, the first with the boots that it rests on; `boots`: the effect over them."""
+    """`measured` and `advice`: the run's own sentence, in its two parts, the first with the boots that it rests on; `boots`: the effect over them.
+
+    `elsewhere`: the same step on other targets, one of each target and metric. `kept`: the costly defaults of its own that a stand-in kept in its
+    run.
+    """
 
     asked: Asked
     title: str
@@ -108,11 +107,9 @@ class Finding:
     measured: str
     advice: str
     boots: StepOverBoots
-    target: str = DEFAULT_TARGET
-    elsewhere: tuple[Step, ...] = ()
-    """The same step on other targets, one of each target and metric."""
-    kept: str = ""
-    """The costly defaults of its own that a stand-in kept in its run."""
+    target: str
+    elsewhere: tuple[Step, ...]
+    kept: str
 
     @property
     def on(self) -> str:
@@ -129,20 +126,13 @@ def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)
                 told.setdefault(key, []).append(Published(verdict.claim.id, verdict.claim.value, ratio))
-    found = [step for run in runs for step in _of(run, told)]
-    return sorted(
-        found,
-        key=lambda step: (
-            _RANK.get(step.decision, 0),
-            step.gain is None,
-            -(step.gain or (0.0,))[0],
-            step.arm,
-            step.point,
-        ),
-    )
+    rank = {Decision.BETTER: -1, Decision.WORSE: 1}
 
+    def place(step: Step) -> tuple[int, bool, float, str, str]:
+        size = step.gain[0] if step.gain else 0.0
+        return rank.get(step.decision, 0), step.gain is None, -size, step.arm, step.point
 
-_RANK = {Decision.BETTER: -1, Decision.WORSE: 1}
+    return sorted((step for run in runs for step in _of(run, told)), key=place)
 
 
 def _of(run: Evidence, told: Mapping[Key, Sequence[Published]]) -> Iterator[Step]:
@@ -162,8 +152,12 @@ def summaries(run: Evidence) -> tuple[Summary, ...]:
 
 def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[Published]]) -> Step:
     record, estimate, metric = run.run.record, effect.estimate, about(effect.metric)
-    variant = record.variants[row.arm.variant]
-    study, system = of_variant(row.arm.variant)
+    variant, study, system = record.variants[row.arm.variant], "", ""
+    try:
+        overlays = chain(row.arm.variant)
+        study, system = load_overlay(row.arm.variant).study or "", overlays[0].resources[-1].name
+    except (UsageError, IndexError):  # there is no such variant any more
+        pass
     gain = None
     if metric.ratio and estimate is not None and estimate.interval is not None:
         low, middle, high = estimate.interval[0], estimate.effect, estimate.interval[1]
@@ -175,92 +169,62 @@ def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[P
     )  # fmt: skip
 
 
-def of_variant(name: str) -> tuple[str, str]:
-    """(the key of its study, the base that its root is made of), each empty where there is none, or no such variant any more."""
-    try:
-        return load_overlay(name).study or "", chain(name)[0].resources[-1].name
-    except (UsageError, IndexError):
-        return "", ""
-
-
 def published_ratio(verdict: Judged, part: Measured) -> float | None:
     """What the claim published of this ratio; None where that is no number, or of something else."""
     if part.test.ratio_to is None or not part.test.bounded:
         return None
     if part.test.like and part.test.within:
         return sqrt(part.test.within[0] * part.test.within[1])
-    try:
-        number = float(verdict.claim.published)
-    except ValueError:
-        return None
-    if verdict.claim.unit.startswith("%") and number > -100:
+    number, unit = verdict.claim.number, verdict.claim.unit
+    if number is not None and unit.startswith("%") and number > -100:
         ratio = 1 + number / 100
-        slower = "faster" in verdict.claim.unit and about(part.test.metric).better == "less"
+        slower = "faster" in unit and about(part.test.metric).better == "less"
         return 1 / ratio if slower else ratio  # half as fast again is two thirds of the time
-    return number if verdict.claim.unit.startswith("x") and number > 0 else None
+    return number if number is not None and unit.startswith("x") and number > 0 else None
 
 
 def findings(runs: Sequence[Evidence]) -> list[Finding]:
     """Those of data/reference/findings.toml, in its order; one whose run is damaged or not there is left out. UsageError for a faulty file."""
-    path = Path(reference_folder()) / FINDINGS
+    path, place = Path(reference_folder()) / "findings.toml", "data/reference/findings.toml"
     if not path.is_file():
         return []
-    place = f"data/reference/{FINDINGS}"
     asked = validated(_Findings, read_toml(path, place, "git's"), place, place, Asked).finding
     there = {run.name: run for run in runs}
-    found = [_found(each, there[each.run], place) for each in asked if each.run in there]
-    return [replace(each, elsewhere=_elsewhere(each, there[each.asked.run], runs)) for each in found]
+    return [_found(each, there[each.run], runs, place) for each in asked if each.run in there]
 
 
-def _elsewhere(finding: Finding, own: Evidence, runs: Sequence[Evidence]) -> tuple[Step, ...]:
-    """Return the same step on the targets that its own run is not of: the same variant, baseline, point and metric; of each target the
-    newest run. `runs` as `lab.analysis.evidence.references` orders them.
+def _found(asked: Asked, run: Evidence, runs: Sequence[Evidence], place: str) -> Finding:
+    """`elsewhere` has the same variant, baseline, point and metric, of each target the newest run: `runs` as
+    `lab.analysis.evidence.references` orders them.
     """
-    mine = [step for step in _of(own, {}) if step.arm == finding.asked.arm]
-    where = {(step.against, step.point, step.metric) for step in mine}
-    found: dict[tuple[str, str, str], Step] = {}
-    for run in runs:
-        if run.run.record.target == own.run.record.target or not run.arms(finding.asked.arm):
-            continue
-        for step in _of(run, {}):
-            if step.arm == finding.asked.arm and (step.against, step.point, step.metric) in where:
-                found.setdefault((step.target, step.point, step.metric), step)
-    return tuple(found.values())
-
-
-def _found(asked: Asked, run: Evidence, place: str) -> Finding:
     steady, disturbed = summaries(run)
     told = {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(asked.arm, told, f"{place}: {asked.run}", f"no arm '{asked.arm}'")
-    verdict = told[asked.arm]
-    said = verdict.text.partition("\n")[0].removeprefix(f"{asked.arm}: ").removesuffix(":")
+    said = told[asked.arm].text.partition("\n")[0].removeprefix(f"{asked.arm}: ").removesuffix(":")
     measured, _, advice = said.rpartition(": ")
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == asked.arm), None)
     kept = "" if disturbed.rows else describe_kept_defaults(run.run, (asked.arm, against or ""))
     boots = step_over_boots(run, further_boots(run), asked.arm, asked.point)
     if not boots.agree:
-        advice = f"{NO_ADVICE}; on the first: {advice}"
-    measured = f"{measured}; {boots.text}"
+        advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[asked.arm].title, run.run.record.target
-    return Finding(asked, title, verdict, measured, advice, boots, target, kept=kept)
+    mine = {(step.against, step.point, step.metric) for step in _of(run, {}) if step.arm == asked.arm}
+    elsewhere: dict[tuple[str, str, str], Step] = {}
+    for other in runs:
+        if other.run.record.target != target and other.arms(asked.arm):
+            for step in _of(other, {}):
+                if step.arm == asked.arm and (step.against, step.point, step.metric) in mine:
+                    elsewhere.setdefault((step.target, step.point, step.metric), step)
+    said = f"{measured}; {boots.text}"
+    return Finding(asked, title, told[asked.arm], said, advice, boots, target, tuple(elsewhere.values()), kept)
 
 
 def boots_wanted(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootWanted]:
     """Return what is to be measured once the machine has booted anew: findings that rest on fewer boots than `WANTED`, then claims."""
     further = {run.name: further_boots(run) for run in runs}
     there = {run.name: run for run in runs}
-    found = [
-        boot_wanted(
-            there[name],
-            further[name],
-            "finding",
-            each.asked.asks,
-            each.asked.arm,
-            [each.asked.point],
-            blocks=each.asked.blocks,
-        )
-        for each in findings(runs)
-        for name in [each.asked.run]
-        if each.boots.boots < WANTED
-    ]
+    found: list[BootWanted] = []
+    for asked in (each.asked for each in findings(runs) if each.boots.boots < WANTED):
+        run, points = there[asked.run], [asked.point]
+        found.append(boot_wanted(run, further[run.name], "finding", asked.asks, asked.arm, points, blocks=asked.blocks))
     return [*found, *wanted_for_claims(judged, runs, further)]

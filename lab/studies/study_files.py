@@ -25,9 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import read_toml, refuse, validated
-from lab.model import sweeps
 from lab.model.metrics import Ratio
-from lab.model.sweeps import Point
+from lab.model.sweeps import Point, sweep_names
 from lab.model.variants.naming import is_variant, present_name
 from lab.model.variants.variants import chain, load_overlay, variant_names
 from lab.records import published as publications
@@ -41,22 +40,22 @@ Unit = Literal["req/s", "s", "ms", "µs"]
 Keys = dict[str, str]
 """Published column → value, as its CSV writes it."""
 
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+class Strict(BaseModel):
+    """What is written by hand: a key that is none, and a value of another type, are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Quick(BaseModel):
+class Quick(Strict):
     """`--quick`: the shortened load."""
-
-    model_config = _STRICT
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
 
 
-class Change(BaseModel):
+class Change(Strict):
     """One `[[changes]]`: what the study says of a system that changes, as a run of its own beside the tables'."""
-
-    model_config = _STRICT
 
     question: str = Field(min_length=1)
     variants: list[str] = Field(min_length=1)
@@ -70,10 +69,8 @@ class Change(BaseModel):
         return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
 
 
-class NotAKnob(BaseModel):
+class NotAKnob(Strict):
     """A row of parameters.csv that no component realises."""
-
-    model_config = _STRICT
 
     why: str = Field(min_length=1)
     by: str | None = Field(
@@ -82,10 +79,8 @@ class NotAKnob(BaseModel):
     )
 
 
-class PublishedLoad(BaseModel):
+class PublishedLoad(Strict):
     """A row of sweeps.csv: what makes that load here, on which variants; or why nothing does."""
-
-    model_config = _STRICT
 
     sweeps: list[str] = Field(default_factory=list[str])
     variants: list[str] = Field(default_factory=list[str])
@@ -99,10 +94,8 @@ class PublishedLoad(BaseModel):
         return self
 
 
-class Shape(BaseModel):
+class Shape(Strict):
     """One `[[tables]]`: a published table, and what here stands for each of its cells."""
-
-    model_config = _STRICT
 
     title: str = Field(min_length=1)
     published: str | None = Field(default=None, description="a file of data/published; none = measured here only")
@@ -152,10 +145,8 @@ class Shape(BaseModel):
         return self.points.get(point.name)
 
 
-class StudyFile(BaseModel):
+class StudyFile(Strict):
     """A file of `lab/studies/`."""
-
-    model_config = _STRICT
 
     title: str = Field(min_length=1)
     source: str = Field(description="who published it, and under which title")
@@ -197,18 +188,17 @@ def load_study(key: str) -> Study:
     """One study, checked against the folders and CSV files it names. UsageError with file, key and remedy."""
     study = read_study(key)
     place, file = f"lab/studies/{key}.toml", study.file
-    named = [*file.variants, *(name for table in file.tables for name in table.variants)]
-    _known_variants(f"{place}: variants", named)
-    _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
+    _known_variants(f"{place}: variants", [*file.variants, *(name for table in file.tables for name in table.variants)])
+    _known(place, "sweep", [file.sweep, file.quick.sweep], sweep_names())
     for row, other in file.not_a_knob.items():
         _known_variants(f"{place}: not_a_knob.{row}: by", [other.by] if other.by and other.by != LOAD else [])
     for row, load in file.published_loads.items():
         _known_variants(f"{place}: published_loads.{row}: variants", load.variants)
-        _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
+        _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweep_names())
     for number, change in enumerate(file.changes):
         asked = [*change.variants, *([change.against] if change.against else [])]
         _known_variants(f"{place}: changes.{number}: variants", asked)
-        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
+        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweep_names())
     for number, table in enumerate(file.tables):
         if table.published is None or table.value is None:
             continue
@@ -225,10 +215,9 @@ def load_study(key: str) -> Study:
 
 def read_study(key: str) -> Study:
     """One study's file by itself. UsageError with file, key and remedy."""
-    path = FOLDER / f"{key}.toml"
     place = f"lab/studies/{key}.toml"
     try:
-        table = read_toml(path, place, "lab/studies/okd.toml")
+        table = read_toml(FOLDER / f"{key}.toml", place, "lab/studies/okd.toml")
     except FileNotFoundError:
         raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
     return Study(
@@ -282,15 +271,6 @@ def _known_variants(place: str, names: Sequence[str]) -> None:
     for name in names:
         if not is_variant(name) or present_name(name) != name:
             raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
-
-
-def headings(
-    table: Shape, measured: Mapping[tuple[str, ...], object]
-) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """The table's (rows, columns) as tuples of values: the published ones in their order, then what is only measured."""
-    split = len(table.rows)
-    every = [*published(table), *measured]
-    return list(dict.fromkeys(key[:split] for key in every)), list(dict.fromkeys(key[split:] for key in every))
 
 
 def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:

@@ -18,8 +18,7 @@ from pathlib import Path
 from lab.base.errors import UsageError
 from lab.systems.system import PRIVATE, WRITABLE
 
-TRY_S = 60.0
-_LATE = "did not end within"
+TRY_S, _LATE = 60.0, "did not end within"
 _STAMP = re.compile(
     r"^\S+ \S+ \[emerg\] \d+#\d+: "
     r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
@@ -27,7 +26,6 @@ _STAMP = re.compile(
 )
 """What nginx, Envoy and HAProxy begin with: time, process, and that it is serious."""
 _PLACE = re.compile(r" in (\S+):(\d+)$|^\[(\S+):(\d+)\] : ")
-_UID, _GID = 101, 82
 
 
 def refusal(
@@ -64,18 +62,18 @@ def _refusal(
         own = {prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE) if Path(prefix).is_dir()}
         for folder in (*own.values(), *(_inside(path, own) for path in (*WRITABLE, *dict(folders)))):
             _open(folder)
-        laid = [(path, item, text) for path, texts in folders for item, text in texts]
-        for path, text in (*files, *((f"{path}/{item}", text) for path, item, text in laid)):
+        laid = [(f"{path}/{item}", text) for path, texts in folders for item, text in texts]
+        for path, text in (*files, *laid):
             file = _inside(path, own)
             _open(file.parent)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text, errors="surrogateescape")
-        for path, _ in programs:
-            _inside(path, own).parent.mkdir(parents=True, exist_ok=True)
-            _inside(path, own).touch()
         brought = [(program, _inside(path, own)) for path, program in programs]
+        for _, place in brought:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
         (scratch / "hosts").write_text(hosts)
         if hosts and Path("/etc/hosts").exists():
             own["/etc/hosts"] = scratch / "hosts"
@@ -114,7 +112,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
     script = [f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}" for source, target in binds]
     script.append("ip link set lo up")
     script.append("echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")
-    user = ["unshare", "--user", f"--map-user={_UID}", f"--map-group={_GID}", "--"]
+    user = ["unshare", "--user", "--map-user=101", "--map-group=82", "--"]
     script.append(f"cd / && exec {shlex.join([*user, *command])}")
     root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     try:

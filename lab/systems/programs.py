@@ -30,19 +30,15 @@ from lab.base.files import readable
 from lab.systems.manifests.pods import Container
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "scripts"
+SCRIPTS, CACHE = ROOT / "scripts", ROOT / ".cache"
 OUTSIDE = "LAB_OUTSIDE"
 """Environment variable: the number of the socket to who runs scripts outside the lab's namespaces, in which there is no network."""
-CACHE = ROOT / ".cache"
 BROUGHT, BUILT = CACHE / "proxies", CACHE / "bin"
-SCRIPT, UNPACK = "proxies", "unpack"
 INSIDE = "/srv/proxy"
 """Where a container finds its program."""
 MADE = CACHE / "controllers"
 ROOTS = "LAB_ROOTS"
 """Environment variable of the lab's own, set before it enters its namespaces: short name of an image → [reference, folder]."""
-ABOUT = "about.txt"
-"""Of a root that the lab made: what it is, a line each."""
 _GROUP = "proxy-"
 _one_at_a_time = threading.Lock()
 
@@ -93,15 +89,12 @@ def program(place: str, name: str, version: str) -> Program:
     known = _pinned()
     wanted = f"{name}-{version}"
     if wanted not in known:
-        of_it = [item for item in known if item.startswith(f"{name}-")] or known
-        fault = f"{name} {version} is not pinned here"
-        remedy = (
-            f"{did_you_mean(wanted, of_it)}; one more is a group `{_GROUP}{wanted}` in pyproject.toml and `uv lock`"
-        )
-        raise UsageError(place, fault, remedy)
+        nearest = did_you_mean(wanted, [item for item in known if item.startswith(f"{name}-")] or known)
+        remedy = f"{nearest}; one more is a group `{_GROUP}{wanted}` in pyproject.toml and `uv lock`"
+        raise UsageError(place, f"{name} {version} is not pinned here", remedy)
     folder = BROUGHT / wanted
-    if not folder.is_dir() and run_outside(SCRIPT, [wanted]):
-        remedy = f"scripts/{SCRIPT} {wanted}, where there is a registry of Python packages"
+    if not folder.is_dir() and run_outside("proxies", [wanted]):
+        remedy = f"scripts/proxies {wanted}, where there is a registry of Python packages"
         raise UsageError(place, f"{wanted} cannot be fetched (see above)", remedy)
     return Program(name, version, _executable(folder, name))
 
@@ -112,9 +105,8 @@ def built(place: str, name: str, module: str, version: str) -> Program:
     if (file is None or built_from(file, module) != version) and run_outside("bring", [name]) == 0:
         file = found(name)
     if file is None:
-        raise UsageError(
-            place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy"
-        )
+        remedy = f"scripts/bring {name}, where there is a Go proxy"
+        raise UsageError(place, f"{name} cannot be built (see above)", remedy)
     if (own := built_from(file, module)) != version:
         fault = f"{name} {version} is asked for, {file} is {own or 'of another module'}"
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
@@ -135,14 +127,32 @@ def packed(short: str, version: str, module: str) -> Program | None:
 def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     """The folder into which Debian packages were unpacked, `file` in it; unpacked unless it is there. UsageError where that cannot be done."""
     folder = CACHE / name
-    if not (folder / file).exists() and (run_outside(UNPACK, [name, *packages]) or not (folder / file).exists()):
-        asked = f"scripts/{UNPACK} {name} {' '.join(packages)}"
-        raise UsageError(
-            place,
-            f"{name} is not on PATH, and cannot be unpacked (see above)",
-            f"{asked}, where apt has its lists and reaches Debian's mirror; or install it",
-        )
+    if not (folder / file).exists() and (run_outside("unpack", [name, *packages]) or not (folder / file).exists()):
+        asked = f"scripts/unpack {name} {' '.join(packages)}"
+        remedy = f"{asked}, where apt has its lists and reaches Debian's mirror; or install it"
+        raise UsageError(place, f"{name} is not on PATH, and cannot be unpacked (see above)", remedy)
     return folder
+
+
+def packaged(place: str, program: str, package: str, modules: str) -> tuple[Path, Path, Sequence[Path]]:
+    """A program of Debian's, on PATH or unpacked: it, the folder of its modules (below /usr/lib), and the libraries that this machine lacks. UsageError."""
+    if installed := shutil.which(program):
+        return Path(installed).resolve(), Path("/usr/lib") / modules, ()
+    root = unpacked(place, program, [package], f"usr/sbin/{program}")
+    return root / "usr/sbin" / program, root / "usr/lib" / modules, sorted(root.glob("usr/lib/*-linux-gnu/*.so.*"))
+
+
+@cache
+def version_of(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
+    """What a program's `-v` prints that this regular expression finds; `unknown` where it finds nothing, empty where there is no such program."""
+    folders = ":".join(sorted({str(file.parent) for file in libraries}))
+    env = {**os.environ, "LD_LIBRARY_PATH": folders} if folders else None
+    try:
+        done = subprocess.run([program, "-v"], env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    told = re.search(form, done.stdout + done.stderr)
+    return told[1] if told else "unknown"
 
 
 def found(name: str) -> Path | None:
@@ -174,7 +184,7 @@ def _executable(folder: Path, name: str) -> Path:
             with path.open("rb") as file:
                 if file.read(4) == b"\x7fELF":
                     return path
-    raise UsageError(str(folder), f"there is no program {name} in it", f"remove it: scripts/{SCRIPT} fetches it again")
+    raise UsageError(str(folder), f"there is no program {name} in it", "remove it: scripts/proxies fetches it again")
 
 
 @cache
@@ -192,7 +202,7 @@ def files(system: str, image: str) -> Files:
     folder = MADE / system / "root"
     if not folder.is_dir():
         raise UsageError(f"target apiserver: {system}", "its files are not there", f"scripts/controllers {system}")
-    return Files(folder, "; ".join(readable(folder / ABOUT).splitlines()))
+    return Files(folder, "; ".join(readable(folder / "about.txt").splitlines()))
 
 
 def run_outside(script: str, argv: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from lab.base.paths import at
-from lab.model.measurable import System
+from lab.model.system import System
 from lab.model.variants.variants import Check
 
 ABSENT = "absent"
@@ -66,10 +66,8 @@ Reader = Callable[[System, Check], Reading]
 def run(system: System, check: Check, argv: Sequence[str]) -> str:
     done = system.exec(check.role, argv)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise UnreadableError(
-            f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1] if said else 'it printed nothing'}"
-        )
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
+        raise UnreadableError(f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1]}")
     return done.stdout
 
 
@@ -86,12 +84,8 @@ def processes(system: System, check: Check) -> list[Process]:
     script = (
         'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
     )
-    found = []
-    for line in run(system, check, ["sh", "-c", script]).splitlines():
-        pid, _, title = line.partition("\t")
-        if pid.isdigit() and title.strip():
-            found.append(Process(int(pid), " ".join(title.split())))
-    return found
+    rows = [line.partition("\t") for line in run(system, check, ["sh", "-c", script]).splitlines()]
+    return [Process(int(pid), " ".join(title.split())) for pid, _, title in rows if pid.isdigit() and title.strip()]
 
 
 def matching(system: System, check: Check) -> list[Process]:
@@ -118,9 +112,7 @@ def given(check: Check, key: str) -> str:
 
 def shown(value: Any) -> str:
     """What a program tells as JSON, as a check's value is written: a text as it is, anything else as JSON."""
-    if value is None:
-        return ABSENT
-    return value if isinstance(value, str) else json.dumps(value)
+    return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def joined(values: Sequence[str]) -> str:
@@ -129,9 +121,8 @@ def joined(values: Sequence[str]) -> str:
 
 def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
     expected = check.value if wanted is None else wanted
-    if observed == expected:
-        return Reading(check, observed, ok=True)
-    return wrong(check, observed, f"expected {expected!r}, found {observed!r}")
+    ok = observed == expected
+    return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
 
 
 def wrong(check: Check, observed: str, detail: str) -> Reading:

@@ -1,4 +1,5 @@
-"""A reload that makes new workers of the configuration that a proxy has: how it is asked for, and read back by the proxy's processes.
+"""A reload of a proxy: by what its files say now, which it watches or is told of (`WatchedFiles`), or of the configuration that it has, which makes new
+workers (`renewed`), read back by the proxy's processes.
 
 Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in each). Refuses to go on with some of the old
 ones: what is measured next would be of both.
@@ -8,14 +9,75 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.base.files import readable
 from lab.model.pairs import Renewed
-from lab.systems.system import Process, Renew
+from lab.systems.system import Loading, Process, Renew, bytes_of, write_changed
+
+TAKES_S = 30.0
+"""By then what was written is served, or never."""
+
+
+class WatchedFiles:
+    """See `lab.systems.system.Control`; what was in flight goes on.
+
+    `served`: whether the proxy says that it serves these files, path → text; raises OSError, ValueError while it cannot be asked.
+    """
+
+    looks_once_more = False
+
+    def __init__(
+        self,
+        process: Process,
+        program: str,
+        watched: Callable[[str], bool],
+        served: Callable[[Mapping[str, str]], bool],
+        interval_s: float = 0.0,
+        told: signal.Signals | None = None,
+    ) -> None:
+        """`program`: as its main process is called; `watched`: whether a file is; `told`: by which signal, where it does not look by itself."""
+        self._process, self._program, self._watched, self._served = process, program, watched, served
+        self.interval_s, self._told = interval_s, told
+        self._files: Mapping[str, str] = process.started.files
+        self._main: int | None = None
+
+    def started(self) -> Loading | None:
+        pid = self._process.pid
+        if pid is None or readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
+            self._main = pid
+            return None
+        return Loading(time.time() if self._main == pid else None, 1)
+
+    def serving(self, loading: Loading) -> bool:
+        try:
+            found = self._served({path: text for path, text in self._files.items() if self._watched(path)})
+        except (OSError, ValueError):
+            found = False
+        if not found and loading.began_s is not None and time.time() - loading.began_s > TAKES_S:
+            fault = f"does not serve what it was told {TAKES_S:g} s ago"
+            raise MeasuringError(self._process.container.place, fault, self._process.tail(5) or "it printed nothing")
+        return found
+
+    def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        began_s = time.time()
+        changed = {path: text for path, text in files.items() if self._watched(path)}
+        if over.is_set() or not write_changed(self._process, changed):
+            return None
+        self._files = files
+        if self._told is not None and (pid := self._process.pid) is not None:
+            os.kill(pid, self._told)
+        return Loading(began_s, 1)
+
+    def config_bytes(self) -> int:
+        return bytes_of(self._process, filter(self._watched, self._files))
+
 
 NONE = ("no reload of this proxy makes new workers", "leave `generations` out of the point, or measure another proxy")
 MOST_S, LOOK_S = 75.0, 0.03
@@ -37,8 +99,8 @@ class Running:
 
 def master(found: Mapping[int, Running], called: str) -> int | None:
     """The process of that name that none of that name started; None where there is none."""
-    named = {pid: one for pid, one in found.items() if one.name == called}
-    return next((pid for pid, one in named.items() if one.parent not in named), None)
+    named = {pid: one.parent for pid, one in found.items() if one.name == called}
+    return next((pid for pid, parent in named.items() if parent not in named), None)
 
 
 def renewed(

@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.objects import Objects
 
 
@@ -46,8 +47,7 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
     for key, text in data.items():
         at = f"{place}: data.{key}"
         part, *path = key.split(".")
-        if part not in found:
-            raise UsageError(at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
+        refuse(part not in found, at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -75,12 +75,12 @@ def _set(node: Any, path: Sequence[str], setting: Setting) -> Any:
         return {**node, **setting.value} if both else setting.value
     step, *rest = path
     if step.isdigit():
-        found = [] if node is None else node
-        if not isinstance(found, list) or int(step) > len(found):
+        found, at = [] if node is None else node, int(step)
+        if not isinstance(found, list) or at > len(found):
             held = f"a list of {len(found)}" if isinstance(found, list) else "no list"
             raise UsageError(setting.place, f"{step} is a place in a list, and there is {held}", "correct the path")
-        inner = found[int(step)] if int(step) < len(found) else None
-        return [*found[: int(step)], _set(inner, rest, setting), *found[int(step) + 1 :]]
+        inner = found[at] if at < len(found) else None
+        return [*found[:at], _set(inner, rest, setting), *found[at + 1 :]]
     found = {} if node is None else node
     if not isinstance(found, dict):
         raise UsageError(setting.place, f"{step} is a name, and there is {found!r}", "correct the path")
@@ -94,11 +94,10 @@ def sections(
     found = {section: dict(own) for section, own in defaults.items()}
     for key, value in data.items():
         section, _, directive = key.partition(".")
-        if section not in found or not directive:
-            fault = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}"
-            raise UsageError(f"{place}: {key}", fault, did_you_mean(section, found))
-        if "\n" in value or not re.fullmatch(r"[\w.-]+", directive):
-            raise UsageError(f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
+        fault, remedy = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}", did_you_mean(section, found)
+        refuse(section not in found or not directive, f"{place}: {key}", fault, remedy)
+        more = "\n" in value or not re.fullmatch(r"[\w.-]+", directive)
+        refuse(more, f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
         found[section][directive.replace("_", " ")] = value
     return found
 

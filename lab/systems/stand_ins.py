@@ -31,7 +31,6 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.table import SYSTEMS, refuse_checks
 
 TABLE = "stand_ins.toml"
-PROXY = "proxy"
 Manifests = Sequence[Mapping[str, Any]]
 
 
@@ -67,12 +66,9 @@ class Setting(Record):
         """Return the value that rendered manifests give it; None where they leave it to the program's default."""
         if self.flag:
             values = list(_flag_values(manifests, self.flag))
-            return values[-1] if values else None
-        values = [
-            str(obj["data"][self.key])
-            for obj in manifests
-            if obj["kind"] == "ConfigMap" and self.key in (obj.get("data") or {})
-        ]
+        else:
+            maps = (obj.get("data") or {} for obj in manifests if obj["kind"] == "ConfigMap")
+            values = [str(data[self.key]) for data in maps if self.key in data]
         return values[-1] if values else None
 
 
@@ -110,9 +106,8 @@ class StandIn(Record):
 
     def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
         """Return whether the facts of a run on a target show that this stand-in ran there."""
-        if target not in self.targets:
-            return False
-        return not self.shown_by or any(re.search(words, facts.get(name, "")) for name, words in self.shown_by.items())
+        shown = any(re.search(words, facts.get(name, "")) for name, words in self.shown_by.items())
+        return target in self.targets and (shown or not self.shown_by)
 
 
 class _Table(Record):
@@ -136,10 +131,10 @@ def load_stand_ins() -> tuple[StandIn, ...]:
 
 def stand_ins_of(manifests: Manifests, target: str | None = None) -> list[StandIn]:
     """Return the stand-ins for images that a variant's proxies run, on one target or on any."""
-    images = {str(container.get("image", "")) for container in _proxy_containers(manifests)}
+    images = "\n".join(str(container.get("image", "")) for container in _proxy_containers(manifests))
 
     def runs(repository: str) -> bool:
-        return any(re.search(rf"(^|/){re.escape(repository)}([:@]|$)", image) for image in images)
+        return re.search(rf"(^|/){re.escape(repository)}([:@]|$)", images, re.MULTILINE) is not None
 
     return [
         each
@@ -213,13 +208,12 @@ def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, Setting, list[str]]]:
     """Return the costly defaults that stand-ins kept in a run, each with the arms that left it to them. Arguments as `describe_run`."""
-    found = [
-        (stand_in, setting, [name for name in arms if setting.value_in(manifests[name]) is None])
+    return [
+        (stand_in, setting, left)
         for stand_in, arms in _ran(target, facts, manifests)
         for setting in stand_in.setting
-        if setting.costs
+        if setting.costs and (left := [name for name in arms if setting.value_in(manifests[name]) is None])
     ]
-    return [(stand_in, setting, arms) for stand_in, setting, arms in found if arms]
 
 
 def _ran(
@@ -236,7 +230,7 @@ def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
     for obj in manifests:
         template = (obj.get("spec") or {}).get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}
-        if obj["kind"] == "Deployment" and labels.get(ROLE_LABEL) == PROXY:
+        if obj["kind"] == "Deployment" and labels.get(ROLE_LABEL) == "proxy":
             yield from template["spec"]["containers"]
 
 

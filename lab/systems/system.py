@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -22,7 +22,7 @@ from typing import Protocol
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_unknown
 from lab.base.quantities import quantity
-from lab.systems.manifests.gateway_api import HEADERS, Backend, Served, rules_of
+from lab.systems.manifests.gateway_api import Backend, Served, rules_of
 from lab.systems.manifests.objects import Member, Objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.reading import Reader
@@ -99,7 +99,6 @@ class Process(Protocol):
     @property
     def pid(self) -> int | None:
         """The main process, as the lab sees it, while it runs."""
-        ...
 
     @property
     def started(self) -> Realisation:
@@ -112,7 +111,6 @@ class Process(Protocol):
 
     def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
-        ...
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
         """The last lines of its error output, or (unless told not to) of its output where that is empty."""
@@ -128,7 +126,6 @@ class Process(Protocol):
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
         """SIGKILL what `run_pinned` started, and wait for it."""
-        ...
 
 
 Renew = Callable[[Process], None]
@@ -156,7 +153,6 @@ class Control(Protocol):
 
     def started(self) -> Loading | None:
         """What the container's main process has begun to load; None until it can be told. Asked every few milliseconds."""
-        ...
 
     def serving(self, loading: Loading) -> bool:
         """Whether it serves what it loaded. MeasuringError when it never will. Asked every few milliseconds."""
@@ -167,7 +163,6 @@ class Control(Protocol):
 
         None where nothing is new, or once `over` is set: the system ends, and nobody waits for it.
         """
-        ...
 
     def config_bytes(self) -> int:
         """Of the configuration and its maps as they lie there."""
@@ -345,9 +340,12 @@ Certificates = Mapping[str, Mapping[str, str]]
 
 def configmap_of(place: str, named: str, context: Context) -> tuple[str, Mapping[str, str]]:
     """(its place, its data) of the ConfigMap that an argument names as NAMESPACE/NAME, of the pod's own namespace. UsageError."""
-    known = {f"{context.pod.namespace}/{name}": name for name in context.objects.configmaps}
+    known = {
+        f"{context.pod.namespace}/{name}": (f"ConfigMap/{name}", data)
+        for name, data in context.objects.configmaps.items()
+    }
     refuse_unknown(named, known, place, f"there is no ConfigMap {named!r}")
-    return f"ConfigMap/{known[named]}", context.objects.configmaps[known[named]]
+    return known[named]
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
@@ -371,24 +369,20 @@ def refuse_open_files(place: str, files: int, context: Context, asked: str = "")
 
 def find_program(place: str, program: str) -> None:
     """UsageError when a container's program is not on this machine (a path of its own volumes is not looked at)."""
-    hidden = any(program.startswith(prefix + "/") for prefix in PRIVATE)
-    if not hidden and shutil.which(program) is None:
-        raise UsageError(
-            place,
-            f"the program {program!r} is not on this machine",
-            "install it (`just doctor` lists what is missing), or use --target kind",
-        )
+    if not program.startswith(tuple(f"{prefix}/" for prefix in PRIVATE)) and shutil.which(program) is None:
+        remedy = "install it (`just doctor` lists what is missing), or use --target kind"
+        raise UsageError(place, f"the program {program!r} is not on this machine", remedy)
 
 
 def led_to(
-    context: Context, ports: Sequence[Served], proxy: str, can: Collection[str] = (HEADERS,), never: str = ""
+    context: Context, ports: Sequence[Served], proxy: str, headers: bool = True, never: str = ""
 ) -> tuple[Members, Certificates]:
     """What ports lead to, and the files of their Secrets. UsageError for a Secret that is not there, and for a rule that `proxy` (its name) cannot
-    be told: `can`, `never`, see `Rule.refuse`.
+    be told: `headers`, `never`, see `Rule.refuse`.
     """
     rules = rules_of(ports).values()
     for rule in rules:
-        rule.refuse(proxy, can, never)
+        rule.refuse(proxy, headers, never)
     backends = dict.fromkeys(rule.backend for rule in rules if rule.backend)
     members = {item: context.objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)
@@ -399,6 +393,13 @@ def expect(container: Container, held: bool, what: str, base: str) -> None:
     """UsageError for a container that does not ask for what the lab's own manifests do. `what`: that, in words; `base`: those manifests."""
     if not held:
         raise UsageError(container.place, f"expected {what}", f"as in manifests/base/{base}")
+
+
+def served_natively(context: Context, name: str, args: tuple[str, ...]) -> list[Served]:
+    """What a proxy without a controller serves, as its base of that name has it. UsageError for another command line."""
+    container = context.container
+    expect(container, not container.command and container.args == args, f"no command, and args {list(args)}", name)
+    return context.objects.served(f"lab.test/{name}")
 
 
 def arguments(
@@ -434,25 +435,25 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
 
     Links stay. Raises OSError.
     """
-    changed = False
-    for path, text in files.items():
-        file = process.inside(path)
-        if (
-            file is None
-            or text.startswith("-> ")
-            or (file.exists() and file.read_bytes() == text.encode(errors="surrogateescape"))
-        ):
-            continue
+    inside = {process.inside(path): text.encode(errors="surrogateescape") for path, text in files.items()}
+    old = [file for file, text in inside.items() if file and file.exists() and file.read_bytes() == text]
+    new = {file: text for file, text in inside.items() if file and file not in old and not text.startswith(b"-> ")}
+    for file, text in new.items():
         fresh = file.with_name(f".{file.name}.new")
-        fresh.write_text(text, errors="surrogateescape")
+        fresh.write_bytes(text)
         fresh.chmod(0o644)
         fresh.replace(file)
-        changed = True
-    return changed
+    return bool(new)
 
 
 KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 """An error in the log of a program of Kubernetes': level and date, time, process, place."""
+
+
+def words_in(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
+    """What lines of a log say that have one of these forms: their group `words`, each text once."""
+    found = (match["words"] for line in log for form in forms if (match := form.match(line)))
+    return list(dict.fromkeys(found))
 
 
 def is_repository_of(image: str, repository: str) -> bool:
@@ -463,9 +464,8 @@ def is_repository_of(image: str, repository: str) -> bool:
 def command(container: Container) -> tuple[str, ...]:
     """Of a container as its manifest says. UsageError where it leaves that to an image."""
     if not container.command:
-        raise UsageError(
-            container.place, "'command' is missing, and the image's own is not on this machine", "name the command"
-        )
+        fault = "'command' is missing, and the image's own is not on this machine"
+        raise UsageError(container.place, fault, "name the command")
     return container.command + container.args
 
 

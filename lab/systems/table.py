@@ -15,6 +15,7 @@ from lab.systems.haproxy_ingress.system import SYSTEM as HAPROXY_INGRESS
 from lab.systems.haproxy_router.system import SYSTEM as HAPROXY_ROUTER
 from lab.systems.httpd.system import SYSTEM as HTTPD
 from lab.systems.ingress_nginx.system import SYSTEM as INGRESS_NGINX
+from lab.systems.lighttpd.system import SYSTEM as LIGHTTPD
 from lab.systems.manifests.objects import Objects
 from lab.systems.nginx.system import SYSTEM as NGINX
 from lab.systems.nginx_f5.system import SYSTEM as NGINX_F5
@@ -31,6 +32,7 @@ SYSTEMS: tuple[ProxySystem, ...] = (
     NGINX_F5,
     NGINX_NGF,
     HTTPD,
+    LIGHTTPD,
     HAPROXY,
     ENVOY,
     ENVOY_GATEWAY,

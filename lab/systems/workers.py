@@ -19,6 +19,7 @@ from lab.systems import inside
 from lab.systems.system import WorkerRule, Workers, cores
 from lab.systems.table import SYSTEMS
 
+WORKERS: Sequence[Workers] = [system.workers for system in SYSTEMS]
 GAUGE = "proxy/workers"
 """Of a sample: how many really ran, counted."""
 
@@ -29,18 +30,14 @@ def asked(objects: Objects, cpus: int | None = None) -> int | None:
     """Of all the proxy's pods together, each on so many `cpus` (None: not known); None where it is left to a proxy of which it cannot be told."""
     told = next((int(text) for text in _told(objects) if text.isdigit() and int(text)), None)
     each = next(_each(objects, told, cpus), told)
-    return each and each * (sum(_replicas(obj) for obj in objects) or 1)
+    return each and each * (sum(obj["spec"].get("replicas", 1) for obj in objects if _is_proxy(obj)) or 1)
 
 
 def rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
     """The rule for an image, with what it is known by and whose it is; None where it runs no proxy that is known here."""
-    found = {name: (name, makes, each) for each in _of_systems() for name, makes in each.rules.items()}
+    found = {name: (name, makes, each) for each in WORKERS for name, makes in each.rules.items()}
     fitting = [name for name in found if re.search(rf"(?:^|/){re.escape(name)}(?=[:@.]|$)", image)]
     return found[name] if (name := max(fitting, key=len, default="")) else None
-
-
-def _of_systems() -> list[Workers]:
-    return [system.workers for system in SYSTEMS]
 
 
 def _each(objects: Objects, told: int | None, cpus: int | None) -> Iterator[int]:
@@ -50,16 +47,14 @@ def _each(objects: Objects, told: int | None, cpus: int | None) -> Iterator[int]
         if found := rule(str(container.get("image", ""))):
             _, makes, own = found
             count = makes(limit, cpus) if told is None else own.capped(told, limit) if own.capped else told
-            if count is not None:
-                yield count
+            yield from [] if count is None else [count]
 
 
 def _told(objects: Objects) -> Iterator[str]:
-    each = _of_systems()
-    keys, variables = [key for own in each for key in own.keys], {name for own in each for name in own.variables}
-    options = {name for own in each for name in own.options}
-    fields = {kind: field for own in each for kind, field in own.fields.items()}
-    directives = [own.directive for own in each if own.directive]
+    keys, variables = [key for own in WORKERS for key in own.keys], {name for own in WORKERS for name in own.variables}
+    options = {name for own in WORKERS for name in own.options}
+    fields = {kind: field for own in WORKERS for kind, field in own.fields.items()}
+    directives = [own.directive for own in WORKERS if own.directive]
     mounted = {
         (volume.get("configMap") or {}).get("name")
         for obj in objects
@@ -87,10 +82,6 @@ def _is_proxy(obj: Mapping[str, Any]) -> bool:
     return obj.get("kind") == "Deployment" and obj["metadata"].get("labels", {}).get(ROLE_LABEL) == "proxy"
 
 
-def _replicas(obj: Mapping[str, Any]) -> int:
-    return obj["spec"].get("replicas", 1) if _is_proxy(obj) else 0
-
-
 # -- how many run ----------------------------------------------------------------------------------------
 
 
@@ -98,7 +89,7 @@ def list_script() -> str:
     """Return a script that prints a line for each process of a container: its threads, and its command line; and what a proxy that counts
     its own workers tells of them.
     """
-    asking = [each for each in _of_systems() if each.process]
+    asking = [each for each in WORKERS if each.process]
     cases = "\n".join(
         f"  {each.process}) {{ {inside.asked(each.port, each.page)}; }} 2>/dev/null | grep ^{each.metric} ;;"
         for each in asking
@@ -124,7 +115,7 @@ def listed(text: str) -> list[tuple[int, str]]:
 
 def told(text: str) -> int | None:
     """What a proxy that counts its own workers tells in that."""
-    metrics = "|".join(each.metric for each in _of_systems() if each.process)
+    metrics = "|".join(each.metric for each in WORKERS if each.process)
     found = re.search(rf"^(?:{metrics}):? (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else None
 
@@ -132,5 +123,4 @@ def told(text: str) -> int | None:
 def started(processes: Iterable[tuple[int, str]]) -> int | None:
     """Of one container or of several, from (threads, command line) of every process in them."""
     found = list(processes)
-    counts = dict.fromkeys(each.count for each in _of_systems() if each.count)
-    return sum(count(found) for count in counts) or None
+    return sum(count(found) for count in dict.fromkeys(each.count for each in WORKERS if each.count)) or None

@@ -1,8 +1,8 @@
-"""Where a system runs: the table of the targets; `base` holds the protocol that each of them keeps."""
+"""Where a system runs: the names of the targets; `base` holds the protocol that each of them keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,51 +12,31 @@ from lab.model.names import DEFAULT_TARGET
 if TYPE_CHECKING:
     from lab.targets.base import Target
 
+TARGETS = ("apiserver", "kind", "local", "remote")
+"""Names as in `--target`."""
+
 _in_use: list[Target] = []
 
 
-def _apiserver() -> Target:
-    from lab.targets.apiserver.target import ApiserverTarget
-
-    return ApiserverTarget()
-
-
-def _kind() -> Target:
-    from lab.targets.kind import TARGET
-
-    return TARGET
-
-
-def _local() -> Target:
-    from lab.targets.local.target import LocalTarget
-
-    return LocalTarget()
-
-
-def _remote() -> Target:
-    from lab.targets.remote import TARGET
-
-    return TARGET
-
-
-TARGETS: Mapping[str, Callable[[], Target]] = {
-    "apiserver": _apiserver,
-    "kind": _kind,
-    "local": _local,
-    "remote": _remote,
-}
-"""Name as in `--target` → what makes the target. Its modules are imported only then: that takes a while."""
-
-
 @cache
-def target_named(name: str) -> Target:
-    """Return the one target of that name."""
-    return TARGETS[name]()
+def _target(name: str) -> Target:
+    """The one target of that name. Its modules are imported only now: that takes a while."""
+    if name == "local":
+        from lab.targets.local.target import LocalTarget
+
+        return LocalTarget()
+    if name == "apiserver":
+        from lab.targets.apiserver.target import ApiserverTarget
+
+        return ApiserverTarget()
+    from lab.targets.clusters import KIND, REMOTE
+
+    return KIND if name == "kind" else REMOTE
 
 
 def chosen(name: str, context: str | None) -> Target:
     """The target of that name at that context (None = it has none); `close` is its end."""
-    target = target_named(name).at(context)
+    target = _target(name).at(context)
     _in_use.append(target)
     return target
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
-from lab.model.measurable import System as System
-from lab.model.measurable import Watch as Watch
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
+from lab.model.system import System as System
+from lab.model.system import Watch as Watch
 from lab.model.variants.variants import Variant
 
 

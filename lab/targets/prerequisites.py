@@ -12,7 +12,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -43,7 +42,6 @@ BROUGHT = "it is brought when it is first needed: scripts/bring {}"
 ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
 FREE_BYTES = 2 * 1024**3
 OPEN_FILES = 4096
-STEAL_PERCENT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +63,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, how it tells its version, and the oldest that will do, with the reason."""
+    """A program, how it tells its version, and the oldest that will do, with the reason; without one any version will."""
 
     name: str
     version: Sequence[str]
     minimum: tuple[int, ...]
     needed_by: tuple[Need, ...]
-    why: str
+    why: str = ""
     remedy: str = SHELL
 
 
-TOOLS = (
+_VERSIONED = (
     Tool("nginx", ["-v"], (1, 19, 10), LOCAL, "upstream keepalive_time", "apt-get install nginx, or scripts/shell"),
     Tool("kustomize", ["version"], (5, 0), TARGETS, "components"),
     Tool("ip", ["-V"], (5, 0), LOCAL, "network namespaces", "apt-get install iproute2"),
@@ -94,12 +92,15 @@ TOOLS = (
     Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
     Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
 )
+TOOLS = (
+    *(
+        Tool(name, [], (), LOCAL, remedy=local.PACKAGES)
+        for name in local.TOOLS
+        if name not in {tool.name for tool in _VERSIONED}
+    ),
+    *_VERSIONED,
+)
 
-# What else the local target runs: any version will do.
-LOCAL_TOOLS = tuple(name for name in local.TOOLS if name not in {tool.name for tool in TOOLS})
-
-# Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked.
-STEPS = ("namespaces", "veth", "sysctls", "tbf")
 NAMESPACES = """
 set -e
 mount -t tmpfs lab /run && echo namespaces
@@ -112,25 +113,29 @@ ip netns exec a sh -ec 'cd /proc/sys/net
   set_and_read ipv4/tcp_max_syn_backlog 8192' && echo sysctls
 ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400ms && echo tbf
 """
+"""Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked."""
+STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
+    "namespaces": ("namespaces", LOCAL, "user, pid, mount, network; /run covered", ""),
+    "veth": ("network namespaces, veth", LOCAL, "made inside", f"modprobe veth; or {ROOT}"),
+    "sysctls": ("sysctls of a namespace", LOCAL, "somaxconn, port range, SYN backlog", f"a newer kernel; or {ROOT}"),
+    "tbf": ("slow link (tc tbf)", OPTIONAL, "works on a veth", "modprobe sch_tbf; only the sweep slow-link needs it"),
+}
+"""Line that NAMESPACES prints → check, needed by, what is found when it worked, and the remedy."""
 
 
 def checks() -> list[Finding]:
     """Every check, tried side by side, in the order of the table. Changes nothing that outlives it."""
     every: list[Callable[[], Iterable[Finding]]] = [
         _machine,
-        _steal,
         _namespaces,
         _nat,
         _cgroup,
         _disk,
-        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
-        _local_tools,
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS),
         _generators,
         _controllers,
-        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
         _docker,
         _contexts,
-        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[9:]),
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         return list(chain.from_iterable(pool.map(lambda check: check(), every)))
@@ -139,77 +144,34 @@ def checks() -> list[Finding]:
 def _machine() -> list[Finding]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    unlimited = files == resource.RLIM_INFINITY
+    enough = files == resource.RLIM_INFINITY or files >= OPEN_FILES
     python = ".".join(map(str, sys.version_info[:3]))
     linux = sys.platform == "linux"
+    more = f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again"
     return [
         Finding("Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"),
         Finding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
         Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
-        Finding(
-            "open files (hard limit)",
-            LOCAL,
-            unlimited or files >= OPEN_FILES,
-            "unlimited" if unlimited else str(files),
-            f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again",
-        ),
+        Finding("open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), more),
     ]
-
-
-def _steal() -> list[Finding]:
-    """What the hypervisor takes from this machine, over half a second of the other checks' own work."""
-    try:
-        before = _cpu_ticks()
-        time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
-        after = _cpu_ticks()
-    except OSError as error:
-        return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
-    share = 100 * (after[1] - before[1]) / max(1, after[0] - before[0])
-    remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
-    return [Finding("hypervisor steal", OPTIONAL, share < STEAL_PERCENT, f"{share:.1f} %", remedy)]
-
-
-def _cpu_ticks() -> tuple[int, int]:
-    """All ticks and the stolen ones since boot, from the first line of /proc/stat."""
-    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return sum(ticks), ticks[7]
 
 
 def _namespaces() -> list[Finding]:
+    """The steps follow each other: the first that fails has the complaint, the others were not reached."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     rest = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
     output, status = _run(["unshare", *user, *rest, "sh", "-c", NAMESPACES])
-    done = [line for line in output.splitlines() if line in STEPS]
-    complaint = _last_line(line for line in output.splitlines() if line not in done) or f"exit status {status}"
-    kinds = "rootless: user, pid, mount, network" if user else "as root: pid, mount, network"
-
-    def finding(name: str, step: str, needed_by: tuple[Need, ...], good: str, remedy: str) -> Finding:
-        if step in done:
-            return Finding(name, needed_by, True, good)
-        # The steps follow each other: the first that fails has the complaint, the others were not reached.
-        reached = len(done) == STEPS.index(step)
-        return Finding(
-            name, needed_by, False, complaint if reached else "not tried", remedy if reached else "the above first"
-        )
-
-    return [
-        finding("namespaces", "namespaces", LOCAL, f"{kinds}; /run covered", _userns_remedy()),
-        finding("network namespaces, veth", "veth", LOCAL, "made inside", f"modprobe veth; or {ROOT}"),
-        finding(
-            "sysctls of a namespace",
-            "sysctls",
-            LOCAL,
-            "somaxconn, port range, SYN backlog",
-            f"a newer kernel; or {ROOT}",
-        ),
-        finding(
-            "slow link (tc tbf)",
-            "tbf",
-            OPTIONAL,
-            "works on a veth",
-            "modprobe sch_tbf; only the sweep slow-link needs it",
-        ),
-    ]
+    said = output.splitlines()
+    complaint = _last_line(line for line in said if line not in STEPS) or f"exit status {status}"
+    found: list[Finding] = []
+    for step, (check, needed_by, good, remedy) in STEPS.items():
+        if step in said:
+            found.append(Finding(check, needed_by, True, good))
+        elif all(before.ok for before in found):
+            found.append(Finding(check, needed_by, False, complaint, remedy or _userns_remedy()))
+        else:
+            found.append(Finding(check, needed_by, False, "not tried", "the above first"))
+    return found
 
 
 def _userns_remedy() -> str:
@@ -236,10 +198,7 @@ def _nat() -> list[Finding]:
 
 def _cgroup() -> list[Finding]:
     """Whether a process of ours can be limited, by limiting one."""
-    try:
-        ok, said = cgroups.trial()
-    except (OSError, LookupError) as error:
-        ok, said = False, str(error)
+    ok, said = cgroups.trial()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
     return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, said, remedy)]
 
@@ -259,24 +218,20 @@ def _disk() -> list[Finding]:
 
 
 def check_tool(tool: Tool) -> Finding:
+    def finding(ok: bool, found: str) -> Finding:
+        return Finding(tool.name, tool.needed_by, ok, found, tool.remedy)
+
     path = shutil.which(tool.name)
-    if path is None:
-        return Finding(tool.name, tool.needed_by, False, "not on PATH", tool.remedy)
+    if path is None or not tool.minimum:
+        return finding(path is not None, path or "not on PATH")
     output, _ = _run([path, *tool.version])
-    at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
     version = re.search(r"\d+(\.\d+)+", output)
     if version is None:
-        return Finding(
-            tool.name, tool.needed_by, False, f"{path} tells no version: {_last_line([output])}", tool.remedy
-        )
-    new_enough = tuple(map(int, version[0].split("."))) >= tool.minimum
-    found = version[0] if new_enough else f"{version[0]}, at least {at_least} wanted"
-    return Finding(tool.name, tool.needed_by, new_enough, found, tool.remedy)
-
-
-def _local_tools() -> list[Finding]:
-    found = [(name, shutil.which(name)) for name in LOCAL_TOOLS]
-    return [Finding(name, LOCAL, path is not None, path or "not on PATH", local.PACKAGES) for name, path in found]
+        return finding(False, f"{path} tells no version: {_last_line([output])}")
+    if tuple(map(int, version[0].split("."))) >= tool.minimum:
+        return finding(True, version[0])
+    at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
+    return finding(False, f"{version[0]}, at least {at_least} wanted")
 
 
 def _generators() -> list[Finding]:
@@ -336,14 +291,10 @@ def _contexts() -> list[Finding]:
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
     """Both outputs of a command and its exit status; a failure to run it reads like its own complaint."""
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
         done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
+            argv, stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{argv[0]}: no answer in {timeout_s:.0f} s", 124

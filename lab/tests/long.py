@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean
-
 ROOT = Path(__file__).parents[2]
 RECORDS = Path("data/long")
 
@@ -70,8 +68,8 @@ SOAKS = {
 def listed() -> str:
     lines: list[str] = []
     for name, soak in SOAKS.items():
-        record = _record(name)
-        last = "not run yet" if not (ROOT / record).exists() else (ROOT / record).read_text().partition("\n")[0]
+        record = RECORDS / f"{name}.txt"
+        last = (ROOT / record).read_text().partition("\n")[0] if (ROOT / record).exists() else "not run yet"
         lines += [f"{name:10} {soak.about}: {soak.takes}", f"{'':10} {' '.join(soak.command)}"]
         lines += [f"{'':10} record: {record} ({last})"]
     return "\n".join([*lines, "", "run one by: just test --long NAME; then commit its record"])
@@ -79,34 +77,20 @@ def listed() -> str:
 
 def run(name: str) -> int:
     """Runs it; the record holds when, of which commit, on what machine, how it ended, and all that it printed."""
-    soak = SOAKS.get(name)
-    if soak is None:
-        raise UsageError("--long", f"unknown name '{name}'", did_you_mean(name, SOAKS))
-    began = datetime.now(UTC)
-    printed: list[str] = []
+    soak, began, printed = SOAKS[name], datetime.now(UTC), list[str]()
     program, *arguments = soak.command
-    with subprocess.Popen(
-        [sys.executable if program == "python" else program, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    command = [sys.executable if program == "python" else program, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            printed.append(line)
+            printed.append(line.rstrip())
             sys.stderr.write(line)
-    took = datetime.now(UTC) - began
-    head = [f"{began:%F %H:%M} UTC, {took.total_seconds() / 60:.0f} minutes, exit status {process.returncode}"]
+    minutes = (datetime.now(UTC) - began).total_seconds() / 60
+    head = [f"{began:%F %H:%M} UTC, {minutes:.0f} minutes, exit status {process.returncode}"]
     head += [f"commit {commit()}", f"machine {platform.platform()}", " ".join(soak.command)]
-    record = ROOT / _record(name)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text("\n".join([*head, "", *map(str.rstrip, printed)]) + "\n")
+    (ROOT / RECORDS).mkdir(parents=True, exist_ok=True)
+    (ROOT / RECORDS / f"{name}.txt").write_text("\n".join([*head, "", *printed]) + "\n")
     return process.returncode
-
-
-def _record(name: str) -> Path:
-    return RECORDS / f"{name}.txt"
 
 
 def commit() -> str:
@@ -121,13 +105,10 @@ def main(names: list[str]) -> int:
     if not names:
         print(listed())  # noqa: T201  (a program of the tests)
         return 0
-    try:
-        if len(names) > 1:
-            raise UsageError("--long", "takes one name", "run them one after the other")
+    if len(names) == 1 and names[0] in SOAKS:
         return run(names[0])
-    except UsageError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return error.exit_status
+    print(f"--long: one of {', '.join(SOAKS)}, got {' '.join(names)}", file=sys.stderr)  # noqa: T201
+    return 2
 
 
 if __name__ == "__main__":

@@ -113,12 +113,14 @@ def _way_back(edges: Mapping[str, set[str]], start: str) -> list[str]:
     return []
 
 
-def test_imports_between_packages_go_down() -> None:
-    assert wrong_ways(graph(LAB)) == []
-
-
-def test_targets_and_the_model_ask_for_systems_by_the_table() -> None:
-    assert systems_by_name(graph(LAB)) == []
+def test_imports_between_packages_go_down_make_no_circle_and_name_no_system() -> None:
+    """And analysis and report, on the floor above, know no target either."""
+    edges = graph(LAB)
+    assert wrong_ways(edges) == []
+    assert circles(edges) == []
+    assert systems_by_name(edges) == []
+    above = [name for name in edges if package_of(name) in ("analysis", "report")]
+    assert [name for name in above if any(package_of(each) == "targets" for each in edges[name])] == []
 
 
 def test_targets_and_the_model_name_no_proxy() -> None:
@@ -137,25 +139,8 @@ def test_targets_and_the_model_name_no_proxy() -> None:
     assert named == []
 
 
-def test_analysis_and_report_know_no_target() -> None:
-    edges = graph(LAB)
-    found = [
-        name
-        for name, to in edges.items()
-        if package_of(name) in ("analysis", "report") and any(package_of(each) == "targets" for each in to)
-    ]
-    assert found == []
-
-
-def test_every_package_of_a_system_is_in_the_table() -> None:
+def test_every_package_of_a_system_is_in_the_table_and_there_are_at_most_ten_floors() -> None:
     assert {system.name.replace("-", "_") for system in SYSTEMS} == set(PACKAGES)
-
-
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circles(graph(LAB)) == []
-
-
-def test_there_are_at_most_ten_floors() -> None:
     assert len(FLOORS) <= 10
     assert {package_of(name) for name in modules(LAB)} <= {"lab", *FLOOR}
 
@@ -195,12 +180,6 @@ def test_a_system_that_is_imported_by_name_is_found(tmp_path: Path, package: str
         },
     )
     assert systems_by_name(graph(lab)) == [f"lab.{package}.one imports lab.systems.caddy.system"]
-
-
-@pytest.mark.parametrize("package", ["analysis", "report", "experiments"])
-def test_an_import_of_studies_from_below_is_found(tmp_path: Path, package: str) -> None:
-    lab = _house(tmp_path, {f"{package}/one": "from lab.studies import two\n", "studies/two": ""})
-    assert wrong_ways(graph(lab)) == [f"lab.{package}.one imports lab.studies.two"]
 
 
 @pytest.mark.parametrize("second", ["from lab.stats import one\n", "def late():\n    import lab.stats.one\n"])

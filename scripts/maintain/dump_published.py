@@ -3,7 +3,7 @@
 
     scripts/shell scripts/maintain/dump_published.py FOLDER                   this checkout's code on this checkout's data
     scripts/shell scripts/maintain/dump_published.py FOLDER --code CHECKOUT   another checkout's code on this checkout's data
-    scripts/maintain/dump_published.py --diff A B [--names FILE]              what differs between two dumps
+    scripts/maintain/dump_published.py --diff A B                             what differs between two dumps
 
 Each command line of `LINES` is run for each run of data/reference, further boots included, and each of `LINES_OF_ALL` once. A command
 line has a file of its own with its exit status, stderr and stdout; files that it writes lie beside it. SHA256SUMS is of all of them.
@@ -100,8 +100,6 @@ NOT_SET = ("FORCE_COLOR", "CLICOLOR_FORCE", "LAB_DEBUG", "LAB_INSIDE")
 VALUE = re.compile(r"\b(?:OUT|RUN|OTHER|ARM|POINT|SAMPLE)\b")
 MOST_BYTES = 1_000_000
 """Of what one command line prints; of a longer one (rows of requests, buckets of histograms) the rest is kept as a digest."""
-WHOLE = "DUMP_WHOLE"
-"""Environment variable of the processes, set by --whole."""
 MOST_LINES_SHOWN = 40
 """Of a file's difference."""
 PACKED = re.compile(rb"H4sI[A-Za-z0-9+/]{80,}={0,2}")
@@ -122,14 +120,6 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
     return re.sub(rb"/[\w/.-]*/\.cache/", b"CHECKOUT/.cache/", content)
 
 
-def shorten(content: bytes) -> bytes:
-    """Return the beginning of what is long and the digest of all of it; all of it where `WHOLE` is set."""
-    if len(content) <= MOST_BYTES or WHOLE in os.environ:
-        return content
-    digest, kept = hashlib.sha256(content).hexdigest(), content[:MOST_BYTES].rpartition(b"\n")[0]
-    return kept + f"\n--- {len(content)} bytes in all, SHA-256 {digest}\n".encode()
-
-
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
     """Run one command line in this process, write its file into `folder`, and return what it printed on stdout."""
     with TemporaryDirectory(prefix="dump-") as scratch:
@@ -140,11 +130,15 @@ def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path
         head = f"$ lab {shlex.join(words)}\nexit status {status}\n--- stderr\n".encode()
         folder.mkdir(parents=True, exist_ok=True)
         said = mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
-        (folder / f"{name}.txt").write_bytes(shorten(said))
+        if len(said) > MOST_BYTES:
+            digest, begun = hashlib.sha256(said).hexdigest(), said[:MOST_BYTES].rpartition(b"\n")[0]
+            said = begun + f"\n--- {len(said)} bytes in all, SHA-256 {digest}\n".encode()
+        (folder / f"{name}.txt").write_bytes(said)
         for path in sorted(Path(scratch).iterdir()):
             content = path.read_bytes()
             if path.suffix == ".html":
-                content = mask_places(PACKED.sub(unpack, content), code, scratch)
+                unpacked = PACKED.sub(lambda found: gzip.decompress(base64.b64decode(found[0])), content)
+                content = mask_places(unpacked, code, scratch)
             (folder / f"{name}.{path.name}").write_bytes(content)
     return stdout.decode(errors="replace")
 
@@ -166,20 +160,12 @@ def run_verb(words: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
         status = error.code
     finally:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    stdout, stderr = map(read_stream, streams)
-    return status, stdout, stderr
-
-
-def read_stream(stream: io.TextIOWrapper) -> bytes:
-    """Return what was written to a stream, and close it."""
-    stream.seek(0)
-    content = bytes(stream.buffer.read())
-    stream.close()
-    return content
-
-
-def unpack(found: re.Match[bytes]) -> bytes:
-    return gzip.decompress(base64.b64decode(found[0]))
+    printed: list[bytes] = []
+    for stream in streams:
+        stream.seek(0)
+        printed.append(stream.buffer.read())
+        stream.close()
+    return status, printed[0], printed[1]
 
 
 # -- a process's work -----------------------------------------------------------------------------------
@@ -201,14 +187,9 @@ def dump_run(run: str, other: str | None, folder: Path, code: Path) -> None:
         if {*values, "OUT"} >= set(VALUE.findall(template)):
             stdout = dump_line(template, values, folder, code)
             if template == SAMPLES:
-                values |= first_valid(stdout)
-
-
-def first_valid(samples: str) -> dict[str, str]:
-    """Return what stands for SAMPLE, ARM and POINT; empty where no sample is valid."""
-    rows = (json.loads(line) for line in samples.splitlines())
-    valid = next((row for row in rows if row["valid"]), None)
-    return {name.upper(): valid[name] for name in ("sample", "arm", "point")} if valid else {}
+                rows = (json.loads(line) for line in stdout.splitlines())
+                valid = next((row for row in rows if row["valid"]), None)
+                values |= {name.upper(): valid[name] for name in ("sample", "arm", "point")} if valid else {}
 
 
 def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
@@ -289,8 +270,8 @@ def write_sums(folder: Path) -> None:
 # -- two dumps --------------------------------------------------------------------------------------------
 
 
-def print_differences(before: Path, after: Path, names: Mapping[str, str]) -> int:
-    """Print what differs between two dumps, renamed variants apart; return how many files do."""
+def print_differences(before: Path, after: Path) -> int:
+    """Print what differs between two dumps; return how many files do."""
     files = [
         {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "SHA256SUMS"}
         for folder in (before, after)
@@ -299,38 +280,19 @@ def print_differences(before: Path, after: Path, names: Mapping[str, str]) -> in
     for path in sorted(files[0] | files[1]):
         if missing := [folder for folder, known in zip((before, after), files, strict=True) if path not in known]:
             print(f"{path}: not in {missing[0]}")
-            differing += 1
-        elif lines := differences((before / path).read_bytes(), (after / path).read_bytes(), names):
-            print(f"{path}:", *lines[:MOST_LINES_SHOWN], sep="\n")
-            if len(lines) > MOST_LINES_SHOWN:
-                print(f"… {len(lines) - MOST_LINES_SHOWN} more lines")
-            differing += 1
+        else:
+            old, new = (before / path).read_bytes(), (after / path).read_bytes()
+            if old == new:
+                continue
+            lines = [f"{len(old)} bytes → {len(new)} bytes, not text"]
+            if b"\0" not in old[:1000]:
+                was, now = (each.decode(errors="replace").splitlines() for each in (old, new))
+                lines = list(difflib.unified_diff(was, now, lineterm="", n=0))[2:]
+            more = [f"… {len(lines) - MOST_LINES_SHOWN} more lines"] if len(lines) > MOST_LINES_SHOWN else []
+            print(f"{path}:", *lines[:MOST_LINES_SHOWN], *more, sep="\n")
+        differing += 1
     print(f"{differing} of {len(files[0] | files[1])} files differ")
     return differing
-
-
-def differences(before: bytes, after: bytes, names: Mapping[str, str]) -> list[str]:
-    """Return the lines of a file's difference; none where both say the same under either name of a variant.
-
-    Where names are given, widths of columns are ignored, as another name makes a column wider.
-    """
-    if before == after:
-        return []
-    if b"\0" in before[:1000]:
-        return [f"{len(before)} bytes → {len(after)} bytes, not text"]
-    texts = [text.decode(errors="replace") for text in (before, after)]
-    if names:
-        any_name = "|".join(re.escape(name) for name in sorted({*names, *names.values()}, key=len, reverse=True))
-        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{any_name})(?![A-Za-z0-9])")
-        texts = [pattern.sub(lambda found: names.get(found[0], found[0]), text) for text in texts]
-        texts = [re.sub(r"[ ─━═-]{2,}", "  ", text) for text in texts]
-    old, new = (text.splitlines() for text in texts)
-    return list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
-
-
-def read_names(file: str | None) -> dict[str, str]:
-    """Read a file of renamed variants: a line each, the old name and the new one."""
-    return dict(line.split() for line in Path(file).read_text().splitlines() if line) if file else {}
 
 
 def fail(message: str) -> None:
@@ -347,18 +309,14 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="NAME", nargs="+", default=[], help="these references only, and not what is of all"
     )
-    parser.add_argument(
-        "--whole", action="store_true", help="keep all of long output (7 GB in all), not its beginning and digest"
-    )
     parser.add_argument("--diff", metavar=("A", "B"), nargs=2, help="print what differs between two dumps")
-    parser.add_argument("--names", metavar="FILE", help="of --diff: renamed variants, an old and a new name a line")
     options = parser.parse_args()
     if options.diff:
         before, after = map(Path, options.diff)
         for folder in (before, after):
             if not (folder / "SHA256SUMS").is_file():
                 fail(f"{folder}: holds no whole dump (SHA256SUMS is missing)")
-        return 1 if print_differences(before, after, read_names(options.names)) else 0
+        return 1 if print_differences(before, after) else 0
     if not options.folder:
         fail("name the folder to write to")
     folder, code = Path(options.folder).resolve(), Path(options.code).resolve()
@@ -367,8 +325,6 @@ def main() -> int:
     if not (code / "lab/__main__.py").is_file():
         fail(f"--code {code}: holds no lab/__main__.py; name a checkout")
     shutil.rmtree(folder, ignore_errors=True)
-    if options.whole:
-        os.environ[WHOLE] = "1"
     dump(folder, code, options.only)
     return 0
 

@@ -9,9 +9,9 @@ A mutant is one line with one operator, constant or return changed. Its line is 
 found again where the code has moved to another file. `draw` leaves out the files that match a pattern of data/long/mutants-left-out.txt,
 which are expected to go, and whatever breaks the import of its module.
 
-`run` makes a work tree of the commit for each of two mutants at a time, runs the everyday tests of each package once as they are
-(what fails then is left out), and stops at the first test that fails for a mutant. It can be stopped at any time: called again it goes
-on, at the same commit. Exit status: 0; 1 where a mutant that died before does not die again; 2 for wrong usage.
+`run` makes a work tree of the commit, runs the everyday tests of each package once as they are (what fails then is left out), and stops
+at the first test that fails for a mutant. It can be stopped at any time: called again it goes on, at the same commit. Exit status: 0;
+1 where a mutant that died before does not die again; 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-import queue
 import random
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from fnmatch import fnmatch
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,6 +71,8 @@ LEAST_CHARACTERS = 20
 LONGEST_S = 1800
 """Of a package's tests as they are."""
 DIED = ("killed", "timeout")
+KILLED = 137
+"""What timeout(1) ends with then."""
 Row = TypeVar("Row", "Mutant", "Outcome")
 
 
@@ -106,29 +103,19 @@ class Outcome:
 # -- drawing ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One change of one line, which counts from 1. `before` and `after` are the whole line's text without its indentation."""
-
-    line: int
-    kind: str
-    before: str
-    after: str
-
-
-def find_sites(source: str) -> Iterator[Site]:
-    """Yield every mutant of a module's source."""
+def find_sites(source: str) -> Iterator[Mutant]:
+    """Yield every mutant of a module's source, which does not say yet whose it is."""
     lines = [line.encode() for line in source.splitlines()]
 
-    def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Site]:
-        """Yield the site at which `old` stands once between two byte offsets of a line."""
+    def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Mutant]:
+        """Yield the mutant where `old` stands once between two byte offsets of a line."""
         text = lines[line - 1]
         between = text[start:end]
         if between.count(old.encode()) == 1:
             changed = text[:start] + between.replace(old.encode(), new.encode()) + text[end:]
-            yield Site(line, kind, text.decode().strip(), changed.decode().strip())
+            yield Mutant(0, "", "", line, kind, text.decode().strip(), changed.decode().strip())
 
-    def change_operator(left: ast.expr, symbol: ast.AST, right: ast.expr) -> Iterator[Site]:
+    def change_operator(left: ast.expr, symbol: ast.AST, right: ast.expr) -> Iterator[Mutant]:
         if type(symbol) in SYMBOLS and left.end_lineno == right.lineno and left.end_col_offset is not None:
             yield from change("operator", right.lineno, left.end_col_offset, right.col_offset, *SYMBOLS[type(symbol)])
 
@@ -138,7 +125,8 @@ def find_sites(source: str) -> Iterator[Site]:
                 if not (isinstance(left, ast.Name) and left.id == "__name__"):
                     yield from change_operator(left, symbol, right)
             case ast.BinOp(left=left, op=symbol, right=right):
-                if not any(isinstance(side, NOT_NUMBERS) or is_text(side) for side in (left, right)):
+                texts = [isinstance(getattr(side, "value", None), str | bytes) for side in (left, right)]
+                if not any(texts) and not isinstance(left, NOT_NUMBERS) and not isinstance(right, NOT_NUMBERS):
                     yield from change_operator(left, symbol, right)
             case ast.BoolOp(op=symbol, values=values):
                 for left, right in pairwise(values):
@@ -173,46 +161,34 @@ def walk_code(node: ast.AST) -> Iterator[ast.AST]:
                 yield from walk_code(child)
 
 
-def is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-
-
 def list_modules(root: Path) -> list[str]:
     """Return the lab's Python files without its tests, as seen from `root`."""
     files = (path.relative_to(root) for path in sorted((root / "lab").rglob("*.py")))
     return [str(path) for path in files if path.parts[1] != "tests"]
 
 
-def find_unique_lines(texts: Mapping[str, str]) -> frozenset[str]:
-    """Return the text of the lines, without indentation, that stand once in all files."""
-    counts = Counter(line.strip() for text in texts.values() for line in text.splitlines())
-    return frozenset(line for line, count in counts.items() if count == 1 and len(line) >= LEAST_CHARACTERS)
-
-
 def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
     """Draw mutants, as many of each kind, at most one of a line, from files whose package has tests."""
     texts = {file: (ROOT / file).read_text() for file in list_modules(ROOT)}
-    unique = find_unique_lines(texts)
-    urns: dict[str, list[tuple[str, Site]]] = {kind: [] for kind in KINDS}
+    counts = Counter(line.strip() for text in texts.values() for line in text.splitlines())
+    urns: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
     for file, text in texts.items():
         package = file.split("/")[1]
         if (ROOT / "lab/tests" / package).is_dir() and not any(fnmatch(file, pattern) for pattern in left_out):
             for site in find_sites(text):
-                if site.before in unique and "\t" not in site.before:
-                    urns[site.kind].append((file, site))
+                once = counts[site.before] == 1 and len(site.before) >= LEAST_CHARACTERS
+                if once and "\t" not in site.before:
+                    urns[site.kind].append(replace(site, package=package, file=file))
     chance = random.Random(seed)
     for kind in KINDS:
         chance.shuffle(urns[kind])
-    drawn: dict[str, tuple[str, Site]] = {}
+    drawn: dict[str, Mutant] = {}
     while len(drawn) < count:
-        file, site = urns[KINDS[len(drawn) % len(KINDS)]].pop()
-        if site.before not in drawn and imports(file, change_line(texts[file], site.before, site.after)):
-            drawn[site.before] = file, site
-    order = sorted(drawn.values(), key=lambda each: (each[0], each[1].line))
-    return [
-        Mutant(number, file.split("/")[1], file, site.line, site.kind, site.before, site.after)
-        for number, (file, site) in enumerate(order, start=1)
-    ]
+        site = urns[KINDS[len(drawn) % len(KINDS)]].pop()
+        if site.before not in drawn and imports(site.file, change_line(texts[site.file], site.before, site.after)):
+            drawn[site.before] = site
+    order = sorted(drawn.values(), key=lambda each: (each.file, each.line))
+    return [replace(site, number=number) for number, site in enumerate(order, start=1)]
 
 
 IMPORT = """import sys, importlib.util as util
@@ -253,55 +229,57 @@ class Tested:
 
 
 def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str] = (), first: bool = False) -> Tested:
-    """Run a package's everyday tests in a work tree; with `first` until one fails."""
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-    command += ["-m", EVERYDAY, *(["-x"] if first else []), *(f"--deselect={each}" for each in leave_out)]
+    """Run a package's everyday tests in a work tree, on all CPUs; with `first` until one fails."""
+    command = [
+        "timeout",
+        "--foreground",
+        "--signal=KILL",
+        f"{limit_s:.0f}",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=no",
+        "-rfE",
+    ]
+    command += ["-p", "no:cacheprovider", "--hypothesis-seed=0", "-n", str(os.cpu_count()), "-m", EVERYDAY]
+    command += [*(["-x"] if first else []), *(f"--deselect={each}" for each in leave_out), f"lab/tests/{package}"]
     began = time.monotonic()
     with TemporaryDirectory(prefix="mutants-tests-") as scratch:
         env = os.environ | {"PYTHONPATH": str(tree), "TMPDIR": scratch}
-        process = subprocess.Popen(
-            [*command, f"lab/tests/{package}"],
-            cwd=tree,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            printed, status = process.communicate(timeout=limit_s)[0].decode(errors="replace"), process.returncode
-        except subprocess.TimeoutExpired:
-            printed, status = "", None
-        finally:
-            end_group(process)
+        ended = subprocess.run(command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    printed, seconds = ended.stdout.decode(errors="replace"), time.monotonic() - began
+    if ended.returncode == KILLED:
+        return Tested(None, (), seconds)
     failed = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", printed, re.MULTILINE)
-    if status not in (None, 0) and not failed:  # pytest itself could not go on
+    if ended.returncode and not failed:  # pytest itself could not go on
         failed = [printed.strip().rpartition("\n")[2]]
-    return Tested(status, tuple(failed), time.monotonic() - began)
+    return Tested(ended.returncode, tuple(failed), seconds)
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
-    with suppress(ProcessLookupError):  # all of it may have ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def run_mutant(mutant: Mutant, tree: Path, known: Mapping[str, Tested]) -> tuple[str, float, str]:
-    """Return (outcome, seconds, by which test) of one mutant, which stays in the work tree."""
+def run_mutant(mutant: Mutant, tree: Path, known: dict[str, Tested]) -> tuple[str, float, str]:
+    """Return (outcome, seconds, by which test) of one mutant. `known`: what a package's tests say as they are, added to."""
     place = find_line(tree, mutant)
     if place is None:
         return "gone", 0.0, ""
-    packages = dict.fromkeys(each for each in (place.relative_to(tree).parts[1], mutant.package) if each in known)
-    seconds = 0.0
-    place.write_text(change_line(place.read_text(), mutant.before, mutant.after))
+    packages = dict.fromkeys([place.relative_to(tree).parts[1], mutant.package])
+    packages = [each for each in packages if (tree / "lab/tests" / each).is_dir()]
     for package in packages:
-        before = known[package]
-        tested = run_tests(tree, package, 3 * before.seconds + 60, before.failed, first=True)
-        seconds += tested.seconds
-        if tested.status != 0:
-            return ("timeout", seconds, "") if tested.status is None else ("killed", seconds, tested.failed[0])
-    return "survived", seconds, ""
+        known[package] = found = known.get(package) or run_tests(tree, package, LONGEST_S)
+        if found.status not in (0, 1):
+            raise RuntimeError(f"{package}: pytest ended with {found.status} in {found.seconds:.0f} s: {found.failed}")
+    source, seconds = place.read_text(), 0.0
+    place.write_text(change_line(source, mutant.before, mutant.after))
+    try:
+        for package in packages:
+            before = known[package]
+            tested = run_tests(tree, package, 3 * before.seconds + 60, before.failed, first=True)
+            seconds += tested.seconds
+            if tested.status != 0:
+                return ("timeout", seconds, "") if tested.status is None else ("killed", seconds, tested.failed[0])
+        return "survived", seconds, ""
+    finally:
+        place.write_text(source)
 
 
 def find_line(tree: Path, mutant: Mutant) -> Path | None:
@@ -316,80 +294,32 @@ def find_line(tree: Path, mutant: Mutant) -> Path | None:
     return holding[0] if len(holding) == 1 or tree / mutant.file in holding else None
 
 
-def restore(tree: Path) -> None:
-    """Bring a work tree back to its commit, but for what only makes Python start sooner."""
-    subprocess.run(["git", "checkout", "--quiet", "--", "."], cwd=tree, check=True)
-    subprocess.run(["git", "clean", "-fdxq", "--exclude=.cache", "--exclude=__pycache__"], cwd=tree, check=True)
-
-
-@contextmanager
-def work_trees(commit: str, count: int) -> Iterator[queue.Queue[Path]]:
-    """Make work trees of a commit that share this checkout's tools, and remove them in the end."""
-    with TemporaryDirectory(prefix="mutants-") as folder:
-        trees: queue.Queue[Path] = queue.Queue()
-        try:
-            for number in range(count):
-                tree = Path(folder) / str(number) / "tree"
-                run_git("worktree", "add", "--quiet", "--detach", str(tree), commit)
-                (tree / ".cache").symlink_to((ROOT / ".cache").resolve())
-                trees.put(tree)
-            yield trees
-        finally:
-            for tree in Path(folder).glob("*/tree"):
-                run_git("worktree", "remove", "--force", str(tree))
-
-
 def run_git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-Told = TypeVar("Told")
-
-
-def run_all(mutants: Sequence[Mutant], results: Path, only: Sequence[int], jobs: int, revision: str = "HEAD") -> None:
-    """Run every mutant that `results` does not have yet, and add a row for each as it ends."""
-    done = read_rows(results, Outcome)
-    commit = done[0].commit if done else run_git("rev-parse", f"{revision}^{{commit}}")
-    ran = {row.number for row in done}
-    left = [each for each in mutants if each.number not in ran and (not only or each.number in only)]
+def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") -> None:
+    """Run every mutant that `results` does not have yet in a work tree that shares this checkout's tools, and add a row for each as it ends."""
+    rows = read_rows(results, Outcome)
+    commit = rows[0].commit if rows else run_git("rev-parse", f"{revision}^{{commit}}")
+    ran = {row.number for row in rows}
+    left = [each for each in mutants if each.number not in ran]
     print(f"{len(left)} of {len(mutants)} mutants to run, of commit {commit[:12]}", file=sys.stderr)
-    if not left:
-        return
-    writing = threading.Lock()
-    with work_trees(commit, jobs) as trees, ThreadPoolExecutor(jobs) as pool:
-
-        def within(work: Callable[[Path], Told]) -> Told:
-            tree = trees.get()
-            try:
-                return work(tree)
-            finally:
-                restore(tree)
-                trees.put(tree)
-
-        def run_one(mutant: Mutant) -> None:
-            outcome, seconds, by = within(lambda tree: run_mutant(mutant, tree, known))
-            row = Outcome(mutant.number, outcome, round(seconds), commit, by)
-            with writing:
-                write_rows(results, sorted([*read_rows(results, Outcome), row], key=lambda each: each.number))
-            print(f"{mutant.number} {mutant.file}:{mutant.line} {outcome} in {seconds:.0f} s {by}", file=sys.stderr)
-
-        tree = trees.get()
-        places = {place.relative_to(tree).parts[1] for each in left if (place := find_line(tree, each))}
-        packages = [
-            each for each in sorted(places | {each.package for each in left}) if (tree / "lab/tests" / each).is_dir()
-        ]
-        trees.put(tree)
-        tested = pool.map(lambda package: within(partial(run_tests, package=package, limit_s=LONGEST_S)), packages)
-        known = dict(zip(packages, tested, strict=True))
-        for package, found in known.items():
-            if found.status not in (0, 1):
-                raise RuntimeError(
-                    f"{package}: pytest ended with {found.status} in {found.seconds:.0f} s: {found.failed}"
+    known: dict[str, Tested] = {}
+    with TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Path(folder, "tree")
+        run_git("worktree", "add", "--quiet", "--detach", str(tree), commit)
+        try:
+            (tree / ".cache").symlink_to((ROOT / ".cache").resolve())
+            for mutant in left:
+                outcome, seconds, by = run_mutant(mutant, tree, known)
+                rows = sorted(
+                    [*rows, Outcome(mutant.number, outcome, round(seconds), commit, by)], key=lambda row: row.number
                 )
-            print(
-                f"{package}: {found.seconds:.0f} s as it is; fails: {' '.join(found.failed) or 'none'}", file=sys.stderr
-            )
-        list(pool.map(run_one, left))
+                write_rows(results, rows)
+                print(f"{mutant.number} {mutant.file}:{mutant.line} {outcome} in {seconds:.0f} s {by}", file=sys.stderr)
+        finally:
+            run_git("worktree", "remove", "--force", str(tree))
 
 
 def print_comparison(mutants: Sequence[Mutant]) -> int:
@@ -434,12 +364,8 @@ def main() -> int:
     running.add_argument(
         "--commit", default="HEAD", help="whose code and tests (default: HEAD; of a run that goes on, its own)"
     )
-    running.add_argument("--only", type=int, nargs="+", default=[], metavar="NUMBER", help="these mutants only")
-    running.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)"
-    )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the work trees are removed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the work tree is removed
     if options.verb == "draw":
         patterns = [line.split()[0] for line in LEFT_OUT.read_text().splitlines() if line and not line.startswith("#")]
         write_rows(DRAWN, draw(options.count, options.seed, patterns))
@@ -448,7 +374,7 @@ def main() -> int:
     if not mutants or (options.again and not BEFORE.is_file()):
         print(f"mutants: {BEFORE if mutants else DRAWN} is missing: draw and run first", file=sys.stderr)
         return 2
-    run_all(mutants, AFTER if options.again else BEFORE, options.only, options.jobs, options.commit)
+    run_all(mutants, AFTER if options.again else BEFORE, options.commit)
     return 1 if options.again and print_comparison(mutants) else 0
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Count the lab's functions on the way from the verb to the first request of a bench: how much there is to read to understand one.
 
-    scripts/shell scripts/maintain/trace_bench.py [VARIANT] [--all]      VARIANT: ingress-nginx, unless another is named
+    scripts/shell scripts/maintain/trace_bench.py [VARIANT]      VARIANT: ingress-nginx, unless another is named
 
-A real bench (`--sweep smoke`) runs under `sys.setprofile` until its first load would start, and is stopped there. Printed are the number
-before its first request through the proxy (the canary's) and before that load, then the functions in the order in which they are called.
-Each is counted once, in the main thread, from the verb's own function on, after the lab has entered its namespaces.
+A real bench (`--sweep smoke`) runs under `sys.setprofile` until its first request through the proxy (the canary's), and is stopped there.
+Printed are their number and the functions in the order in which they are called. Each is counted once, in the main thread, from the verb's
+own function on, after the lab has entered its namespaces.
 
 What is counted: a function that is called from the packages `commands`, `experiments` or `measure`, and is of another package or calls
 one that is, by however many calls. Not counted: whatever is called below `Target.up` (which differs from target to target), while a
 module is imported, or by pydantic to validate; properties; lambdas, comprehensions and functions within functions; methods with a name
-in double underscores; packages that import nothing of the lab (errors, files, numbers). `--all` lists these as well, with the reason.
+in double underscores; packages that import nothing of the lab (errors, files, numbers).
 """
 
 from __future__ import annotations
@@ -31,73 +31,61 @@ ROOT = Path(__file__).resolve().parents[2]
 LAB = f"{ROOT}/lab/"
 INTO = "LAB_TRACE_INTO"
 """Environment variable of the bench's processes: the file for the calls; set = they are traced."""
-GENERATORS = frozenset({"wrk", "wrk2", "k6", "hey", "h2load", "oha"})
 DERIVED = frozenset({"property", "cached_property", "computed_field", "setter"})
 BOTTOM = frozenset({"base", "stats"})
 MAIN = "__main__.py"
 FOLLOWED = frozenset({"commands", "experiments", "measure"})
 """Packages whose functions' calls are counted; those of others are how these do it, as their own READMEs tell."""
-BELOW_UP, AT_IMPORT, BY_PYDANTIC = "below Target.up", "at import", "by pydantic"
-"""Why whatever a function calls is not counted either."""
 
 
 Function = tuple[str, str]
 """(file below lab/, name within it)"""
-Call = tuple[Function, Function, str]
-"""(caller, called, why the called one is not counted or empty)"""
+Call = tuple[Function, Function, bool]
+"""(caller, called, whether the called one may be counted)"""
 
 
 class Tracer:
-    """A profile function that notes which of the lab's functions called which, until a generator is started.
+    """A profile function that notes which of the lab's functions called which, until the first request is sent.
 
     Attributes:
-        calls: (caller, called) → why the called one is not counted; empty for what is counted. Of a call that is made from a
-            function within a function, the caller is who called that.
+        calls: (caller, called) → whether the called one may be counted. Of a call that is made from a function within a function,
+            the caller is who called that.
 
     """
 
     def __init__(self, into: Path) -> None:
-        self.calls: dict[tuple[CodeType, CodeType], str] = {}
+        self.calls: dict[tuple[CodeType, CodeType], bool] = {}
         self._into = into
         self._verbs: set[CodeType] = set()
         self._begun = False
-        self._hidden: list[tuple[FrameType, str]] = []
-        self._to_request: list[object] = []
+        self._hidden: list[FrameType] = []
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
         code = frame.f_code
         if event == "return":
             if code.co_name == "parse_args" and isinstance(result, argparse.Namespace):
                 self._verbs = {each.__code__ for each in vars(result).values() if isinstance(each, FunctionType)}
-            if self._hidden and self._hidden[-1][0] is frame:
+            if self._hidden and self._hidden[-1] is frame:
                 self._hidden.pop()
         if event == "call" and is_ours(code):
             self._begun = self._begun or code in self._verbs
             if self._begun:
-                self._note(frame)
+                by_pydantic = frame.f_back is not None and "/pydantic/" in frame.f_back.f_code.co_filename
+                call, counts = (caller_of(frame), code), not self._hidden and not by_pydantic and may_count(code)
+                if not self.calls.get(call):
+                    self.calls.pop(call, None)  # what counts stands where it is first called so that it counts
+                    self.calls[call] = counts
+                below_up = code.co_qualname.endswith(".up") and code.co_filename.startswith(f"{LAB}targets/")
+                if by_pydantic or below_up or code.co_name == "<module>":
+                    self._hidden.append(frame)
 
-    def _note(self, frame: FrameType) -> None:
-        code, hiding = frame.f_code, "" if self._hidden else why_hiding(frame)
-        inherited = self._hidden[-1][1] if self._hidden else ""
-        why = inherited or (hiding if hiding == BY_PYDANTIC else why_not_counted(code))
-        call = (caller_of(frame), code)
-        if self.calls.get(call, "not noted yet"):
-            self.calls.pop(call, None)  # what counts stands where it is first called so that it counts
-            self.calls[call] = why
-        if hiding:
-            self._hidden.append((frame, hiding))
-
-    def stop_at_load(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Note where the first request is sent; write the calls and end the bench where a generator is started. An audit hook."""
-        if event == "http.client.send" and self._begun and not self._hidden and not self._to_request:
-            self._to_request = self._list_calls()
-        if event == "subprocess.Popen" and is_load(arguments[1]):
+    def stop_at_request(self, event: str, _: object) -> None:
+        """Write the calls and end the bench where it sends its first request. An audit hook."""
+        if event == "http.client.send" and self._begun and not self._hidden:
             sys.setprofile(None)
-            self._into.write_text(json.dumps([self._to_request, self._list_calls()]))
+            calls = [(function_of(caller), function_of(code), counts) for (caller, code), counts in self.calls.items()]
+            self._into.write_text(json.dumps(calls))
             raise KeyboardInterrupt
-
-    def _list_calls(self) -> list[object]:
-        return [(function_of(caller), function_of(code), why) for (caller, code), why in self.calls.items()]
 
 
 def is_ours(code: CodeType) -> bool:
@@ -121,37 +109,12 @@ def function_of(code: CodeType) -> Function:
     return code.co_filename.removeprefix(LAB), code.co_qualname
 
 
-def is_load(command: object) -> bool:
-    """Return whether a command is a generator that is to load something, and not one that is asked for its version."""
-    words = [str(word) for word in command] if isinstance(command, list | tuple) else [str(command)]
-    return not GENERATORS.isdisjoint(Path(word).name for word in words) and ("run" in words or "://" in " ".join(words))
-
-
-def why_hiding(frame: FrameType) -> str:
-    """Return why what a function calls is not counted; empty where it is."""
-    code = frame.f_code
-    if code.co_qualname.endswith(".up") and code.co_filename.startswith(f"{LAB}targets/"):
-        return BELOW_UP
-    if code.co_name == "<module>":
-        return AT_IMPORT
-    if frame.f_back is not None and "/pydantic/" in frame.f_back.f_code.co_filename:
-        return BY_PYDANTIC
-    return ""
-
-
-def why_not_counted(code: CodeType) -> str:
-    """Return why a function itself is not counted; empty where it is."""
-    package = code.co_filename.removeprefix(LAB).split("/")[0]
-    if package in BOTTOM:
-        return "of a package at the bottom"
-    if is_within(code):
-        return "within a function"
-    if code.co_name.startswith("__"):
-        return "double underscores"
+def may_count(code: CodeType) -> bool:
+    """Return whether a function is one that there is to read: of no package at the bottom, not within another, no property or validator."""
+    if code.co_filename.removeprefix(LAB).split("/")[0] in BOTTOM or is_within(code) or code.co_name.startswith("__"):
+        return False
     decorators = read_decorators(code.co_filename).get(code.co_firstlineno, frozenset())
-    if decorators & DERIVED:
-        return "property"
-    return "validator" if any("validator" in name or "serializer" in name for name in decorators) else ""
+    return not decorators & DERIVED and not any("validator" in name or "serializer" in name for name in decorators)
 
 
 @cache
@@ -170,12 +133,12 @@ def begin_trace() -> None:
     """Trace this process if it is one of the bench's own; called as every Python starts."""
     if sys.orig_argv[1:3] == ["-m", "lab"] and (into := os.environ.get(INTO)):
         tracer = Tracer(Path(into))
-        sys.addaudithook(tracer.stop_at_load)
+        sys.addaudithook(tracer.stop_at_request)
         sys.setprofile(tracer)
 
 
-def count(calls: Sequence[Call]) -> dict[Function, str]:
-    """Return each function that was called → why it is not counted; empty for what is counted."""
+def count(calls: Sequence[Call]) -> list[Function]:
+    """Return the functions that are counted, in the order in which they are first called so that they are."""
     called: dict[Function, set[Function]] = {}
     for caller, function, _ in calls:
         called.setdefault(caller, set()).add(function)
@@ -189,26 +152,21 @@ def count(calls: Sequence[Call]) -> dict[Function, str]:
             waiting += new
         return any(package_of(each) not in {package, *BOTTOM} for each in seen)
 
-    def why_left_out(caller: Function, function: Function) -> str:
-        package = package_of(caller)
-        if package not in {*FOLLOWED, MAIN}:
-            return f"called from {package}"
-        return "" if leads_out(function, package) else "leads to no other package"
-
-    found: dict[Function, str] = {}
-    for caller, function, why in calls:
-        if found.get(function, "not noted yet"):
-            found.pop(function, None)  # what counts stands where it is first called so that it counts
-            found[function] = why or why_left_out(caller, function)
-    return found
+    return list(
+        dict.fromkeys(
+            function
+            for caller, function, counts in calls
+            if counts and package_of(caller) in {*FOLLOWED, MAIN} and leads_out(function, package_of(caller))
+        )
+    )
 
 
 def package_of(function: Function) -> str:
     return function[0].split("/")[0]
 
 
-def run_bench(variant: str) -> tuple[list[Call], list[Call]]:
-    """Return what a bench calls before the first request of its own, and before its first load."""
+def run_bench(variant: str) -> list[Call]:
+    """Return what a bench calls before the first request of its own."""
     with TemporaryDirectory(prefix="trace-") as folder:
         into = Path(folder) / "calls.json"
         (Path(folder) / "sitecustomize.py").write_text("import trace_bench\n\ntrace_bench.begin_trace()\n")
@@ -217,27 +175,18 @@ def run_bench(variant: str) -> tuple[list[Call], list[Call]]:
         command = [sys.executable, "-m", "lab", "bench", variant, "--sweep", "smoke", "--seed", "1"]
         ended = subprocess.run(command, check=False, cwd=ROOT, env=env, capture_output=True, text=True)
         if not into.is_file():
-            print(f"trace_bench: {' '.join(command)} came to no load:\n{ended.stderr}", file=sys.stderr)
+            print(f"trace_bench: {' '.join(command)} came to no request:\n{ended.stderr}", file=sys.stderr)
             sys.exit(2)
-        to_request, to_load = (
-            [(tuple(caller), tuple(function), why) for caller, function, why in calls]
-            for calls in json.loads(into.read_text())
-        )
-        return to_request, to_load
+        return [(tuple(caller), tuple(function), counts) for caller, function, counts in json.loads(into.read_text())]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", default="ingress-nginx")
-    parser.add_argument("--all", action="store_true", help="list what is not counted, too")
-    options = parser.parse_args()
-    to_request, to_load = map(count, run_bench(options.variant))
-    for found, end in ((to_request, "first request (the canary)"), (to_load, "first load")):
-        counted = [function for function, why in found.items() if not why]
-        print(f"{len(counted)} functions in {len({file for file, _ in counted})} modules before the {end}")
-    for (file, name), why in to_load.items():
-        if options.all or not why:
-            print(f"{file:44} {name}{f'  ({why})' if why else ''}")
+    found = count(run_bench(parser.parse_args().variant))
+    print(f"{len(found)} functions in {len({file for file, _ in found})} modules before the first request (the canary)")
+    for file, name in found:
+        print(f"{file:44} {name}")
     return 0
 
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
-from lab.model.metric import Metric
-from lab.model.metrics import about
+from lab.model.metrics import Metric, about
 from lab.stats import paired as stats
-from lab.stats.clusters import find_two_clusters
+from lab.stats.groups import find_two_clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +108,9 @@ def same_blocks_high(first: Mapping[int, float], second: Mapping[int, float]) ->
     Then it is the machine that was in one of two states, and the ratio of the two arms in a block does not have it.
     """
     both = first.keys() & second.keys()
-    if len(both) < stats.MIN_BLOCKS:
-        return False
-    upper: list[set[int]] = []
-    for values in (first, second):
-        found = find_two_clusters([values[block] for block in both])
-        if found is None:
-            return False
-        upper.append({block for block in both if values[block] >= min(found[1])})
-    return upper[0] == upper[1]
+    found = [(values, find_two_clusters([values[block] for block in both])) for values in (first, second)]
+    upper = [{block for block in both if values[block] >= min(split[1])} for values, split in found if split]
+    return len(both) >= stats.MIN_BLOCKS and len(upper) == 2 and upper[0] == upper[1]
 
 
 # -- in words ------------------------------------------------------------------------------------------------

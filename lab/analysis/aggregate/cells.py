@@ -1,4 +1,4 @@
-"""Samples → cells: one for each arm at each point, metric → block → value, for steady and disturbed loads alike.
+"""Samples → cells: one for each arm at each point, metric → block → value, for steady and disturbed loads alike; or what is not steady there.
 
 Refuses to pool different targets, generators or loads, to average percentiles, and to count a block whose control run failed: what
 its disturbance showed may not have been its doing. A sample's block, arm and point name its place; of several samples there the last
@@ -14,26 +14,92 @@ from math import inf, log
 from statistics import geometric_mean, median
 
 from lab.analysis.aggregate.absolute import Absolute, absolute_of, mean_of
-from lab.analysis.aggregate.unsteady import UnsteadyArm, unsteady_arms
 from lab.base.errors import MeasuringError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
 from lab.model.plan import Arm, Place, Plan
 from lab.model.plan import Cell as Measured
+from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, cell, counts
+from lab.model.steadiness import CAUSES, Change
 from lab.model.sweeps import Point, control_of
+from lab.records.steadiness import describe_change
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, Kind
 
-CONTROLS = ("backend_cpu_per_request",)
-"""What is read beside what has effects: of a pair it must be the same on both sides."""
-SHOWN = ("slowest_s",)
-"""What a table shows of each block's requests, beside what has effects."""
+READ = (*RATIOS, "backend_cpu_per_request", "slowest_s")
+"""What has effects; what of a pair must be the same on both sides; and what a table shows of each block's requests beside them."""
 ENOUGH = 0.5
 """Of a block's measurements of one pair, those that must count, so that the block does."""
+ALIKE_S = 0.5
+"""Times until a change that differ by no more are the same: looks are a second apart."""
 HistogramOf = Callable[[Sample], Histogram | None]
 Values = Mapping[str, Mapping[int, float | None]]
 _Where = tuple[str, ...]
 """Arm, point, and against which arm (empty: alone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsteadyArm:
+    """An arm at a point of which samples are not steady. `changes`: of those that changed; `judged`: so many counted until then, those
+    included; `pairs`: they are sides of pairs, as no solo sample of it changed. In words, as no number comes of it.
+    """
+
+    changes: tuple[Change, ...]
+    causes: tuple[str, ...]
+    judged: int
+    pairs: bool
+
+    @property
+    def middle(self) -> Change:
+        """The sample that stands for all: of those whose rate changes, where any does, the one of median time and rate."""
+        shown = [change for change in self.changes if change.rate] or self.changes
+        at_s = median(change.at_s for change in shown)
+        nearest = min(abs(change.at_s - at_s) for change in shown)
+        among = [change for change in shown if abs(change.at_s - at_s) <= nearest + ALIKE_S]
+        return sorted(among, key=lambda change: change.rate_before_rps)[len(among) // 2]
+
+    @property
+    def share(self) -> str:
+        """`4 of 10 samples`."""
+        return f"{len(self.changes)} of {self.judged} {'pairs' if self.pairs else 'samples'}"
+
+    def sentence(self) -> str:
+        """Say what happens: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`."""
+        middle = self.middle
+        down = middle.rate_after_rps < middle.rate_before_rps
+        if not middle.rate:
+            down = (middle.cpu_after_s or 0.0) < (middle.cpu_before_s or 0.0)
+        what = f"the {'rate' if middle.rate else 'CPU time per request'} {'falls' if down else 'rises'}"
+        ends = sorted({round(change.at_s) for change in self.changes})
+        after = " to ".join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))
+        why = f": {', '.join(self.causes)}" if self.causes else ""
+        return f"{what} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){why}"
+
+    def short(self) -> str:
+        """Say it in a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
+        return f"{describe_change(self.middle)} ({self.share})"
+
+
+def unsteady_arm(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
+    """`changes`: of every sample that counted, None where it is steady. None where all are."""
+    found = tuple(change for change in changes if change is not None)
+    causes = dict.fromkeys(CAUSES[change.cause] for change in found if change.cause)
+    return UnsteadyArm(found, tuple(causes), len(changes), pairs) if found else None
+
+
+def unsteady_arms(samples: Iterable[Sample]) -> Mapping[Place, UnsteadyArm]:
+    """Find the arms, each at a point, of which a sample of its own changed for good; of pairs, by that side which did."""
+    found: dict[tuple[bool, Place], list[Change | None]] = defaultdict(list)
+    for sample in filter(counts, samples):
+        if sample.valid or sample.reason is Reason.NOT_STEADY:
+            found[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
+    arms: dict[Place, UnsteadyArm] = {}
+    for (pairs, place), changes in sorted(found.items(), key=lambda item: item[0], reverse=True):
+        if arm := unsteady_arm(
+            changes, pairs
+        ):  # solo samples last: where they changed, they are told, and not its pairs
+            arms[place] = arm
+    return arms
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +123,12 @@ class Cell:
     """Where a sample of this arm at this point is not steady, alone or in any pair: then no sample counts, and nothing is computed."""
 
     # -- in one metric
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
+        closed = self.counted.values() if self.point.rate_rps is None else ()
+        return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
 
     def known(self, metric: str) -> dict[int, float]:
         """Block → number, in block order. A ratio needs one above 0, which would lie below the clock's resolution."""
@@ -129,16 +201,16 @@ class Cell:
         return {reason: counts[reason] for reason in Reason if counts[reason]}
 
     @property
-    def _told(self) -> Sample | None:
-        return next(iter([*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]), None)
-
-    @property
     def generator(self) -> str | None:
-        return self._told.generator if self._told else None
+        return next((sample.generator for sample in self._told), None)
 
     @property
     def stand_in_for(self) -> str | None:
-        return self._told.stand_in_for if self._told else None
+        return next((sample.stand_in_for for sample in self._told), None)
+
+    @property
+    def _told(self) -> list[Sample]:
+        return [*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]
 
     @property
     def notes(self) -> list[str]:
@@ -178,12 +250,6 @@ class Cell:
         return None if used is None else "proxy" if used.get("proxy") else "backend"
 
     @property
-    def limits(self) -> tuple[str, ...]:
-        """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
-        closed = self.counted.values() if self.point.rate_rps is None else ()
-        return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
-
-    @property
     def gauges(self) -> dict[str, float]:
         """What the system said of itself before the load (`System.gauges`): medians over the valid blocks that told."""
         counted = self.counted.values()
@@ -218,9 +284,11 @@ class Pair:
 
     @property
     def complete(self) -> bool:
-        if self.unsteady is not None:
-            return all(side.outcome_blocks >= side.planned_blocks for side in (self.own, self.base))
-        return all(side.valid_blocks >= side.planned_blocks for side in (self.own, self.base))
+        sides = (
+            (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
+            for side in (self.own, self.base)
+        )
+        return all(blocks >= side.planned_blocks for side, blocks in sides)
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
@@ -240,12 +308,6 @@ class Cells:
     plan: Plan
     cells: Mapping[Place, Cell] = field(repr=False)
     pairs: Mapping[Place, Pair] = field(repr=False, default_factory=dict[Place, "Pair"])
-
-    @property
-    def samples(self) -> list[Sample]:
-        """Every attempt at every cell, of pairs both sides'."""
-        sides = [side for pair in self.pairs.values() for side in (pair.own, pair.base)]
-        return [sample for cell_ in (*self.cells.values(), *sides) for sample in cell_.samples]
 
     def at(self, arm: str, point: Point) -> Cell:
         return self.cells[arm, point.name]
@@ -333,14 +395,12 @@ def block_of(point: Point, measured: Measured) -> int:
 
 
 def _steady(counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
-    values: dict[str, dict[int, float | None]] = {metric: {} for metric in (*RATIOS, *CONTROLS, *SHOWN)}
+    values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ}
     merged: Histogram | None = None
     for block, found in counted.items():
         histograms = [histogram_of(sample) for sample in found]
-        for metric in values:
-            values[metric][block] = _middle(
-                [METRICS[metric].read(*each) for each in zip(found, histograms, strict=True)]
-            )
+        for metric, by_block in values.items():
+            by_block[block] = _middle([METRICS[metric].read(*each) for each in zip(found, histograms, strict=True)])
         for histogram in histograms:
             if histogram is not None:
                 merged = merged.merge(histogram) if merged else histogram
@@ -382,6 +442,12 @@ def counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
 def counted_alone(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
     """(block, arm, point) → the sample that counts, of those that were no side of a pair: only they have levels."""
     return {place[:3]: sample for place, sample in counted_samples(samples).items() if not place[3]}
+
+
+def cpus_of(record: RunRecord, role: str) -> frozenset[int]:
+    """Return the CPUs that a role had to itself, of `0-2,5` 0, 1, 2 and 5; none on a cluster."""
+    ends = [part.partition("-") for part in record.facts.get(f"cpus_{role}", "").split(",") if part]
+    return frozenset(cpu for low, _, high in ends for cpu in range(int(low), int(high or low) + 1))
 
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:

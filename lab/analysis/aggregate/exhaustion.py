@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.model.drained import DEFAULT_PORTS, OPENED, WAITING_S
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, WAITING_S, Leftovers
 from lab.model.samples import Sample
 
 SHARE = 0.4
@@ -68,45 +67,32 @@ class Exhaustion:
     @property
     def note(self) -> str:
         """The label with the numbers that it comes from."""
-        minute = WAITING_S * self.per_s
-        which = "wait" if self.recorded else "are opened"
-        spread = (
-            "with one endpoint of the backend ports run out N times earlier than with N endpoints"
-            if self.endpoints == 1
-            else f"spread over {self.endpoints} endpoints of the backend: with one, ports would run out {self.endpoints} times earlier"
-        )
-        back = (
-            ""
-            if minute >= HALF * self.ports
-            else "; at this rate ports come back just before, a little more load uses them up"
-        )
+        minute, which = WAITING_S * self.per_s, "wait" if self.recorded else "are opened"
+        spread = "with one endpoint of the backend ports run out N times earlier than with N endpoints"
+        if self.endpoints > 1:
+            many = self.endpoints
+            spread = f"spread over {many} endpoints of the backend: with one, ports would run out {many} times earlier"
+        within = minute >= HALF * self.ports
+        back = "" if within else "; at this rate ports come back just before, a little more load uses them up"
         return f"{self.label}: {minute:,.0f} connections {which} a minute to one endpoint, of {self.ports:,} ports; {spread}{back}"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedArm:
-    """The valid samples of an arm at one point, and the knobs of its variant, which say what older samples do not: ports and endpoints."""
-
-    variant: str
-    knobs: Sequence[str]
-    samples: Sequence[Sample]
-
-
-def exhaustions_of(arms: Sequence[LoadedArm]) -> list[Exhaustion | None]:
+def exhaustions_of(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Return for each arm at each point of a run what `exhaustion_of` finds; all points of a variant together show whether the backend closes.
 
     It does where a sample of less than a minute opened more connections than the proxy has ports: then they do not wait on its side.
+    `arms`: variant, its knobs, which say what older samples do not (ports and endpoints), and its valid samples at a point.
     """
     spared = {
-        each.variant
-        for each in arms
-        for sample in each.samples
-        if sample.counters.get(OPENED, 0) > ports_of(each.knobs) * endpoints_of(each.knobs)
+        variant
+        for variant, knobs, samples in arms
+        for sample in samples
+        if sample.counters.get(OPENED, 0) > ports_of(knobs) * endpoints_of(knobs)
         and (sample.duration_s or WAITING_S) < WAITING_S
     }
     return [
-        None if each.variant in spared and not _recorded(each.samples) else exhaustion_of(each.samples, each.knobs)
-        for each in arms
+        None if variant in spared and not _recorded(samples) else exhaustion_of(samples, knobs)
+        for variant, knobs, samples in arms
     ]
 
 

@@ -8,7 +8,7 @@ scatters, their ratio does not tell.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite, log, sqrt
 from statistics import fmean
@@ -78,33 +78,28 @@ def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
                 both = own.cpu_per_request_s, base.cpu_per_request_s if base else None
                 if (name, at, against) == (arm.name, point.name, planned.against) and both[0] and both[1]:
                     ratios[block, reload].append((both[0], both[1]))
-            found.append(_levels(arm, point, ratios, len(planned.blocks)))
+            generations = tuple(
+                Generation(
+                    block,
+                    reload,
+                    tuple(log(own / base) for own, base in both),
+                    fmean(own for own, _ in both),
+                    fmean(base for _, base in both),
+                )
+                for (block, reload), both in sorted(ratios.items())
+            )
+            blocks: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+            for one in generations:
+                if len(one.ratios) == point.repeats:
+                    blocks[one.block].append(one.ratios)
+            whole = [each for each in blocks.values() if len(each) == point.generations]
+            levels_of, limits = None, None
+            if len(whole) * point.generations * point.repeats > 1:
+                levels_of = _one_system(components(whole))
+                limits = _one_system(components(whole, 2 * ASSURANCE - 1)).bring_up
+            at_most = limits.high if limits and isfinite(limits.high) else None
+            found.append(Levels(arm, point, generations, len(planned.blocks), len(whole), levels_of, at_most))
     return found
-
-
-def _levels(
-    arm: Arm, point: Point, measured: Mapping[tuple[int, int], Sequence[tuple[float, float]]], planned: int
-) -> Levels:
-    generations = tuple(
-        Generation(
-            block,
-            reload,
-            tuple(log(own / base) for own, base in both),
-            fmean(own for own, _ in both),
-            fmean(base for _, base in both),
-        )
-        for (block, reload), both in sorted(measured.items())
-    )
-    blocks: dict[int, list[tuple[float, ...]]] = defaultdict(list)
-    for one in generations:
-        if len(one.ratios) == point.repeats:
-            blocks[one.block].append(one.ratios)
-    whole = [each for each in blocks.values() if len(each) == point.generations]
-    if len(whole) * point.generations * point.repeats < 2:
-        return Levels(arm, point, generations, planned, len(whole), None)
-    limits = _one_system(components(whole, 2 * ASSURANCE - 1)).bring_up
-    at_most = limits.high if limits and isfinite(limits.high) else None
-    return Levels(arm, point, generations, planned, len(whole), _one_system(components(whole)), at_most)
 
 
 def _one_system(of_two: Components) -> Components:

@@ -14,12 +14,12 @@ from math import exp, log
 from statistics import fmean
 
 from lab.analysis.aggregate.cells import Cell, Cells
-from lab.model.drained import OPENED, PORT_SHARE, WAITING_S
+from lab.model.leftovers import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import about
 from lab.model.plan import Arm
 from lab.model.samples import Reason, Sample, counts
 from lab.stats import paired as stats
-from lab.stats.order import LEAST, label_p, shares_p
+from lab.stats.groups import LEAST, label_p, shares_p
 
 METRICS_TESTED = ("rate", "cpu_per_request", "p99")
 """What carry-over changed in the committed runs. Other percentiles follow p99."""
@@ -108,7 +108,8 @@ def _after(label: str, by: str) -> str:
 def befores(samples: Sequence[Sample]) -> dict[str, Before]:
     """Return sample id → what was measured before it in its bring-up. A retry's predecessor is the sample that it repeats."""
     found: dict[str, Before] = {}
-    for _, group in groupby(sorted(samples, key=lambda each: (_system(each), _moment(each))), key=_system):
+    in_order = sorted(samples, key=lambda each: (_system(each), each.order, each.attempt))
+    for _, group in groupby(in_order, key=_system):
         earlier: list[Sample] = []
         for sample in group:
             last = next((one for one in reversed(earlier) if one.order < sample.order or one.arm == sample.arm), None)
@@ -129,10 +130,6 @@ def _system(sample: Sample) -> tuple[object, ...]:
     return _bring_up(sample), sample.fresh_bring_ups
 
 
-def _moment(sample: Sample) -> tuple[int, int]:
-    return sample.order, sample.attempt
-
-
 def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
     """Whether many connections were left when it began, as counted then, or as opened shortly before where nobody counted."""
     left = sample.leftovers.get("before")
@@ -141,11 +138,10 @@ def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
             sum(left.time_wait.get(place, {}).values()) >= PORT_SHARE * ports
             for place, ports in left.port_range.items()
         )
-    began, waiting = datetime.fromisoformat(sample.started_at), timedelta(seconds=WAITING_S)
-    opened = 0
+    opened, began = 0, datetime.fromisoformat(sample.started_at)
     for one in earlier:
-        took = timedelta(seconds=one.point.warmup_s + (one.duration_s or 0.0))
-        if began - (datetime.fromisoformat(one.started_at) + took) <= waiting:
+        waited = timedelta(seconds=WAITING_S + one.point.warmup_s + (one.duration_s or 0.0))
+        if began - datetime.fromisoformat(one.started_at) <= waited:
             opened += one.counters.get(OPENED, 0)
     return opened > MANY_OPENED
 
@@ -173,38 +169,32 @@ def _of_cell(cell_: Cell, beside: str, before: Mapping[str, Before]) -> Iterator
             continue
         known = {block: log(value) for block, value in cell_.known(metric).items() if block in cell_.counted}
         labels = [before[cell_.counted[block].id] for block in known]
-        seen: list[list[set[int]]] = []
+        seen: list[set[frozenset[int]]] = []
         for by, names in (
             ("point", [one.point for one in labels]),
             ("connections", ["many" if one.many else "few" for one in labels]),
         ):
-            blocks = [{block for block, name in zip(known, names, strict=True) if name == each} for each in set(names)]
-            parts = sorted((each for each in blocks if len(each) >= LEAST), key=sorted)
-            if parts in seen:
-                continue  # the same comparison under another name
-            seen.append(parts)
+            groups: dict[str, list[int]] = {}
+            for block, name in zip(known, names, strict=True):
+                groups.setdefault(name, []).append(block)
+            parts = {name: blocks for name, blocks in groups.items() if len(blocks) >= LEAST}
             p_value = label_p(list(known.values()), names)
-            if p_value is not None:
+            if p_value is not None and set(map(frozenset, parts.values())) not in seen:  # under another name
                 means = {
-                    each: (len(mine), exp(fmean(mine)))
-                    for each in dict.fromkeys(names)
-                    if len(mine := [v for v, name in zip(known.values(), names, strict=True) if name == each]) >= LEAST
+                    name: (len(blocks), exp(fmean(known[block] for block in blocks))) for name, blocks in parts.items()
                 }
                 yield OrderTest(cell_.arm.name, beside, cell_.point.name, metric, by, means, p_value)
+            seen.append(set(map(frozenset, parts.values())))
 
 
 def order_note(tests: Sequence[OrderTest]) -> str:
     """Return a run's line about its order test; empty where nothing could be compared."""
-    if not tests:
-        return ""
     found = [one for one in tests if one.holm_p <= ALPHA]
-    if not found:
-        return (
-            f"order: no metric depends on what was measured before"
-            f" (smallest Holm-adjusted p {tests[0].holm_p:.2g} of {len(tests)} tests)"
-        )
     more = f"; and {len(found) - 1} more of {len(tests)} tests" if len(found) > 1 else ""
-    return f"order: what was measured before changes a result: {found[0].text}{more}"
+    if found:
+        return f"order: what was measured before changes a result: {found[0].text}{more}"
+    least = f"smallest Holm-adjusted p {tests[0].holm_p:.2g} of {len(tests)} tests" if tests else ""
+    return f"order: no metric depends on what was measured before ({least})" if tests else ""
 
 
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
@@ -216,30 +206,28 @@ def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder
     """
     steady = [one for one in samples if one.point.disturbance is None and counts(one) and one.role != "reference"]
     before = befores(steady)
-    ended: dict[tuple[object, ...], list[Sample]] = {}
+    by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}
     labels: dict[tuple[object, ...], str] = {}
-    for sample in sorted(steady, key=_moment):
+    for sample in sorted(steady, key=lambda each: (each.order, each.attempt)):
         if sample.pair is None or (sample.pair.reload, sample.pair.repeat) == (0, 0):
             unit = *_bring_up(sample), sample.point.name
             labels.setdefault(unit, before[sample.id].point)
-            tried = ended.setdefault(unit, [])
-            if not any(one.attempt < sample.attempt for one in tried) and not (
-                sample.reason and sample.reason.environmental
-            ):
+            tried = by_point.setdefault(sample.point.name, {}).setdefault(unit, [])
+            spoiled = sample.reason is not None and sample.reason.environmental
+            if not spoiled and not any(one.attempt < sample.attempt for one in tried):
                 tried.append(sample)
-    by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}
-    for unit, tried in ended.items():
-        if tried and not any(one.reason in SYSTEM_NEVER_UP for one in tried):
-            by_point.setdefault(tried[0].point.name, {})[unit] = tried
     found: dict[str, MissingByOrder] = {}
-    for point, units in by_point.items():
+    for point, ended in by_point.items():
+        units = {
+            unit: tried
+            for unit, tried in ended.items()
+            if tried and not any(one.reason in SYSTEM_NEVER_UP for one in tried)
+        }
         bad = {unit for unit, tried in units.items() if not all(one.valid for one in tried)}
-        sides = {unit[2] for unit in bad}
-        shares: dict[str, tuple[int, int]] = {}
-        for unit in units:
-            if unit[2] in sides:
-                invalid, total = shares.get(labels[unit], (0, 0))
-                shares[labels[unit]] = invalid + (unit in bad), total + 1
+        sides, shares = {unit[2] for unit in bad}, dict[str, tuple[int, int]]()
+        for unit in (unit for unit in units if unit[2] in sides):
+            invalid, total = shares.get(labels[unit], (0, 0))
+            shares[labels[unit]] = invalid + (unit in bad), total + 1
         p_value = shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
         if p_value < MISSING_P:
             lost = [one for unit in bad for one in units[unit] if not one.valid]

@@ -6,13 +6,11 @@ inside a run; across runs there are no pairs (`lab.stats.unpaired`), and what mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
-from lab.analysis.aggregate.run_cells import RunCells, run_cells
 from lab.analysis.explain.notes import between_notes, run_notes
-from lab.analysis.judge.compared import rows_at
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted, judged
-from lab.analysis.judge.meeting import Meeting, common_points, refuse_apart, refuse_families
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted, judged, rows_of
+from lab.analysis.judge.meeting import Meeting, RunCells, common_points, refuse_apart, refuse_families
 from lab.analysis.summary import decided
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.plan import Arm
@@ -35,13 +33,9 @@ def compare_runs(
     `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
     UsageError for what cannot be compared at all (README, "Limits that change a decision": different targets are never pooled) and for a damaged run.
     """
-    first, second = run_cells(base), run_cells(other) if other else None
-    if (
-        other
-        and second
-        and base.folder.resolve() != other.folder.resolve()
-        and (first.record, first.samples) != (second.record, second.samples)
-    ):
+    first, second = RunCells.of(base), RunCells.of(other) if other else None
+    same = other is None or base.folder.resolve() == other.folder.resolve()
+    if second and not same and (first.record, first.samples) != (second.record, second.samples):
         return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
     if second and (base_arm is None or other_arm is None or base_arm == other_arm):
         fault = "is the same run twice: nothing differs from itself"
@@ -52,34 +46,27 @@ def compare_runs(
 
 def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
     """One run: arms share blocks. What a table of it has is decided there."""
-    pairs, points = list(_pairs_inside(run, base_arm, other_arm)), _points(run)
-    meeting = Meeting(run, run, {point.name: point for point in points}, paired=True, worth=run.record.worth)
-    as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
-    effects = decided(run.record, run.cells) if as_in_table else {}
-    rows = [row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked, effects)]
-    if as_in_table:
-        known = [one.primary for one in effects.values() if one.holm_p is not None]
-        family = tuple(filter(None, (known.count(each) for each in (True, False))))
-    else:
-        family = (sum(row.tested for row in rows),)
-        rows = judged(rows)
-    return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run)), family)
-
-
-def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
     if base_arm is not None and other_arm is not None:
-        yield _arm(run, base_arm), _arm(run, other_arm)
-        return
-    named = base_arm or other_arm
-    chosen = [_arm(run, named)] if named else [arm for arm in run.record.arms if arm.role == "variant"]
-    if not chosen:
-        remedy = "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM"
-        raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
-    for arm in chosen:
-        if arm.baseline is None:
-            fault = f"'{arm.name}' is compared with nothing in its run"
-            raise UsageError(run.record.id, fault, f"name the other side too: RUN:ARM RUN:{arm.name}")
-        yield run.arms[arm.baseline], arm
+        pairs = [(_arm(run, base_arm), _arm(run, other_arm))]
+    else:
+        named = base_arm or other_arm
+        chosen = [_arm(run, named)] if named else [arm for arm in run.record.arms if arm.role == "variant"]
+        if not chosen:
+            remedy = "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM"
+            raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
+        if alone := next((arm.name for arm in chosen if arm.baseline is None), ""):
+            remedy = f"name the other side too: RUN:ARM RUN:{alone}"
+            raise UsageError(run.record.id, f"'{alone}' is compared with nothing in its run", remedy)
+        pairs = [(run.arms[arm.baseline or ""], arm) for arm in chosen]
+    meeting = Meeting(run, run, {point.name: point for point in run.points}, paired=True, worth=run.record.worth)
+    as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
+    effects = decided(run.record, run.cells, run.samples) if as_in_table else {}
+    rows = list(rows_of(meeting, run.points, pairs, asked, effects))
+    known = [one.primary for one in effects.values() if one.holm_p is not None]
+    family = tuple(filter(None, (known.count(each) for each in (True, False))))
+    if not as_in_table:
+        family, rows = (sum(row.tested for row in rows),), judged(rows)
+    return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run)), family)
 
 
 def _across(
@@ -90,10 +77,9 @@ def _across(
     mine, theirs = (
         {arm.name: arm for arm in run.record.arms if arm.role not in {"again", "reference"}} for run in (first, second)
     )
+    pairs = [(arm, theirs[name]) for name, arm in mine.items() if name in theirs]
     if base_arm is not None and other_arm is not None:
         pairs = [(_arm(first, base_arm), _arm(second, other_arm))]
-    else:
-        pairs = [(arm, theirs[name]) for name, arm in mine.items() if name in theirs]
     if not pairs:
         sides = (", ".join(run.arms) for run in (first, second))
         fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
@@ -101,23 +87,21 @@ def _across(
     meeting = Meeting(first, second, common_points(first, second), paired=False)
     for pair in pairs:
         refuse_families(meeting, *pair)
-    points = [point for point in _points(first) if point.name in meeting.points]
-    rows = judged([row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked)])
-    too_few = (
-        f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
-        f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
-        if (needed := blocks_wanted(rows))
-        else ""
-    )
+    points = [point for point in first.points if point.name in meeting.points]
+    rows, notes = judged(list(rows_of(meeting, points, pairs, asked, {}))), list(between_notes(meeting))
+    family = sum(row.tested for row in rows)
+    if needed := blocks_wanted(rows):
+        never = f"{family} {TOO_FEW}: not even sides without any overlap would be resolved"
+        notes.append(f"{never}; compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs")
     return Comparison(
         first.record,
         second.record,
         False,
         tuple(rows),
-        notes=(*between_notes(meeting), *filter(None, [too_few])),
-        family=(sum(row.tested for row in rows),),
+        tuple(notes),
+        family=(family,),
         missing_arms=() if base_arm else tuple(name for name in mine if name not in theirs),
-        missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
+        missing_points=tuple(point for point in first.points if any(_lacks(meeting, *pair, point) for pair in pairs)),
     )
 
 
@@ -131,7 +115,3 @@ def _lacks(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
 def _arm(run: RunCells, name: str) -> Arm:
     refuse_unknown(name, run.arms, run.record.id, f"has no arm '{name}'")
     return run.arms[name]
-
-
-def _points(run: RunCells) -> list[Point]:
-    return [point for point in run.record.points if not point.control]

@@ -9,8 +9,15 @@ from typing import Literal
 
 from lab.analysis import rerun
 from lab.analysis.explain.run import ONLY_TO_MEASURE_BY, another_load, bound, remedy
-from lab.analysis.judge.compared import NOT_STEADY, TWO_CLUSTERS, Compared, change_text, size_text
-from lab.analysis.judge.comparison import TOO_FEW, Comparison
+from lab.analysis.judge.comparison import (
+    NOT_STEADY,
+    TOO_FEW,
+    TWO_CLUSTERS,
+    Compared,
+    Comparison,
+    change_text,
+    size_text,
+)
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.model.metrics import CARRIED, QUANTILES, about
@@ -68,10 +75,6 @@ def advices(comparison: Comparison) -> tuple[Advice, ...]:
     return tuple(Advice(*pair, *_Pair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
 
 
-Told = tuple[AdviceKind, str, str]
-"""Kind, text and snippet."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Pair:
     comparison: Comparison
@@ -93,7 +96,8 @@ class _Pair:
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
-    def told(self) -> Told:
+    def told(self) -> tuple[AdviceKind, str, str]:
+        """Kind, text and snippet."""
         own = self.base_arm == self.other_arm or _arm(self.comparison.other, self.other_arm).baseline == self.base_arm
         name = self.other_arm if own else f"{self.other_arm} against {self.base_arm}"
         resolved = [row for row in self.rows if row.decision.resolved]
@@ -109,13 +113,12 @@ class _Pair:
         if not resolved:
             return "nothing", f"{name}: {self._nothing()}", ""
         # differences in several units have no order
-        resolved.sort(
-            key=lambda row: (
-                row.metric != self._primary,
-                -abs(row.estimate.effect) if row.estimate and row.relative else 0.0,
-            )
-        )
-        named = _one_each(resolved)[:MOST_NAMED]
+        resolved.sort(key=lambda row: -abs(row.estimate.effect) if row.estimate and row.relative else 0.0)
+        resolved.sort(key=lambda row: row.metric != self._primary)
+        firsts: dict[tuple[str, str], Compared] = {}
+        for row in resolved:  # the percentiles of a load are one, as they tend to move together
+            firsts.setdefault((row.point.name, "latency" if row.metric in QUANTILES else row.metric), row)
+        named = list(firsts.values())[:MOST_NAMED]
         findings = (
             f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
             for row in named
@@ -141,7 +144,11 @@ class _Pair:
             said += f": better in {_where(better)}, worse in {_where(worse)}"
             return self._apply(said, "mixed", " only if the first matters more to you")
         if worse:
-            return "keep", f"{said}: {self._stay}", ""
+            by_table = self.comparison.paired and _arm(self.comparison.other, self.other_arm).role == "variant"
+            stay = "do not apply it" if by_table else f"stay with {self.base_arm}"
+            if self.base_arm == self.other_arm:
+                stay = f"keep the manifests of {self.comparison.base.id}"
+            return "keep", f"{said}: {stay}", ""
         if fell := next((row.fell for row in self.rows if row.fell), ""):
             return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
         return self._apply(said)
@@ -175,14 +182,7 @@ class _Pair:
             return f"measure both in one run: {self._again(f'{before.name} {after.name}')}"
         return f"give the two settings an overlay each and measure both in one run: {self._again('A B')}"
 
-    @property
-    def _stay(self) -> str:
-        if self.base_arm == self.other_arm:
-            return f"keep the manifests of {self.comparison.base.id}"
-        role = _arm(self.comparison.other, self.other_arm).role
-        return "do not apply it" if role == "variant" and self.comparison.paired else f"stay with {self.base_arm}"
-
-    def _apply(self, said: str, kind: AdviceKind = "apply", when: str = "") -> Told:
+    def _apply(self, said: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
         """The snippet or, where none has what differs, the manifests. `when`: in words, on what condition."""
         before, after = self.variants
         same_arm = self.base_arm == self.other_arm
@@ -198,20 +198,21 @@ class _Pair:
     def _unresolved(self, rows: Sequence[Compared], short: str) -> str:
         """The bound is what the interval leaves possible; the primary metric's, and the widest of all."""
         own = [row for row in rows if row.metric == self._primary]
-        shown = dict.fromkeys(_widest(part).metric for part in (own, rows) if part)
-        widest = [_widest([row for row in rows if row.metric == metric]) for metric in shown]
+        widest = {row.metric: row for row in map(_widest, filter(None, (own, rows)))}.values()
         bounds = " or ".join(map(_amount, widest))
         wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
         text = f"no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
-            text += (
-                "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
-            )
-        if any(map(_drifted, rows)):
-            hides = "its baseline moved between the runs, though"
-            other = "their common baseline moved between the runs, which may hide a difference"
-            text += f"; {hides if self.same_settings else other}: {self._beside}"
+            few = "so few blocks could not have resolved so many comparisons"
+            text += f"; {few}: compare one arm, or measure more blocks"
+        for row in rows:  # where it moved for sure, and by more than is worth knowing and it showed against itself
+            ends, least = row.baseline_move and row.baseline_move.interval, max(row.size.worth, row.size.guard)
+            if ends and (ends[0] > least or ends[1] < -least):
+                hides = "its baseline moved between the runs, though"
+                other = "their common baseline moved between the runs, which may hide a difference"
+                text += f"; {hides if self.same_settings else other}: {self._beside}"
+                break
         after, record = self.variants[1], self.comparison.other
         if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
             text += another_load(after.name, after.hypothesis_sweep, record.target)
@@ -260,14 +261,6 @@ class _Pair:
         return rerun.measure(self.comparison.other, arms)
 
 
-def _one_each(rows: Sequence[Compared]) -> list[Compared]:
-    """The first of each point and metric; the percentiles of a load are one, as they tend to move together."""
-    firsts: dict[tuple[str, str], Compared] = {}
-    for row in rows:
-        firsts.setdefault((row.point.name, "latency" if row.metric in QUANTILES else row.metric), row)
-    return list(firsts.values())
-
-
 def _where(row: Compared) -> str:
     return f"{about(row.metric).title} at {row.point.name}"
 
@@ -279,12 +272,6 @@ def _count(rows: Sequence[Compared]) -> str:
 def _amount(row: Compared) -> str:
     size = size_text(row, bound(row.estimate))
     return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
-
-
-def _drifted(row: Compared) -> bool:
-    """Whether the common baseline moved for sure, and by more than is worth knowing and it showed against itself."""
-    ends, least = row.baseline_move.interval if row.baseline_move else None, max(row.size.worth, row.size.guard)
-    return ends is not None and (ends[0] > least or ends[1] < -least)
 
 
 def _widest(rows: Sequence[Compared]) -> Compared:

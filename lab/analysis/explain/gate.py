@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from math import ceil, log1p
 
 from lab.analysis.explain.comparison import TOO_SELDOM, after_unserved
-from lab.analysis.judge.compared import LONELY, WHY_OPEN, Compared, change_text, size_text
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted
+from lab.analysis.judge.comparison import (
+    LONELY,
+    TOO_FEW,
+    WHY_OPEN,
+    Compared,
+    Comparison,
+    blocks_wanted,
+    change_text,
+    size_text,
+)
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, Gated, broken, limit_text, worse_by
 from lab.analysis.rerun import measure, resume
@@ -36,10 +44,9 @@ def reason(row: Compared, limit: float, case: Case) -> str:
         return f"no valid block of the candidate: {broken(row)}; the base has {format_blocks(row.counted[0])}"
     if case == "untold" or row.estimate is None:
         return "; ".join(row.notes) or "nothing to compare"
-    change, text = change_text(row, row.estimate), limit_text(row, limit)
-    worse, p_value = row.decision is Decision.WORSE, row.p_value or 0.0
-    p_text = f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
+    change, text, worse = change_text(row, row.estimate), limit_text(row, limit), row.decision is Decision.WORSE
     if case in ("close", "worse"):
+        p_text = f"p {row.holm_p:.3f}" if row.holm_p and row.holm_p >= 0.0005 else "p < 0.001"
         close = f", but its interval begins less than {CLOSE:.0%} above the bound" if case == "close" else ""
         return f"{change}, worse than the bound of {text} and resolved ({p_text}){close}"
     if case == "fell":
@@ -56,10 +63,8 @@ def reason(row: Compared, limit: float, case: Case) -> str:
 
 def in_both(first: Gated, second: Gated) -> str:
     """Return why a row is a regression that was close to its bound in two measurements."""
-    changes = (change_text(one.row, one.row.estimate) for one in (first, second) if one.row.estimate is not None)
-    return (
-        f"{' and '.join(changes)} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
-    )
+    changes = " and ".join(change_text(one.row, one.row.estimate) for one in (first, second) if one.row.estimate)
+    return f"{changes} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
 
 
 def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> str:
@@ -99,10 +104,10 @@ def _after_nothing(comparison: Comparison, row: Compared) -> str:
     sides = (row.base, row.other)
     left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
     most = min(counted + more for counted, more in zip(row.counted, left, strict=True))
-    if min(row.counted) < stats.MIN_BLOCKS <= most:  # blocks that were never begun are enough
-        runs = [run for run, more in zip((comparison.base, comparison.other), left, strict=True) if more]
-        if goes_on := " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs)):
-            return f"measure what an interruption left out: {goes_on}"
+    runs = [run for run, more in zip((comparison.base, comparison.other), left, strict=True) if more]
+    if runs and min(row.counted) < stats.MIN_BLOCKS <= most:  # blocks that were never begun are enough
+        goes_on = " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs))
+        return f"measure what an interruption left out: {goes_on}"
     if row.unserved:
         return after_unserved(comparison, row)
     if (row.estimate is not None and not row.estimate.has_interval) or LONELY in row.notes:
@@ -113,8 +118,7 @@ def _after_nothing(comparison: Comparison, row: Compared) -> str:
         needed = max(stats.MIN_BLOCKS, ceil(stats.MIN_BLOCKS * planned / counted) if counted else 2 * planned)
         return f"measure with --blocks {needed} or more ({counted} of {planned} counted here, {stats.MIN_BLOCKS} must)"
     counts = zip(sides, row.counted, strict=True)
-    lost = sorted({str(each) for side, counted in counts if not counted for each in side.invalid})
-    if lost:
+    if lost := sorted({str(each) for side, counted in counts if not counted for each in side.invalid}):
         return f"measure again where this does not happen: {', '.join(lost)}"
     if row.base.generator != row.other.generator:
         return "measure both with the same generator"
@@ -158,9 +162,8 @@ def _after_open(comparison: Comparison, row: Compared, bound: float) -> str:
 
 def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
     """(why there is nothing to gate, what to ask for instead)"""
-    own = dict.fromkeys(row.metric for row in rows if not row.relative)
     instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
-    if own:
+    if own := dict.fromkeys(row.metric for row in rows if not row.relative):
         instead = f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(own)}"
     if not rows:
         return "the runs have no row in common", instead

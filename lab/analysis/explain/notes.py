@@ -14,13 +14,11 @@ from scipy import special
 from lab.analysis import rerun
 from lab.analysis.aggregate.absolute import clusters_text
 from lab.analysis.aggregate.cells import Pair, paired
-from lab.analysis.aggregate.run_cells import RunCells
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, points_apart
-from lab.analysis.judge.recovery import usual_gap
+from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, RunCells, points_apart
 from lab.analysis.judge.rows import BACKEND, Row, Summary, slowed_by
-from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED
+from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, usual_gap
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, differing
 from lab.model.metrics import COLUMNS, QUANTILES, about
@@ -49,12 +47,8 @@ MEMORY_DIFFERS = 0.02
 # -- of a row ------------------------------------------------------------------------------------------------
 
 
-def notes_of(row: Row) -> tuple[str, ...]:
-    """Return what has to be said with a row, each once."""
-    return tuple(dict.fromkeys(_notes(row)))
-
-
-def _notes(row: Row) -> Iterator[str]:
+def notes_of(row: Row) -> Iterator[str]:
+    """Yield what has to be said with a row."""
     cell, steady = row.cell, row.point.disturbance is None
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
@@ -325,13 +319,11 @@ def run_notes(run: RunCells) -> Iterator[str]:
 
 def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
     before, after = one.facts.get(name), two.facts.get(name)
-    if before is None or after is None:
-        return False
-    if name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
+    if before is not None and after is not None and name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
         return before.split(", ")[:3] != after.split(", ")[:3]
-    if name == "memory_bytes" and before.isdecimal() and after.isdecimal():
+    if before is not None and after is not None and name == "memory_bytes":
         return abs(int(before) - int(after)) > MEMORY_DIFFERS * max(int(before), int(after))
-    return name in MACHINE
+    return name in MACHINE and None not in (before, after)
 
 
 def _commit(record: RunRecord) -> str:

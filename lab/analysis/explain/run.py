@@ -107,15 +107,13 @@ def _with_unsteady(summary: Summary, arm: str, found: Sequence[Found]) -> Verdic
         if row.unsteady is not None:
             whose = f"of {row.base.arm.name} " if row.cell.unsteady is None and row.base is not None else ""
             moved[row.point.name] = f"at {row.point.name} {whose}{row.unsteady.sentence()}"
-    if not moved:
-        return _verdict(summary, arm, found)
     rest, said = [(row, effect) for row, effect in found if row.unsteady is None], "; ".join(moved.values())
     outcomes = {Decision.NO_INTERVAL, Decision.BIMODAL}
-    if not any(effect.decision.judged or effect.decision in outcomes for _, effect in rest):
+    if moved and not any(effect.decision.judged or effect.decision in outcomes for _, effect in rest):
         return Verdict(arm, "not-steady", f"{arm}: {said}; no effect is computed")
     verdict = _verdict(summary, arm, rest)
-    told = verdict.text.removeprefix(f"{arm}: ")
-    return replace(verdict, text=f"{arm}: {said}, so no effect is computed there; {told}")
+    told = f"{arm}: {said}, so no effect is computed there; {verdict.text.removeprefix(f'{arm}: ')}"
+    return replace(verdict, text=told) if moved else verdict
 
 
 def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
@@ -170,11 +168,11 @@ def _concluded(summary: Summary, arm: str, said: str, claims: Sequence[Found]) -
         return Verdict(arm, "differs", f"{said}: another system, no setting to apply: {choice}")
     if better == {False}:
         return Verdict(arm, "worse", f"{said}: do not apply it")
-    rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
-    for (name, point), row in rows.items():  # where it did not do its work in more samples than its baseline
+    rows = {(row.arm.name, row.point.name): row.cell for row in summary.rows if not row.point.control}
+    for (name, point), cell in rows.items():  # where it did not do its work in more samples than its baseline
+        counted = f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)} at {point}"
         base = rows.get((against, point))
-        counted = f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}"
-        if name == arm and (lost := fell(row.cell.invalid, base.cell.invalid if base else {}, counted)):
+        if name == arm and (lost := fell(cell.invalid, base.invalid if base else {}, counted)):
             text = f"{said}, in the blocks that worked ({lost}): apply only once all of them do:"
             return Verdict(arm, "mixed", text, snippet)
     return Verdict(arm, "apply", f"{said}: apply:", snippet)
@@ -214,36 +212,31 @@ def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         if any(_too_few_solo(effect) for _, effect in found):
             text = f"{text}; {CONCURRENT}"
         lost = 0 if summary.resume else planned - valid  # as many may be again
-        more = f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
-        if summary.resume and planned >= stats.MIN_BLOCKS:
-            more = f"not all of it was measured, go on with: {summary.resume}"
+        go_on = f"not all of it was measured, go on with: {summary.resume}"
+        again = f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
+        more = go_on if summary.resume and planned >= stats.MIN_BLOCKS else again
         return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
-    why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
     mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
-    return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {why or f'{NO_BLOCK}: {mend}'}")
+    return Verdict(
+        arm, "not-measurable", f"{arm}: nothing to judge: {_unjudged(summary, arm, found) or f'{NO_BLOCK}: {mend}'}"
+    )
 
 
 def _unjudged(summary: Summary, arm: str, found: Sequence[Found]) -> str:
-    """Of steady loads."""
-    if not found:
-        return "it has no primary metric: ↑ and ↓ mark what differs, and lab/primary-metric in its overlay says what is to be judged"
-    elsewhere = ("", FOLLOWS, GIVEN_RATE, CONCURRENT)  # of a load beside the one that would show it
-    why = next((effect.note for _, effect in found if effect.note not in elsewhere), "")
-    return why and f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
-
-
-def _untold(summary: Summary, arm: str, found: Sequence[Found]) -> str:
-    """Of disturbed loads."""
-    metric = summary.primary.get(arm)
-    if metric is None:
+    """Why the loads show nothing of what is to be judged, and what to do about it; empty where that is not known."""
+    metric, why = summary.primary.get(arm), ""
+    if not summary.disturbed:
+        if not found:
+            return "it has no primary metric: ↑ and ↓ mark what differs, and lab/primary-metric in its overlay says what is to be judged"
+        elsewhere = ("", FOLLOWS, GIVEN_RATE, CONCURRENT)  # of a load beside the one that would show it
+        why = next((effect.note for _, effect in found if effect.note not in elsewhere), "")
+    elif metric is None:
         why = "its primary metric is of steady loads"
     elif untold := next((f"{about(effect.metric).title}: {effect.note}" for _, effect in found if effect.note), ""):
         return f"{untold}: measure it again"
     elif any(row.cell.valid_blocks for row, _ in found):
         why = f"nothing told of its primary metric, {about(metric).title}"
-    else:
-        return ""
-    return f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
+    return why and f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
 
 
 def _finding(summary: Summary, row: Row, effect: Effect) -> str:
@@ -332,12 +325,8 @@ def difference_text(effect: Effect) -> str:
 
 def interval_text(effect: Effect) -> str:
     """` [−29.9, −29.3]`, empty below six blocks."""
-    return _interval(effect.metric, effect.estimate)
-
-
-def _interval(metric: str, estimate: stats.Estimate | None) -> str:
-    interval = estimate.interval if estimate else None
-    return about(metric).ends(*interval) if interval else ""
+    interval = effect.estimate.interval if effect.estimate else None
+    return about(effect.metric).ends(*interval) if interval else ""
 
 
 def effect_text(effect: Effect) -> str:
@@ -349,7 +338,8 @@ def effect_text(effect: Effect) -> str:
     if effect.decision is Decision.BIMODAL:
         return f"{metric.short} two clusters"
     if estimate is None and beside is not None:
-        return f"{metric.short} – (as a pair {metric.change(beside.effect)}{_interval(effect.metric, beside)})"
+        ends = interval_text(replace(effect, estimate=beside))
+        return f"{metric.short} – (as a pair {metric.change(beside.effect)}{ends})"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
     as_pair = f" (as a pair {metric.change(beside.effect)})" if beside is not None else ""

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.analysis.explain.gate import REMEASURE, advice, in_both, reason, why_nothing
-from lab.analysis.judge.compared import Compared, change_text
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Comparison, change_text
 from lab.analysis.judge.gate import VERDICTS, Bounds, Gate, Gated, case_of, chosen, detectable
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.base.errors import UsageError, refuse_unknown
@@ -32,7 +31,13 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     if not found:
         why, instead = why_nothing(rows, bounds)
         raise UsageError("gate", f"nothing to gate: {'; '.join(left_out) or why}", instead)
-    judged = [_gated(comparison, row, bounds) for row in found]
+    judged: list[Gated] = []
+    for row in found:
+        bound = bounds.of(row)
+        limit = (bounds.regression or 0.0) if bound is None else bound  # where it stands for one that is gated
+        case = case_of(row, limit)
+        verdict, said = VERDICTS.get(case, "cannot-tell"), reason(row, limit, case)
+        judged.append(Gated(row, limit, verdict, said, advice(comparison, row, limit, case), close=case == "close"))
     gated, too_noisy = detectable(comparison, judged, bounds)
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
@@ -41,21 +46,6 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     if bounds.regression is not None and not any(one.row.relative for one in judged):
         missing.append("a steady load")
     return Gate(comparison, bounds, gated, (*left_out, *too_noisy), tuple(missing))
-
-
-def _gated(comparison: Comparison, row: Compared, bounds: Bounds) -> Gated:
-    limit = bounds.of(row)
-    if limit is None:  # it stands for one that is gated
-        limit = bounds.regression or 0.0
-    case = case_of(row, limit)
-    return Gated(
-        row,
-        limit,
-        VERDICTS.get(case, "cannot-tell"),
-        reason(row, limit, case),
-        advice(comparison, row, limit, case),
-        close=case == "close",
-    )
 
 
 def confirmed(first: Gate, second: Gate) -> Gate:

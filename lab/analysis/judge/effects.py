@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import expm1, hypot
 
 from lab.analysis.aggregate.absolute import split_text
 from lab.analysis.aggregate.cells import Cell, Cells, Pair, paired, resolution_s
 from lab.analysis.aggregate.order import MissingByOrder
 from lab.analysis.judge.decision import UNBOUNDED, Decision, Size, adjusted, decide, guard_of, worth_of
-from lab.analysis.judge.recovery import recovers
-from lab.analysis.judge.rulings import LIMITED, Ruling, carrier, ruling
+from lab.analysis.judge.rulings import LIMITED, Ruling, carrier, recovers, ruling
 from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.model.names import WORTH
@@ -25,7 +25,7 @@ from lab.model.plan import Arm, Place
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
-from lab.stats.units import format_blocks
+from lab.stats.units import format_blocks, format_micros
 
 ALONE = ("failed", "gap_s")
 """What a baseline that is measured with itself alone shows, beside a disturbance."""
@@ -74,7 +74,7 @@ class Effect:
     @property
     def p_value(self) -> float | None:
         """Of the family, where it is one of it."""
-        in_family = self.estimate is not None and self.estimate.has_interval and self.decision.judged
+        in_family = self.estimate and self.estimate.has_interval and self.decision.judged
         return self.estimate.p_value if self.estimate and in_family else None
 
     def decided(self, holm_p: float | None) -> Effect:
@@ -85,6 +85,45 @@ class Effect:
         decision = decide(self.estimate, self.size, holm_p, more_is_better=more, bound=self.bound)
         note = UNBOUNDED if decision is Decision.NOT_JUDGED else self.note
         return replace(self, decision=decision, note=note, holm_p=holm_p)
+
+
+Interval = tuple[float, float, float]
+"""Value, lower and upper end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An effect on what a request costs, as seconds: per cent are of what it is compared with, and say less elsewhere.
+
+    `level_s`: CPU seconds a request of what it is compared with; `change`: against that, as log-ratios. The interval is the ratio's, at the
+    level as it was measured: how surely that is known is not in it.
+    """
+
+    level_s: float
+    change: Interval
+
+    @property
+    def seconds(self) -> Interval:
+        value, low, high = (self.level_s * expm1(end) for end in self.change)
+        return value, low, high
+
+    @property
+    def text(self) -> str:
+        """`+0.5 µs [+0.33, +0.67]`."""
+        value, low, high = map(format_micros, self.seconds)
+        return f"{value} µs [{low}, {high}]"
+
+
+def cost_of(effect: Effect) -> Cost | None:
+    """None where there is no interval, no level, or the metric is of nothing that a request costs."""
+    if effect.level_s is None or effect.estimate is None or effect.estimate.interval is None:
+        return None
+    return Cost(effect.level_s, (effect.estimate.effect, *effect.estimate.interval))
+
+
+def apart(one: Interval, other: Interval) -> tuple[float, float]:
+    """(difference one − other, half the width of its 95 % interval): both were measured by themselves, so that their squares add up."""
+    return one[0] - other[0], hypot((one[2] - one[1]) / 2, (other[2] - other[1]) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +165,8 @@ class Effects:
 
     def _effects(self, arm: Arm, baseline: str, point: Point) -> Iterator[Effect]:
         """What is judged cannot be told yet. Of a disturbance only what has a better side, was measured, or is asked for."""
-        wanted, rulings = self._wanted(arm, point), self._rulings(arm, point)
-        apart, asked = self.cells.apart(arm, point), compared(point)
+        wanted, rulings, solo = self._wanted(arm, point), self._rulings(arm, point), self._solo(arm, point)
+        alone, asked = self.cells.apart(arm, point), compared(point)
         for metric in [*asked, *sorted(wanted.difference(asked))]:
             sides, scheme, beside = self._sides(arm, point, metric)
             own, base = sides.own, sides.base
@@ -144,9 +183,9 @@ class Effects:
                 decision, why = (Decision.NOT_JUDGED, why) if why else (Decision.BIMODAL, split)
             elif estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
-            elif estimate is None and apart.unsteady is not None:
-                whose = arm.name if apart.own.unsteady else baseline
-                why = f"no effect is computed: of {whose}, {apart.unsteady.sentence()}"
+            elif estimate is None and alone.unsteady is not None:
+                whose = arm.name if alone.own.unsteady else baseline
+                why = f"no effect is computed: of {whose}, {alone.unsteady.sentence()}"
             elif why and (estimate or point.disturbance is not None):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
@@ -154,13 +193,11 @@ class Effects:
             least = guard(self.cells, baseline, point, metric, scheme is not None)
             size = size_of(metric, sides, least, self.asked.worth)
             size = replace(size, same=scheme is None or recovers(metric, scheme))
-            solo = self._solo(arm, point)
             of_pair = solo if solo == CONCURRENT or beside is not None else ""
             note = why or "; ".join(filter(None, [ruled.note, of_pair]))
-            level_s = None
-            if METRICS[metric].cost:  # as the table shows it of the baseline, else what it was in the pair
-                alone, in_pair = self.cells.at(baseline, point).shown(metric), base.level(metric)
-                level_s = alone if alone is not None or in_pair is None else in_pair.value
+            level_s, in_pair = alone.base.shown(metric) if METRICS[metric].cost else None, base.level(metric)
+            if METRICS[metric].cost and level_s is None and in_pair is not None:
+                level_s = in_pair.value
             yield Effect(
                 metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside, level_s
             )

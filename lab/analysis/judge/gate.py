@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, expm1
 from typing import Literal
 
-from lab.analysis.judge.compared import Compared
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Compared, Comparison
 from lab.analysis.judge.decision import SURE_P, UNBOUNDED, Decision
 from lab.analysis.judge.rulings import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
 from lab.model.metrics import about
@@ -192,26 +191,20 @@ def chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> 
         if why := next((why for why in (GIVEN_RATE, FOLLOWS) if why in row.notes), ""):
             left_out.append(f"{row.place}: {row.title}: {why}")
             continue
-        other = None if bounds.metrics else _carrying(comparison, row)
-        if other is not None:
-            why = UNBOUNDED if row.bound else LIMITED if LIMITED in row.notes else ERRORS_MIX
-            stands = "" if why == LIMITED else f"; {about(other.metric).title} stands for it"
+        kept, why = row, next((why for why in (LIMITED, ERRORS_MIX) if why in row.notes), LIMITED if row.bound else "")
+        if why and not bounds.metrics and row.decision is Decision.NOT_JUDGED and row.relative:
+            # what is judged where this may not be: CPU per request for a rate that the generator limited, …
+            metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: why})
+            place = row.point, row.pair, metric
+            others = (other for other in comparison.rows if (other.point, other.pair, other.metric) == place)
+            kept = next((other for other in others if metric != row.metric and other.estimate is not None), row)
+        if kept is not row:
+            why = UNBOUNDED if row.bound else why
+            stands = "" if why == LIMITED else f"; {about(kept.metric).title} stands for it"
             left_out.append(f"{row.place}: {row.title}: {why}{stands}")
-        if (kept := other or row) not in found:
+        if kept not in found:
             found.append(kept)
     return found, left_out
-
-
-def _carrying(comparison: Comparison, row: Compared) -> Compared | None:
-    """The row that is judged where this one may not be: CPU per request for a rate that the generator limited, …"""
-    why = next((why for why in (LIMITED, ERRORS_MIX) if why in row.notes), LIMITED if row.bound else "")
-    if row.decision is not Decision.NOT_JUDGED or not row.relative or not why:
-        return None
-    metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: why})
-    same = (
-        other for other in comparison.rows if (other.point, other.pair, other.metric) == (row.point, row.pair, metric)
-    )
-    return next((other for other in same if other.metric != row.metric and other.estimate is not None), None)
 
 
 def detectable(comparison: Comparison, judged: Sequence[Gated], bounds: Bounds) -> tuple[tuple[Gated, ...], list[str]]:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from math import log, log1p
 
 from lab.analysis.aggregate.absolute import Absolute
-from lab.analysis.aggregate.cells import Cell, Pair
+from lab.analysis.aggregate.cells import Cell, Pair, UnsteadyArm
 from lab.analysis.aggregate.exhaustion import Exhaustion
 from lab.analysis.aggregate.order import MissingByOrder
-from lab.analysis.aggregate.unsteady import UnsteadyArm
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rulings import limited
 from lab.analysis.judge.thirds import Thirds, lasting_change

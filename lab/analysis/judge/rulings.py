@@ -1,4 +1,4 @@
-"""May an effect be judged at all? Who was the limit, and what failed → why not, or what has to be said with it.
+"""May an effect be judged at all? Who was the limit, what failed, what pairs recover → why not, or what has to be said with it.
 
 One metric is chosen beforehand. Which it is may depend on who was the limit and, where one side's number is a bound, on
 which side of the other it lies, but not on how far: that leaves the odds of a false claim as they were.
@@ -21,19 +21,29 @@ which side of the other it lies, but not on how far: that leaves the odds of a f
 `carrier` says which metric stands for the primary one where that one is not judged. Nothing stands for a latency that the
 generator limits: the proxy's CPU per request says what more requests would cost, not how long a backend takes. A
 sweep with rates judges it.
+
+What pairs showed of known costs and of nothing, as committed, says whether a pair may say *same*, and what a plan may promise elsewhere:
+a metric and a scheme without known costs recover nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from functools import cache
+from math import exp, expm1, log
+from statistics import fmean, stdev
+
+import numpy as np
 
 from lab.analysis.aggregate.cells import Cell
 from lab.model.bottleneck import FAILED
 from lab.model.metrics import about
+from lab.model.pairs import REPEATS, WAYS, Compared, Scheme, Way
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.records.levels import committed_pairs
+from lab.stats.paired import Floats
 
 LIMITED = "generator-limited; only CPU per request carries the effect"
 AT_LEAST = "at least: the faster side was limited by the generator"
@@ -45,6 +55,9 @@ RETRANSMISSION_S = 1.0
 """RFC 6298: the first retransmission of a SYN."""
 DROPS = ("ListenOverflows", "ListenDrops")
 """What a full accept queue always counts. Retransmission timeouts are counted for any connection, a backend's too."""
+LEAST_SLOPE = 0.8
+"""The lower 95 % limit of what is paired on what is injected, from which on a pair may say *same*."""
+DRAWS, SEED = 2000, 2511
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +95,13 @@ def ruling(metric: str, own: Cell, base: Cell, points: Sequence[Point], pairs: b
     ours, theirs = limited(own.counted.values()), limited(base.counted.values())
     if True not in ours | theirs:
         return Ruling()
-    middles = _middles(metric, own, base, pairs) if known.latency or metric == "rate" else None
-    if middles is None:
-        return Ruling(LIMITED)
-    slower = ours if (middles[0] > middles[1]) == (known.better == "less") else theirs
-    if slower == {False} and middles[0] != middles[1]:
-        return Ruling(note=AT_LEAST, bound=True)
-    if known.latency and resent(own.counted.values(), base.counted.values(), middles):
-        return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
+    if middles := _middles(metric, own, base, pairs) if known.latency or metric == "rate" else None:
+        slower = ours if (middles[0] > middles[1]) == (known.better == "less") else theirs
+        if slower == {False} and middles[0] != middles[1]:
+            return Ruling(note=AT_LEAST, bound=True)
+        if known.latency and resent(own.counted.values(), base.counted.values(), middles):
+            said = "connections were dropped and sent again after 1 s: no doing of the generator's"
+            return Ruling(note=said, bound=True)
     return Ruling(LIMITED)
 
 
@@ -142,7 +154,81 @@ def _middles(metric: str, own: Cell, base: Cell, pairs: bool) -> tuple[float, fl
         levels = own.level(metric), base.level(metric)
         return (levels[0].value, levels[1].value) if levels[0] and levels[1] else None
     both = mine.keys() & theirs.keys()
-    if not both:
-        return None
-    own_mean, base_mean = (exp(sum(log(side[block]) for block in both) / len(both)) for side in (mine, theirs))
-    return own_mean, base_mean
+    means = [exp(sum(log(side[block]) for block in both) / len(both)) for side in (mine, theirs) if both]
+    return (means[0], means[1]) if means else None
+
+
+# -- what pairs recover ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """One metric's scatter of a baseline against itself, as one block has it; a log-ratio's standard deviation.
+
+    `scheme`: how it was a pair, None: each alone; `load`: how a pair is loaded there.
+    """
+
+    metric: str
+    scheme: Scheme | None
+    load: Scheme
+    sd: float
+    rounds: int
+
+
+@cache
+def recovers(metric: str, scheme: Scheme) -> bool:
+    """Whether effects in the metric are recovered where both ran by turns, or at once."""
+    least = least_slope(committed_pairs(), metric, scheme)
+    return least is not None and least >= LEAST_SLOPE
+
+
+def least_slope(found: Sequence[Compared], metric: str, way: Way) -> float | None:
+    """Of known costs: what pairs show of them at least, 1 = all; None without pairs and arms alone of two rounds or more.
+
+    Cost per unit of dose (least squares through nothing) as the pairs have it, over that of the arms alone: the lower end of its 95 %
+    interval over rounds that are drawn anew.
+    """
+    points = {one.point for one in found if one.way == way}
+    lots, slopes = np.random.default_rng(SEED), list[Floats]()
+    for each in (way, "plain"):
+        doses: dict[float, dict[int, list[float]]] = {}
+        for one in found:
+            if one.way == each and one.point in points and one.valid and one.dose and metric in one.log_ratios:
+                doses.setdefault(one.dose, {}).setdefault(one.round, []).append(one.log_ratios[metric])
+        drawn: dict[float, Floats] = {}
+        for dose, rounds in doses.items():
+            if len(rounds) > 1:
+                effects = [expm1(fmean(logs)) for logs in rounds.values()]
+                drawn[dose] = lots.choice(effects, (DRAWS, len(effects))).mean(axis=1)
+        if not drawn:
+            return None
+        slopes.append(np.sum([dose * mean for dose, mean in drawn.items()], axis=0) / sum(dose**2 for dose in drawn))
+    return float(np.quantile(slopes[0] / slopes[1], 0.025))
+
+
+@cache
+def usual_gap() -> float | None:
+    """What of the CPUs' busy time is usually nobody's: more had one in twenty of the committed pairs; None without any."""
+    found = [one.unexplained for one in committed_pairs() if one.valid and one.unexplained is not None]
+    return float(np.quantile(found, 0.95)) if found else None
+
+
+def scatter_elsewhere() -> list[Elsewhere]:
+    """Of what was compared with itself, of every way, over the rounds whose every repeat counted."""
+    itself = [one for one in committed_pairs() if one.variant == one.baseline]
+    loads: dict[str, Scheme] = {one.point: one.way for one in itself if one.way != "plain"}
+    groups: dict[tuple[str, str, Way, str], dict[int, list[float]]] = {}
+    for one in sorted(itself, key=lambda one: (one.variant, one.point, WAYS.index(one.way))):
+        for metric, value in one.log_ratios.items():
+            rounds = groups.setdefault((one.variant, one.point, one.way, metric), {})
+            rounds.setdefault(one.round, []).extend([value] if one.valid else [])
+    found: list[Elsewhere] = []
+    for (_, point, way, metric), rounds in groups.items():
+        whole = [values for values in rounds.values() if len(values) == (1 if way == "plain" else REPEATS)]
+        if len(whole) < 2 or point not in loads:
+            continue
+        # a round's mean is of REPEATS of one pair, and a block's pair is measured once
+        within = 0.0 if way == "plain" else fmean((first - second) ** 2 / 2 for first, second in whole)
+        sd = (stdev([fmean(values) for values in whole]) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
+        found.append(Elsewhere(metric, None if way == "plain" else way, loads[point], sd, len(whole)))
+    return found

@@ -14,12 +14,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from lab.analysis.aggregate.unsteady import UnsteadyArm
+from lab.analysis.aggregate.cells import UnsteadyArm, unsteady_arm
 from lab.analysis.judge.decision import SURE_P, Decision
 from lab.analysis.judge.effects import Effect
 from lab.model.metrics import about
 from lab.model.samples import Sample
-from lab.model.steadiness import CAUSES
 from lab.records.store import RunStore
 from lab.stats import paired as stats
 
@@ -35,7 +34,6 @@ STAND_IN: Mapping[Source, str] = {
 CHANGES = "its sign changes within the sample"
 
 SecondsOf = Callable[[Sample], "Seconds | None"]
-Holds = Literal["holds", "changes", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ class Thirds:
     burst: Mapping[str, stats.Estimate]
     source: Source
 
-    def holds(self, metric: str, effect: float) -> Holds | None:
+    def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
         """Return whether an effect (a log-ratio) is shown by each third; None where the metric is not known by the second.
 
         "holds": each third's interval lies on its side of 0. "changes": a third's effect has the other sign. "open": neither.
@@ -130,17 +128,17 @@ class Thirds:
 
     def settle(self, effect: Effect) -> Effect:
         """Return the effect as it may be decided: not resolved where it is, over the whole sample, but not in each third."""
-        resolved = effect.decision.resolved and effect.estimate is not None
-        if resolved and effect.estimate and self.holds(effect.metric, effect.estimate.effect) in ("changes", "open"):
-            return replace(effect, decision=Decision.CANNOT_TELL)
-        return effect
+        taken = effect.decision.resolved and self._fails(effect)
+        return replace(effect, decision=Decision.CANNOT_TELL) if taken else effect
 
     def unsettled(self, effect: Effect) -> bool:
         """Return whether `settle` took the decision from an effect: surer than chance, and not so in each third."""
         sure = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
-        if not sure or effect.estimate is None:
-            return False
-        return self.holds(effect.metric, effect.estimate.effect) in ("changes", "open")
+        return sure and self._fails(effect)
+
+    def _fails(self, effect: Effect) -> bool:
+        state = self.holds(effect.metric, effect.estimate.effect) if effect.estimate else None
+        return state in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
         """Return what the thirds show of an effect, with their numbers; empty where the metric is not known by the second."""
@@ -159,9 +157,7 @@ class Thirds:
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
     """Return how the sustained samples of one arm at one point change for good; None where none does."""
-    changes = tuple(each.steadiness.change for each in samples if each.steadiness and each.steadiness.change)
-    causes = dict.fromkeys(CAUSES[change.cause] for change in changes if change.cause)
-    return UnsteadyArm(changes, tuple(causes), len(samples), pairs=False) if changes else None
+    return unsteady_arm([each.steadiness.change if each.steadiness else None for each in samples])
 
 
 def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -97,9 +96,8 @@ class Migration:
         """How many of the file's own settings stand so; a key with several rows counts as its heaviest."""
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
-            name = line.ingress, line.key
-            before = heaviest.get(name, "off")
-            heaviest[name] = line.standing if STANDINGS.index(line.standing) > STANDINGS.index(before) else before
+            before = heaviest.get((line.ingress, line.key), "off")
+            heaviest[line.ingress, line.key] = max((before, line.standing), key=STANDINGS.index)
         return dict(Counter(heaviest.values()))
 
     @property
@@ -142,14 +140,14 @@ def keys_of(data: Mapping[str, str], beside: Beside | None = None) -> tuple[Mapp
     """
     found: dict[str, Key] = {}
     for name, key in KEYS.items():
-        if name not in data:
-            found[name] = Key(name, None, key.default)
-            continue
-        _, value = look_up(name, data[name])
-        named = (beside or {}).get((key.names, data[name].rpartition("/")[2]), {}) if key.names == "ConfigMap" else {}
-        held = f"it holds {', '.join(f'{header}: {text}' for header, text in named.items())}" if named else ""
-        told = "; ".join(filter(None, (value.told, held)))
-        found[name] = Key(name, data[name], key.default if value.kept else value.value, told)
+        found[name] = Key(name, None, key.default)
+        if name in data:
+            _, value = look_up(name, data[name])
+            of_file = (beside or {}) if key.names == "ConfigMap" else {}
+            named = of_file.get((key.names, data[name].rpartition("/")[2]), {})
+            held = f"it holds {', '.join(f'{header}: {text}' for header, text in named.items())}" if named else ""
+            told = "; ".join(filter(None, (value.told, held)))
+            found[name] = Key(name, data[name], key.default if value.kept else value.value, told)
     return found, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
 
 
@@ -202,9 +200,8 @@ def _magnitude(text: str) -> tuple[float, int]:
 def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
     own = key.text is not None and key.value != KEYS[key.name].default
     standing, to, reason = _standing(row, subject, key.value, own, {name: each.value for name, each in keys.items()})
-    if subject.when and not any(
-        keys[name].value == value if value else keys[name].value for name, value in subject.when
-    ):
+    when = [keys[name].value == value if value else keys[name].value for name, value in subject.when]
+    if when and not any(when):
         needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
         standing, reason = "off", f"does nothing without {needed}"
     weight = row.weight or subject.weight
@@ -223,14 +220,9 @@ def _standing(
     if row.how == "read":
         return "same", value, ""
     if row.how == "none":
-        if (
-            _left(row, value, others)
-            or value == row.default
-            or (not own and (not row.weight or row.weight == "nothing"))
-            or not value
-        ):
-            return "same", "", ""
-        return ("lost", "", "") if (row.weight or subject.weight) != "nothing" else ("same", "", "")
+        silent = not own and row.weight in (None, "nothing")
+        kept = not value or value == row.default or silent or _left(row, value, others)
+        return "same" if kept or (row.weight or subject.weight) == "nothing" else "lost", "", ""
     if not value or (value == "false" and not conversions(row.value)):
         return "same", "", ""
     try:
@@ -248,11 +240,10 @@ def _standing(
 
 def _left(row: Row, value: str, others: Mapping[str, str]) -> bool:
     """Whether the row says of this value that nothing is lost by it."""
-    with suppress(UntranslatableError):
-        try:
-            translated(row.value, value, others)
-        except LeaveError:
-            return True
+    try:
+        translated(row.value, value, others)
+    except (LeaveError, UntranslatableError) as error:
+        return isinstance(error, LeaveError)
     return False
 
 
@@ -261,25 +252,24 @@ def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation)
     name = f"{ANNOTATION}{given.name}"
     subject = subjects.get(name) or subjects.get(given.name)
     rows = table.rows.get(name) or table.rows.get(given.name, ())
+    key, text = f"{PREFIX}{given.name}", given.text
     if not subject or not rows:
         told = "the table has no row for this annotation: look it up by hand"
-        text = given.text
-        return [
-            Line(f"{PREFIX}{given.name}", text, text, "hand", "hand", "", "", "", "fails", "", told, "", given.ingress)
-        ]
-    return [_annotation(row, subject, given) for row in rows]
-
-
-def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
-    own = row.keys[0].startswith(ANNOTATION)
-    standing, to, reason = _standing(row, subject, given.text, True, {name: key.default for name, key in KEYS.items()})
-    if not own and standing == "set":
-        standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
-    return Line(
-        f"{PREFIX}{given.name}", given.text, given.text, standing, row.how, row.setting, to, row.default,
-        row.weight if row.weight and row.weight != "nothing" else subject.weight, subject.what,
-        "; ".join(filter(None, (reason, row.note))), row.source, given.ingress,
-    )  # fmt: skip
+        return [Line(key, text, text, "hand", "hand", "", "", "", "fails", "", told, "", given.ingress)]
+    lines: list[Line] = []
+    for row in rows:
+        standing, to, reason = _standing(row, subject, text, True, {each.name: each.default for each in KEYS.values()})
+        if not row.keys[0].startswith(ANNOTATION) and standing == "set":
+            standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
+        weight = subject.weight if row.weight in (None, "nothing") else row.weight
+        note = "; ".join(filter(None, (reason, row.note)))
+        lines.append(
+            Line(
+                key, text, text, standing, row.how, row.setting, to, row.default, weight, subject.what, note,
+                row.source, given.ingress,
+            )
+        )  # fmt: skip
+    return lines
 
 
 def _extra(row: Row) -> Line:

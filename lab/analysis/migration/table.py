@@ -101,10 +101,8 @@ def load(system: str) -> Table:
 
 def _merged(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
     """Its own rows over those of the system that it is like."""
-    rows: dict[str, tuple[Row, ...]] = {}
-    extras: list[Row] = []
-    like: dict[str, tuple[Row, ...]] = {}
-    inherited: list[Row] = []
+    rows, like = dict[str, tuple[Row, ...]](), dict[str, tuple[Row, ...]]()
+    extras, inherited = list[Row](), list[Row]()
     for cells in lines(FILES[system]):
         if cells["keys"] == ALL:
             like, inherited = _merged(cells["value"])
@@ -122,11 +120,8 @@ def _merged(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
             cells["source"],
             cells.get("readback", ""),
         )
-        if row.keys[0] == EXTRA:
-            extras.append(row)
-            continue
-        for key in row.keys:
-            rows[key] = (*rows.get(key, ()), row)
+        extras += [row] if row.keys[0] == EXTRA else []
+        rows |= {key: (*rows.get(key, ()), row) for key in row.keys if row.keys[0] != EXTRA}
     return {**like, **rows}, extras or inherited
 
 

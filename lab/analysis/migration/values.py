@@ -19,6 +19,7 @@ from string import Formatter
 _TIME = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
 _SIZE = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _TRUTH = {"true": True, "on": True, "false": False, "off": False}
+NO_NUMBER = r"0|.*\D.*|"
 _VERSION = re.compile(r"TLSv1(?:\.[1-3])?")
 _CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY1305)")
 
@@ -39,17 +40,11 @@ def translated(template: str, value: str, others: Mapping[str, str] | None = Non
     parts: list[str] = []
     for literal, name, words, _ in Formatter().parse(template):
         parts.append(literal)
-        if name is not None:
-            parts.append(_word(_found(name, value, others or {}), words or ""))
+        if name is not None:  # of a conversion, of another key, or `key|conversion`
+            key, _, conversion = ("", "", name) if name in CONVERSIONS else name.partition("|")
+            given = (others or {})[key] if key else value
+            parts.append(_word(CONVERSIONS[conversion](given) if conversion else given, words or ""))
     return "".join(parts)
-
-
-def _found(name: str, value: str, others: Mapping[str, str]) -> str:
-    """Of a conversion's name, of another key's, or of `key|conversion`."""
-    if name in CONVERSIONS:
-        return CONVERSIONS[name](value)
-    key, _, conversion = name.partition("|")
-    return CONVERSIONS[conversion](others[key]) if conversion else others[key]
 
 
 def conversions(template: str) -> set[str]:
@@ -114,15 +109,10 @@ def _buffers(value: str) -> str:
     return str(int(number or 1) * int(_bytes(size))) if (number or "1").isdigit() else _bytes(value)
 
 
-def _idle(value: str) -> str:
-    if value == "0":
-        raise UntranslatableError("keeps no idle connections: turned off there by another setting")
-    return value
-
-
-def _connections(value: str) -> str:
-    if not value.isdigit() or value == "0":
-        raise UntranslatableError("means as many as open files allow: a number is to be chosen there")
+def _unless(refused: str, value: str, why: str) -> str:
+    """The value, unless that is what `refused` matches."""
+    if re.fullmatch(refused, value):
+        raise UntranslatableError(why)
     return value
 
 
@@ -169,12 +159,6 @@ def _log_buffer(value: str) -> str:
     return str(max(int(_bytes(found[1])) // 1024, 1))
 
 
-def _retries(value: str) -> str:
-    if not value.isdigit() or value == "0":
-        raise UntranslatableError("means as often as there are backends")
-    return str(int(value) - 1)
-
-
 CONVERSIONS: dict[str, Callable[[str], str]] = {
     "value": str,
     "seconds": _seconds,
@@ -187,8 +171,10 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "size": _size,
     "duration": _duration,
     "nginx_time": lambda value: "0s" if value == "0" else _duration(value),
-    "connections": _connections,
-    "idle": _idle,
+    "connections": lambda value: _unless(
+        NO_NUMBER, value, "means as many as open files allow: a number is to be chosen there"
+    ),
+    "idle": lambda value: _unless("0", value, "keeps no idle connections: turned off there by another setting"),
     "count": _count,
     "truth": lambda value: str(_truth(value)).lower(),
     "inverse": lambda value: str(not _truth(value)).lower(),
@@ -206,6 +192,6 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _ciphers(value))}]",
     "log_buffer_kb": _log_buffer,
     "reuses": lambda value: str(max(int(_count(value)) - 1, 0)),  # requests on a connection, its first not counted
-    "retries": _retries,
+    "retries": lambda value: str(int(_unless(NO_NUMBER, value, "means as often as there are backends")) - 1),
 }
 """Name → what it makes of a value."""

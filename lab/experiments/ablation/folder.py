@@ -46,12 +46,7 @@ class AblationStore:
         if not is_ablation(name):
             known = sorted(path.parent.name for path in runs_folder().glob(f"*/{ABLATION}"))
             raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, known))
-        record = read_record(folder / ABLATION, AblationRecord, "restore it from a copy")
-        return cls(folder, record.with_present_names())
-
-    @property
-    def manifests(self) -> Path:
-        return self.folder / "manifests"
+        return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
     def write(self, record: AblationRecord) -> None:
         self.record = record
@@ -185,7 +180,12 @@ def prepared(store: AblationStore, target: Target, trials: Trials | None = None)
             ready.append(Ready(each, *bench.resume(each.run, target)))
             continue
         request = bench.Request(
-            each.variants, each.sweep, record.blocks, record.seed, label=record.id[16:], manifests=store.manifests
+            each.variants,
+            each.sweep,
+            record.blocks,
+            record.seed,
+            label=record.id[16:],
+            manifests=store.folder / "manifests",
         )
         try:
             made = bench.prepare(request, target, record.command, trials)

@@ -3,8 +3,7 @@
 Every knob is measured in the sweep that its hypothesis names, against what its hypothesis is about:
 
 - one at a time: in the overlay that adds this knob and no other, else on the root alone. An overlay of the subject comes
-  before any other, in the subject's own order; of the others the nearest to the root counts, and only if at most one knob
-  lies between (`backlog` on `backlog-128`: that is what the hypothesis is about; not `qinng-workers-4` on qinng's whole set);
+  first; of the others the nearest to the root counts, if at most one knob lies between (`backlog` on `backlog-128`);
 - cumulatively: the root with all knobs up to this one, in the overlays' own order. Measured one at a time only is what adds
   nothing there or is not measurable here; what a study has only to compare its own knobs with (a slow disk); and knobs that
   set the same thing to different values (their read-backs have one subject), but for one that is compared with the other:
@@ -32,12 +31,10 @@ class Owned:
     knob: Knob
     root: str
     owners: tuple[Overlay, ...] = ()
-    elsewhere: bool = True
-    """Whether other overlays may say what it is compared with."""
     beside: bool = False
     """Whether it is there for others to be compared with, and no part of what adds up."""
     cumulative: bool = True
-    """Whether it is measured with those before it, too."""
+    """Whether it is measured with those before it, too, and other overlays may say what it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +48,7 @@ class Cumulative:
 
 
 Refusal = Callable[[str, str], str | None]
-"""(variant, sweep) → why it cannot be there, None if it can."""
-
-Unmeasurable = Callable[[str, str], str | None]
-"""(variant, sweep) → why it cannot be measured here, None if it can."""
-
+"""(variant, sweep) → why it cannot be there, or be measured here; None if it can."""
 FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
 """Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
 
@@ -88,7 +81,7 @@ def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
             return overlay
     known = {each.name: each for each in overlays}
     ranked: list[tuple[int, Overlay]] = []
-    for overlay in overlays if owned.elsewhere else ():
+    for overlay in overlays if owned.cumulative else ():
         between, name = 0, overlay.baseline or overlay.name  # knobs on the way down to its root
         while (parent := known.get(name)) is not None and parent.baseline is not None:
             between += len(parent.own_knobs)
@@ -102,7 +95,7 @@ def plan_steps(
     found: Sequence[Owned],
     overlays: Sequence[Overlay],
     refusal: Refusal,
-    unmeasurable: Unmeasurable,
+    unmeasurable: Refusal,
     first_refused: FirstRefused,
 ) -> tuple[Step, ...]:
     """Every knob's two measurements, in order; `overlays` are all there are."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from lab.base.errors import UsageError
 from lab.base.files import check_writable
 from lab.experiments.bench.design import SAMPLE_BYTES, design_run, with_design
-from lab.experiments.bench.measurable import choose_again, generator_record, measurable, refuse_loads
+from lab.experiments.bench.measurable import choose, generator_record, measurable, refuse_loads
 from lab.experiments.bench.probing import Trials, probed
 from lab.experiments.bench.request import Request, fixtures_of, load
+from lab.generators.k6 import Out
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
@@ -88,7 +90,9 @@ def resume(
         fault = f"it began on another cluster ({began}; this one is {now_on})"
         raise UsageError(record.id, fault, "name the context it began with, or start a new run")
     chosen = {
-        point.name: of_trial(point, target) if of_trial else choose_again(point, target, record)
+        point.name: of_trial(point, target)
+        if of_trial
+        else choose(point, target, cast("Out | None", record.k6_out(point.name)))
         for point in record.points
     }
     for variant in variants.values():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -53,13 +53,9 @@ UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not k
 def design_run(
     loaded: LoadedRequest, shown: MeasurableRun, target: Target
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
-    """Decide all of a run, without starting anything. UsageError on the first fault.
+    """Decide all of a run, without starting anything: run.json as it begins, with its `Design`; and point → its generator.
 
-    Where every load is about TLS sessions and none has TLS, nothing is measured; beside other loads it is noted in the samples.
-
-    Returns:
-        run.json as it begins, with its `Design`; and point → its generator.
-
+    UsageError on the first fault. Where every load is about TLS sessions and none has TLS, nothing is measured.
     """
     request, record = loaded.request, shown.record
     solo = record.solo
@@ -69,7 +65,14 @@ def design_run(
         solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
     points, blocks, fixed = _choose_generations(loaded, shown, target, bool(solo))
     chosen = {point.name: choose(point, target, request.k6_out) for point in points}
-    _refuse_k6_out(loaded, chosen, target)
+    if request.k6_out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if request.k6_out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        raise UsageError("--k6-out", fault, remedy)
     for name in shown.asked:
         endpoints = shown.endpoints[name]
         if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
@@ -92,30 +95,12 @@ def design_run(
     return with_design(record, target.bring_up_s, choice, fixed), chosen
 
 
-def _refuse_k6_out(loaded: LoadedRequest, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
-    """UsageError where k6 is to keep its own output, and cannot, or makes no load."""
-    out = loaded.request.k6_out
-    if out and target.name != DEFAULT_TARGET:
-        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
-        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
-    if out and not any(used.keep for used in chosen.values()):
-        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
-        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
-        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
-        raise UsageError("--k6-out", fault, remedy)
-
-
 def with_design(
     record: RunRecord, bring_up_s: float, choice: Choice | None = None, fixed_workers: tuple[str, ...] = ()
 ) -> RunRecord:
     """Return a run that is about to start (or go on) with its whole design: what its slots show, how long it takes, what it can find.
 
-    Args:
-        record: The run; what it was planned for and how long it takes is added where its design is not recorded.
-        bring_up_s: The target's own guess, where no earlier run tells.
-        choice: Why it has so many blocks; its earlier runs are those to go by. None: it was not chosen.
-        fixed_workers: The variants that keep pairs from several generations of workers.
-
+    `bring_up_s`: the target's own guess, where no earlier run tells; `choice`: why it has so many blocks, and the earlier runs to go by.
     """
     if record.design is not None:
         return record
@@ -321,13 +306,7 @@ def _choose_generations(
     with these: `_choose_blocks` says how many where an effect was named; named blocks stay as many, each on the generations that the
     sweep's own would have. All is as the sweep has it where another metric's effect was named, or a variant is beside itself. A point is
     the same for all pairs of a run: where one of them has a side of which no reload makes new workers, no pair has several generations.
-
-    Args:
-        loaded: What was asked for.
-        shown: What can be measured of it.
-        target: Where.
-        solo: Whether solo samples decide anywhere: these are in every block, and more blocks would be theirs.
-
+    `solo`: whether solo samples decide anywhere: these are in every block, and more blocks would be theirs.
     """
     request, record, own = loaded.request, shown.record, loaded.sweep.blocks
     blocks, wanted = request.blocks or own, request.resolve

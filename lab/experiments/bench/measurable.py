@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 from lab import generators
+from lab.analysis import rerun
+from lab.analysis.knee.report import differs, report_of
 from lab.analysis.noise import PRIMARY, aa_arms
 from lab.base.errors import UsageError
 from lab.base.files import runs_folder
-from lab.experiments.at_knee import Place, placed
-from lab.experiments.bench.request import LoadedRequest, fixtures_of
+from lab.experiments.bench.request import LoadedRequest
 from lab.generators.k6 import K6, Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES
 from lab.model.plan import arms_for
-from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord
+from lab.model.run import K6_OUT, AtKnee, NotMeasured, RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.records.store import new_record
+from lab.records.store import RunStore, new_record
 from lab.targets.base import Target
 from lab.targets.survey import survey
 
@@ -68,12 +69,9 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
     """
     request, against = loaded.request, loaded.against
     there = survey(target, loaded.variants.values(), loaded.points)
-    digests = {name: loaded.variants[name].manifests_sha256 for name in loaded.baselines.values()}
-    as_searched = {} if fixtures_of(loaded.points) else digests  # a search has none of them
     points, at_knee = there.points, None
     if request.knee is not None or any(point.of_knee is not None for point in points):
-        place = Place(tuple(digests), target.name, there.facts, as_searched)
-        points, at_knee = placed(points, request.knee, place)
+        points, at_knee = placed(points, request.knee, list(dict.fromkeys(loaded.baselines.values())), target.name)
     missing = dict(there.missing)
     for name in loaded.variants:
         base = missing.get(against.get(name) or "")
@@ -144,6 +142,64 @@ def _compared_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, st
     return VariantRecord.of(variant, loaded.manifests, **changed)
 
 
+# -- at which knee a sweep's loads are placed, that an earlier search (`just knee`) found ---------------------------
+
+
+def placed(
+    points: Sequence[Point], knee: str | None, baselines: Sequence[str], target: str
+) -> tuple[tuple[Point, ...], AtKnee]:
+    """The points with their rates, and the knee they were placed at. UsageError where it will not do, or no point asks for one.
+
+    All arms of a run are measured at the same absolute rates, those of their baseline's knee: the question is which of them answers
+    faster at one load. `knee`: the name of a search's run, of the same load and target; or a rate.
+    """
+    wanted = [point for point in points if point.of_knee is not None]
+    if not wanted:
+        raise UsageError("--knee", "no load of this sweep is placed at a knee", "leave it out, or --sweep at-knee")
+    search = f"find it with `just knee {baselines[0]}{rerun.place(target)}{_options(wanted[0])}`"
+    if knee is None:
+        fault = "this sweep's loads are placed at a knee, and none is named"
+        raise UsageError("--knee", fault, f"{search}, or name a rate: --knee 2000")
+    try:
+        rate_rps = float(knee.replace(",", ""))
+    except ValueError:
+        found = _of_run(RunStore.open(knee), wanted, baselines, target, search)
+    else:
+        if not 1 <= rate_rps <= 10_000_000:
+            fault = f"expected 1 to 10,000,000 requests per second, got {knee}"
+            raise UsageError("--knee", fault, "name a rate or a run")
+        found = AtKnee(rate_rps=rate_rps, run=None, variant=None)
+    return tuple(point.at_rate(found.rate_rps) for point in points), found
+
+
+def _of_run(run: RunStore, wanted: Sequence[Point], baselines: Sequence[str], target: str, search: str) -> AtKnee:
+    record = run.record
+    if record.knee is None:
+        raise UsageError("--knee", f"run {record.id} is no search for a knee", search)
+    if record.target != target:
+        raise UsageError("--knee", f"the knee of {record.id} is of target '{record.target}', not '{target}'", search)
+    if other := differs(record.points[0], wanted):
+        raise UsageError("--knee", f"the knee of {record.id} is of another load: {other}", search)
+    knees = {knee.variant: knee for knee in report_of(run).knees}
+    variant = next((name for name in (*baselines, *(knees if len(knees) == 1 else ())) if name in knees), None)
+    if variant is None:
+        fault = f"run {record.id} has no knee of {', '.join(baselines)}, only of {', '.join(knees)}"
+        raise UsageError("--knee", fault, "name a rate instead")
+    found = knees[variant]
+    if found.rate_rps is None:
+        raise UsageError("--knee", f"run {record.id} found no knee: {found.why}", "name another run, or a rate")
+    return AtKnee(rate_rps=found.rate_rps, run=record.id, variant=variant, at_least=found.at_least)
+
+
+def _options(point: Point) -> str:
+    """Of the command that finds the knee of this load, as far as a search can be asked for it."""
+    options = f" --connections {point.connections}" if point.connections != 100 else ""
+    options += f" --page {point.page}" if point.page != "1kB.bin" else ""
+    options += f" --tls {point.tls}" if point.tls != "routed" else ""
+    options += f" --accept-encoding {point.accept_encoding}" if point.accept_encoding != "identity" else ""
+    return options + ("" if point.keepalive else " --close")
+
+
 # -- which generator makes each point's load, and whether it can, on every variant -----------------------------
 
 
@@ -165,12 +221,6 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
         keep = used.left
         notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
     return ChosenGenerator(used, installed.path, installed.version, point.generator if why else None, notes, keep)
-
-
-def choose_again(point: Point, target: Target, record: RunRecord) -> ChosenGenerator:
-    """With what k6 keeps as the run began: all its samples are measured alike."""
-    found = record.k6_out(point.name)
-    return choose(point, target, next((known for known in get_args(Out) if known == found), None))
 
 
 def refuse_loads(

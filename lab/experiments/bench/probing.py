@@ -27,7 +27,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.targets.base import System, Target
+from lab.targets.base import Target
 
 MOST_TRIALS = 3
 SPARE = 0.75
@@ -47,13 +47,7 @@ Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]
 def probed(shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
     """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
 
-    Args:
-        shown: the run as it was asked for, with the points to find out about.
-        target: where it is measured, after its `check`.
-        baseline: the variant of which two are brought up.
-        out: what k6 keeps of its own, as the run's loads will have it.
-        trials: how a load is tried.
-
+    `baseline`: the variant of which two are brought up; `out`: what k6 keeps of its own, as the run's loads will have it.
     """
     variant, asked = shown.variants[baseline], shown.to_probe
     found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
@@ -117,25 +111,22 @@ def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
     """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
     say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
+    own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
     with ExitStack() as up:
         systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
-        yield lambda point: _trial(target, variant, systems, point, out)
 
+        def trial_of(point: Point) -> ProbeTrial:
+            short = {"duration_s": min(LOAD_S, point.duration_s), "warmup_s": min(WARM_UP_S, point.warmup_s)}
+            point = point.model_copy(update=short)
+            chosen, slot = choose(point, target, out), Slot(1, 1, own, point, other, Layout())
+            left, right = (
+                SampleRun(target, system, each, chosen, 0, 0.0, (), variant.manifests)
+                for system, each in zip(systems, slot.sides, strict=True)
+            )
+            made = PairRun((left, right)).measure(1)
+            return trial_of_samples(point.rate_rps or 0.0, [one.sample for one in made])
 
-def _trial(target: Target, variant: Variant, systems: Sequence[System], point: Point, out: Out | None) -> ProbeTrial:
-    short = point.model_copy(
-        update={"duration_s": min(LOAD_S, point.duration_s), "warmup_s": min(WARM_UP_S, point.warmup_s)}
-    )
-    chosen = choose(short, target, out)
-    own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
-    slot = Slot(1, 1, own, short, other, Layout())
-    left, right = (
-        SampleRun(target, system, each, chosen, 0, 0.0, (), variant.manifests)
-        for system, each in zip(systems, slot.sides, strict=True)
-    )
-    made = PairRun((left, right)).measure(1)
-    assert short.rate_rps is not None, "only given rates are probed"
-    return trial_of_samples(short.rate_rps, [one.sample for one in made])
+        yield trial_of
 
 
 def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:

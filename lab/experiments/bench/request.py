@@ -72,7 +72,7 @@ class Request:
     sustained: bool = False
     """Make the samples of every load that lasts by time as long as shows what runs out over minutes."""
     knee: str | None = None
-    """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
+    """Of a sweep whose points are placed at a knee: which one, a run or a rate."""
     only: tuple[str, ...] = ()
     """Names of the points that are measured, with the control runs of disturbed ones; empty = all of the sweep."""
 
@@ -110,7 +110,13 @@ def load(request: Request) -> LoadedRequest:
     """
     manifests = request.manifests or MANIFESTS
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
-    points = chosen_points(tuple(sweep.expanded()), request.only)
+    points = tuple(sweep.expanded())
+    for only in request.only:
+        refuse_unknown(only, [point.name for point in points], "--points", f"the sweep has no point '{only}'")
+    controls = {
+        control.name for point in points if point.name in request.only and (control := control_of(points, point))
+    }
+    points = tuple(point for point in points if not request.only or point.name in {*request.only, *controls})
     if request.sustained:
         points = tuple(point.for_minutes() for point in points)
         if not any(point.sustained for point in points):
@@ -122,17 +128,21 @@ def load(request: Request) -> LoadedRequest:
         )
     fixtures = fixtures_of(points)
     read = {variant: load_variant(variant, manifests, fixtures) for variant in (*request.variants, *request.against)}
-    present = {key: tuple(read[each].name for each in getattr(request, key)) for key in ("variants", "against")}
-    request = replace(request, **present)
-    known = {variant.name: variant for variant in read.values()}
-    asked = {variant: known[variant] for variant in request.variants}
-    compared = _compared(request, asked, sweep)
+    asked = {read[each].name: read[each] for each in request.variants}
+    named = tuple(read[each].name for each in request.against)
+    request = replace(request, variants=tuple(read[each].name for each in request.variants), against=named)
+    own = {each: None if sweep.itself else variant.compared_with for each, variant in asked.items()}
+    of_each = zip(request.variants, named if len(named) != 1 else named * len(request.variants), strict=False)
+    compared = own | dict(of_each)
+    if twice := next((each for each, base in compared.items() if base == each), None):
+        remedy = "name another; `just aa` has a variant against itself"
+        raise UsageError("--against", f"'{twice}' is what it would be compared with", remedy)
     steady = any(point.disturbance is None for point in points)
     encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
     reference = reference_name(manifests) if steady and not encrypted else None
-    itself = request.nulls is not None
-    baselines = [] if itself else compared.values()
-    needed = dict.fromkeys(name for name in (*asked, *baselines, reference) if name)
+    baselines = [] if request.nulls is not None else compared.values()
+    known = {variant.name: variant for variant in read.values()}
+    needed = dict.fromkeys(each for each in (*asked, *baselines, reference) if each)
     variants = {each: known.get(each) or load_variant(each, manifests, fixtures) for each in needed}
     families = {each.family: each.name for each in variants.values() if each.name != reference}
     if len(families) > 1:
@@ -140,27 +150,6 @@ def load(request: Request) -> LoadedRequest:
         remedy = "measure each family by itself (--against names a baseline of the same one)"
         raise UsageError("bench", f"{said}: they never stand in one table", remedy)
     return LoadedRequest(request, manifests, name, sweep, points, asked, compared, variants, reference)
-
-
-def _compared(request: Request, asked: Mapping[str, Variant], sweep: Sweep) -> dict[str, str | None]:
-    """Variant → what it is compared with: what was named for it, else its baseline. UsageError for itself."""
-    named = request.against if len(request.against) != 1 else request.against * len(request.variants)
-    if twice := next((name for name, base in zip(request.variants, named, strict=False) if name == base), None):
-        remedy = "name another; `just aa` has a variant against itself"
-        raise UsageError("--against", f"'{twice}' is what it would be compared with", remedy)
-    own = {name: None if sweep.itself else variant.compared_with for name, variant in asked.items()}
-    return own | dict(zip(request.variants, named, strict=False))
-
-
-def chosen_points(points: tuple[Point, ...], only: Sequence[str]) -> tuple[Point, ...]:
-    """Return the named points with the control runs of the disturbed ones, in the sweep's order; all where none is named.
-
-    UsageError for a name that the sweep does not have.
-    """
-    for name in only:
-        refuse_unknown(name, [point.name for point in points], "--points", f"the sweep has no point '{name}'")
-    controls = {control.name for point in points if point.name in only and (control := control_of(points, point))}
-    return tuple(point for point in points if not only or point.name in only or point.name in controls)
 
 
 def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:

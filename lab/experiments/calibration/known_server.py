@@ -3,7 +3,7 @@
     python -m lab.experiments.calibration.known_server FILE '{"delay_s": 0.01, "pause_s": 1, "pause_at_s": 5}' (a `Behaviour`)
 
 Standard library only, since it is started in the backend's place. It writes `FILE.ready` (its port) when it listens, and `FILE` on
-SIGTERM: a line of JSON, then an int64 row for every request (see `COLUMNS`).
+SIGTERM: a line of JSON, then an int64 row for every request that was answered (see `COLUMNS`).
 
 What makes it exact: the kernel stamps each request's bytes when they arrive (SO_TIMESTAMPNS), so that waiting for this process
 to be scheduled is in the record; and a timerfd wakes it, because the timeouts of epoll and asyncio are rounded up to the next
@@ -215,8 +215,6 @@ class Server:
     def record(self) -> bytes:
         """Return the line of JSON, and the rows."""
         told = {
-            "columns": COLUMNS,
-            "requests": len(self.rows) // len(COLUMNS),
             "connections": self.accepted,
             "broken": self.broken,
             "unstamped": self.unstamped,

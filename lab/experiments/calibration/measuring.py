@@ -1,17 +1,21 @@
-"""One measurement: the known server up in the backend's place, one generator against it, both sides' stories as one record.
+"""Calibration: what the known server does on purpose, with what load, and one measurement of one generator against it.
+
+Open loops offer 1000 requests per second over 50 connections; closed loops have as many connections as make about that rate
+of the server's delay, because a closed loop that runs as fast as it goes would measure the queue before the server.
 
 Generator and server have the CPUs that generator and backend have in every sample; on two CPUs that is one for both. Refuses
-to leave anything out for noise: what disturbed a measurement is written into it; and a record of the server's that is not whole: a line of JSON,
-then an int64 row for every answered request, the columns of `lab.experiments.calibration.known_server.COLUMNS`.
+to leave anything out for noise: what disturbed a measurement is written into it.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,21 +26,28 @@ import numpy.typing as npt
 
 from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import COLUMNS, SECOND, Behaviour
-from lab.experiments.calibration.scenarios import PAGE, Cell, true_share_over
-from lab.generators import Generator, Installed, command
+from lab.generators import GENERATORS, Generator, Installed, command
 from lab.measure import validity
+from lab.model import facts
 from lab.model.facts import ROOT
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import Load, OutputError
 from lab.model.metrics import QUANTILES
 from lab.model.run import now
-from lab.model.usage import Observation
-from lab.records.calibration import OVER_S, TOLD, Latencies, Measured, Reported, Truth
+from lab.records.calibration import OVER_S, TOLD, CalibrationRecord, Known, Latencies, Measured, Reported, Truth
+from lab.records.store import new_id
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram, bucket_edges_s
-from lab.targets.base import System
-from lab.targets.common.process import GRACE_S, Ended, run_generator
+from lab.targets.base import System, Target
+from lab.targets.common.process import GRACE_S, run_generator
 from lab.targets.common.scratch import scratch
+from lab.targets.survey import facts_of
 
+PAGE = "1kB.bin"
+RATE_RPS = 1000.0
+CONNECTIONS = 50
+CEILING_S = 5.0
+OVERLOAD_RPS = 200_000.0
+"""What a generator that knows rates only is told where its ceiling is asked for: more than any here makes on one CPU."""
 STARTS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 30.0
 POLL_S = 0.01
@@ -45,41 +56,180 @@ SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experime
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth)."""
+class Scenario:
+    """`behaviour` None: the real backend answers, as fast as it can. `closed`: connections of a closed loop."""
 
-    measured: Measured
-    raw: str
-    histograms: Mapping[str, Histogram]
+    name: str
+    says: str
+    behaviour: Behaviour | None
+    closed: int
+    open: int = CONNECTIONS
 
 
-def measure_once(system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int) -> Taken:
+_ALL = (
+    Scenario("floor", "answers at once", Behaviour(), closed=1),
+    Scenario("fixed", "answers after 10 ms", Behaviour(delay_s=0.010), closed=10),
+    Scenario(
+        "bimodal",
+        "answers after 1 ms, and 5 of 100 after 100 ms",
+        Behaviour(delay_s=0.001, slow_s=0.100, slow_every=20),
+        closed=6,
+    ),
+    Scenario(
+        "pause",
+        "answers after 10 ms, and once, mid-run, nobody for 1 s",
+        Behaviour(delay_s=0.010, pause_s=1.0),
+        closed=10,
+    ),
+    Scenario("ceiling", "the lab's own backend (nginx, 1 kB), as fast as both can", None, closed=64, open=64),
+)
+SCENARIOS = {each.name: each for each in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One generator in one scenario. `behaviour`: the server's, with the pause in the middle of what the generator records.
+
+    `refusal`: why it cannot be measured there; empty = it can.
+    """
+
+    generator: str
+    scenario: str
+    load: Load
+    calibration_s: float
+    behaviour: Behaviour | None
+    refusal: str = ""
+
+
+def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
+    """Return the load that this generator makes there: an open loop where it has one (of a ceiling, a closed one)."""
+    ceiling = of.behaviour is None
+    models = ("closed", "open") if ceiling else ("open", "closed")
+    is_open = next(model for model in models if model in generator.models) == "open"
+    load = Load(
+        url=f"http://192.0.2.1/{PAGE}",
+        host="known.lab.test",
+        connections=of.open if is_open else of.closed,
+        duration_s=min(duration_s, CEILING_S) if ceiling else duration_s,
+        rate_rps=(OVERLOAD_RPS if ceiling else RATE_RPS) if is_open else None,
+    )
+    # as long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)
+    first_s, last_s = (math.ceil(load.duration_s + times * generator.calibration_s(load)) for times in (1, 4))
+    longer = (replace(load, duration_s=float(seconds)) for seconds in range(first_s, last_s + 1))
+    load = next((each for each in longer if generator.refusal(each) is None), load)
+    calibration_s, how = generator.calibration_s(load), of.behaviour
+    if how is not None and how.pause_s:
+        how = replace(how, pause_at_s=calibration_s + (load.duration_s - calibration_s - how.pause_s) / 2)
+    return Cell(generator.name, of.name, load, calibration_s, how, generator.refusal(load) or "")
+
+
+def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
+    """Return the share of requests that a pause makes wait longer than OVER_S, of all that fall due, evenly, in `recorded_s`.
+
+    A request due `t` before the pause ends has its answer `t` later; it waits longer than OVER_S if t > OVER_S, and is held
+    by the pause if it is due no earlier than the delay before its begin. So (pause + delay - OVER_S) / recorded: arithmetic
+    of the scenario, nothing measured. It is what a user who comes at any moment meets, whatever a generator sends.
+    """
+    return max(0.0, pause_s + delay_s - OVER_S) / recorded_s
+
+
+def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, Cell]]:
+    """Return (repeat from 1, cell): every repeat has each measurable cell once, in an order of its own."""
+    order = random.Random(seed)
+    found: list[tuple[int, Cell]] = []
+    for repeat in range(1, repeats + 1):
+        mine = [each for each in cells if not each.refusal]
+        order.shuffle(mine)
+        found += [(repeat, each) for each in mine]
+    return found
+
+
+def takes_s(slots: Sequence[tuple[int, Cell]]) -> float:
+    """Estimate the time: a server's start and a generator's own take a second beside each load."""
+    return sum(each.load.duration_s + 1.0 for _, each in slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """`slots`: (repeat, cell) in the order of measuring; `installed`: by name, of those that are."""
+
+    record: CalibrationRecord
+    slots: Sequence[tuple[int, Cell]]
+    installed: Mapping[str, Installed]
+
+
+def prepare(
+    target: Target,
+    names: Sequence[str],
+    scenarios: Sequence[str],
+    duration_s: float,
+    repeats: int,
+    seed: int,
+    words: Sequence[str],
+) -> Ready:
+    """Plan a calibration of these generators in these scenarios; what is not installed, or cannot make a load, is in the record with the reason."""
+    known = GENERATORS
+    found = {name: installed for name in names if (installed := target.installed(known[name]))}
+    cells = [cell(known[name], SCENARIOS[each], duration_s) for name in found for each in scenarios]
+    slots = planned(cells, repeats, seed)
+    generators = (
+        Known(
+            name=name,
+            version=found[name].version if name in found else None,
+            installed=name in found,
+            remedy=known[name].remedy,
+            models=tuple(sorted(known[name].models)),
+            latency_from=known[name].latency_from,
+            refusals={each.scenario: each.refusal for each in cells if each.generator == name and each.refusal},
+        )
+        for name in names
+    )
+    record = CalibrationRecord(
+        id=new_id("calibration"),
+        created_at=now(),
+        command=tuple(words),
+        target=target.name,
+        seed=seed,
+        repeats=repeats,
+        duration_s=duration_s,
+        scenarios={name: SCENARIOS[name].says for name in scenarios},
+        generators=tuple(generators),
+        planned=len(slots),
+        facts=facts_of(target),
+        git_commit=facts.git_commit(),
+    )
+    return Ready(record, slots, found)
+
+
+# -- one measurement ------------------------------------------------------------------------------------------
+
+
+def measure_once(
+    system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int
+) -> tuple[Measured, str, dict[str, Histogram]]:
     """Measure a cell while the reference system (the backend alone) is up.
 
     MeasuringError when the server does not start or leaves no record; a generator's failure is a result.
+
+    Returns:
+        The measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth).
+
     """
-    started_at, known = now(), None
-
-    def loaded(url: str, host: str) -> tuple[Load, Ended, Observation]:
-        load = replace(cell.load, url=f"{url}/{PAGE}", host=host)
-        with system.watch() as watch:
-            ended = run_generator(system, generator, installed.path, load, folder)
-        return load, ended, watch.observation()
-
+    started_at = now()
     with scratch() as folder:
-        if cell.behaviour is None:
-            entry = system.entry()
-            load, ended, seen = loaded(entry.base_url, entry.host)
-        else:
-            with _served(system, cell.behaviour, folder / "record") as address:
-                load, ended, seen = loaded(f"http://{address}", cell.load.host)
-            known = read((folder / "record").read_bytes())
+        with _serving(system, cell.behaviour, folder / "record") as (url, host):
+            load = replace(cell.load, url=f"{url}/{PAGE}", host=host or cell.load.host)
+            with system.watch() as watch:
+                ended = run_generator(system, generator, installed.path, load, folder)
+            seen = watch.observation()
+        known = read((folder / "record").read_bytes()) if cell.behaviour else None
     result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""
     if not ended.hung:
         try:
             result = generator.parse(ended.stdout, ended.stderr, ended.exit_status, load)
         except OutputError as error:
             failure = str(error)
+    histograms = {"latency": result and result.latency, "service": result and result.service}
     reported = result and Reported(
         requests=result.requests,
         achieved_rps=result.achieved_rps,
@@ -90,11 +240,21 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         latency=latencies(result.latency),
         notes=result.notes,
     )
-    histograms = {} if result is None else {"latency": result.latency, "service": result.service}
-    backend = seen.usage.get("backend")
+    backend, truth = seen.usage.get("backend"), None
     server_cpu_s = backend.cpu_s if backend else None
-    if known:
-        histograms["truth"], server_cpu_s = known.after(cell.calibration_s).service(), known.cpu_s
+    if known and cell.behaviour:
+        how, windowed, server_cpu_s = cell.behaviour, known.after(cell.calibration_s), known.cpu_s
+        histograms["truth"] = windowed.service()
+        truth = Truth(
+            answered=len(known.rows),
+            connections=known.connections,
+            broken=known.broken,
+            unstamped=known.unstamped,
+            service=latencies(windowed.service()),
+            late_s=_quantiles(windowed.late()),
+            share_over=true_share_over(how.pause_s, how.delay_s, result.recorded_s) if how.pause_s and result else None,
+            cpu_s=known.cpu_s,
+        )
     measured = Measured(
         id=f"r{repeat:02d}-{cell.generator}-{cell.scenario}",
         repeat=repeat,
@@ -106,7 +266,7 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         argv=tuple(command(generator, installed.path, load)),
         started_at=started_at,
         reported=reported,
-        truth=_truth(known, cell, cell.behaviour, result) if known and cell.behaviour else None,
+        truth=truth,
         failure=failure,
         noise=tuple(f"{reason}: {said}" for reason, said in validity.machine_faults(seen)),
         cpu_s=ended.cpu_s,
@@ -115,12 +275,15 @@ def measure_once(system: System, generator: Generator, installed: Installed, cel
         others=seen.others,
     )
     counted = {name: histogram for name, histogram in histograms.items() if histogram is not None}
-    return Taken(measured, join_raw(ended.stdout, ended.stderr), counted)
+    return measured, join_raw(ended.stdout, ended.stderr), counted
 
 
 @contextmanager
-def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]:
-    """Serve at the address with port that is given; the record lies there once this has ended."""
+def _serving(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
+    """Serve where is given: (URL, host, empty for any). The known server's record lies there once this has ended; None: the real backend."""
+    if behaviour is None:
+        yield system.entry().base_url, system.entry().host
+        return
     ready = record.with_name(f"{record.name}.ready")
     address = system.pod_address("backend")
     server = system.spawn("backend", [*SERVER, str(record), json.dumps(asdict(behaviour))])
@@ -132,7 +295,7 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
             if time.monotonic() > deadline:
                 raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
             time.sleep(POLL_S)
-        yield f"{address}:{ready.read_text()}"
+        yield f"http://{address}:{ready.read_text()}", ""
         server.terminate()
         server.wait(ENDS_WITHIN_S)
         if not record.exists():
@@ -142,24 +305,6 @@ def _served(system: System, behaviour: Behaviour, record: Path) -> Iterator[str]
     finally:
         server.kill()
         server.wait()
-
-
-def _truth(known: ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
-    """Return the server's side: latencies of what the generator's cover, counts of the whole run."""
-    share = None
-    if behaviour.pause_s and result:
-        share = true_share_over(behaviour.pause_s, behaviour.delay_s, result.recorded_s)
-    windowed = known.after(cell.calibration_s)
-    return Truth(
-        answered=known.answered,
-        connections=known.connections,
-        broken=known.broken,
-        unstamped=known.unstamped,
-        service=latencies(windowed.service()),
-        late_s=_quantiles(windowed.late()),
-        share_over=share,
-        cpu_s=known.cpu_s,
-    )
 
 
 def latencies(histogram: Histogram) -> Latencies:
@@ -199,10 +344,6 @@ class ServerRecord:
     unstamped: int
     cpu_s: float
 
-    @property
-    def answered(self) -> int:
-        return len(self.rows)
-
     def after(self, seconds: float) -> ServerRecord:
         """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
         if not len(self.rows):
@@ -220,16 +361,7 @@ class ServerRecord:
 
 
 def read(content: bytes) -> ServerRecord:
-    """Parse the record; MeasuringError where it is none, or not whole."""
-    line, _, binary = content.partition(b"\n")
-    try:
-        told: dict[str, Any] = json.loads(line)
-        columns = told.pop("columns")
-    except (ValueError, KeyError):
-        raise MeasuringError("known server", f"expected a line of JSON, got {line[:80]!r}") from None
-    if tuple(columns) != COLUMNS:
-        raise MeasuringError("known server", f"expected the columns {', '.join(COLUMNS)}, got {columns}")
-    due = told.pop("requests")
-    if len(binary) != due * len(COLUMNS) * 8:
-        raise MeasuringError("known server", f"expected {due} rows, got {len(binary)} bytes")
-    return ServerRecord(np.frombuffer(binary, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)
+    """Parse the record: a line of JSON, then an int64 row for every answered request."""
+    line, _, rows = content.partition(b"\n")
+    told: dict[str, Any] = json.loads(line)
+    return ServerRecord(np.frombuffer(rows, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)

@@ -10,7 +10,7 @@ import yaml
 
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
-from lab.experiments.ablation.plan import Owned, Unmeasurable
+from lab.experiments.ablation.plan import Owned, Refusal
 from lab.experiments.configmap.split import TLS, WHOLE, Setting, Split
 from lab.model.metrics import about
 from lab.model.variants import kustomize
@@ -24,7 +24,7 @@ PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what a load balancer has to be told with it: its ConfigMap, and the files that the component of that name has."""
 
 
-def written(found: Split, manifests: Path, unmeasurable: Unmeasurable) -> tuple[list[Owned], list[str]]:
+def written(found: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[Owned], list[str]]:
     """The knobs, the whole file first, and notes. What cannot be measured here by itself is left out of what is set together."""
     singles = [_written(item, manifests) for item in found.singles]
     without = [
@@ -59,7 +59,7 @@ def _written(item: Setting, manifests: Path) -> Owned:
         write_overlay(manifests, parent, f"{item.root} and {need}", item.root, [need])
         write_overlay(manifests, own, f"{parent} and {name}", parent, [name])
         owners = (load_overlay(own, manifests),)
-    return Owned(load_knob(name, manifests), item.root, owners, elsewhere=False, cumulative=False)
+    return Owned(load_knob(name, manifests), item.root, owners, cumulative=False)
 
 
 def _component(item: Setting, manifests: Path) -> str:

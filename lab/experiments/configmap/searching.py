@@ -118,13 +118,8 @@ def _search(
 ) -> Iterator[Settings]:
     """Yield every mapping that is a ConfigMap's data or a chart's controller.config.
 
-    Args:
-        value: What is looked through.
-        path: Where it stands in its document.
-        number: Of the document, where there are several.
-        seen: What was looked through, by its id: an anchor's value may stand in a thousand places.
-        missing: Fields around it that name further values.
-
+    `number`: of the document, where there are several; `seen`: what was looked through, by its id, as an anchor's value may stand in a
+    thousand places; `missing`: fields around it that name further values.
     """
     if id(value) in seen:
         return

@@ -19,7 +19,7 @@ import yaml
 from yaml.resolver import Resolver
 
 from lab.base.errors import UsageError
-from lab.systems.ingress_nginx.decoding import decoded
+from lab.systems.ingress_nginx.configmap import decoded
 
 Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
 

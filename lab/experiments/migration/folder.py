@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
@@ -68,7 +68,13 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     with writing(folder):
         folder.mkdir(parents=True)
-        own |= _configmap(folder, content, [line for line in lines if line.how == "key"])
+        if texts := {line.setting: line.to for line in lines if line.how == "key"}:
+            generators = content.get("configMapGenerator") or [{}]
+            for key, text in texts.items():
+                (folder / f"{key}.txt").write_text(text, newline="")
+            merged = {"behavior": "merge", "options": {"disableNameSuffixHash": True}}
+            files = [f"{key}={key}.txt" for key in texts]
+            own["configMapGenerator"] = [{"name": generators[0].get("name"), "files": files, **merged}]
         patches = [*_arguments(rendered, [line for line in lines if line.how == "arg"])]
         fields: dict[str, list[tuple[str, Any]]] = {}
         for line in (line for line in lines if line.how == "field"):
@@ -133,22 +139,6 @@ def _copy(start: Path, manifests: Path, folder: Path) -> None:
         content = kustomize.read_yaml(source / _FILE, str(source))
         listed = [each for value in content.values() if isinstance(value, list) for each in value]
         left += [path for each in listed if isinstance(each, str) and (path := (source / each).resolve()).is_dir()]
-
-
-def _configmap(folder: Path, content: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
-    if not lines:
-        return {}
-    generators = content.get("configMapGenerator") or [{}]
-    texts = {line.setting: line.to for line in lines}
-    for key, text in texts.items():
-        (folder / f"{key}.txt").write_text(text, newline="")
-    files = [f"{key}={key}.txt" for key in texts]
-    options = {"disableNameSuffixHash": True}
-    return {
-        "configMapGenerator": [
-            {"name": generators[0].get("name"), "behavior": "merge", "files": files, "options": options}
-        ]
-    }
 
 
 def _arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:

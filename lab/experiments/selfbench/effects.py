@@ -1,4 +1,4 @@
-"""Effects of known work: do pairs show all of them, and as often as promised? One long run of the extra-work variants, read in tens.
+"""Effects of known work: do pairs show all of them, and as often as promised? A long run of the extra-work variants, read in tens.
 
 Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with an A/A noise floor of its own. What was
 promised is the power that `power.resolvable` gives for ten blocks at the effect and the noise of the whole run; whether that effect is
@@ -10,34 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
-import numpy as np
 from scipy import special
 
 from lab.analysis.aggregate.cells import HistogramOf
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.known_costs import PREFIX, KnownCosts, known_costs
+from lab.analysis.known_costs import KnownCosts, known_costs
 from lab.analysis.summary import Summary, summarise_run
-from lab.base.errors import MeasuringError, UsageError
-from lab.experiments.selfbench.overhead import start_run
+from lab.base.errors import UsageError
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.model.variants.naming import split_name
-from lab.model.variants.variants import variant_names
-from lab.records.store import RunStore, run_names
+from lab.records.store import RunStore
 from lab.stats.paired import Estimate
 from lab.stats.power import resolvable
 from lab.stats.units import format_interval, format_percent
 
 TEN = 10
 SWEEP = "known-costs"
-SOLO_S, PAIR_S = 5.0, 8.0
-"""One measurement in it, with its warm-up and a bring-up, about."""
-UNLIKELY = 0.05
-"""That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 SURELY = 20.0
 """Standard errors from which on an effect is missed less than once in 1e12 times; of far more scipy's distribution is no number."""
 
@@ -58,18 +49,9 @@ class Injected:
     tens: int
 
     @property
-    def place(self) -> str:
-        return f"{self.variant} at {self.point}"
-
-    @property
     def promised(self) -> float | None:
         """The chance that ten blocks claim such an effect; None without noise to tell it by."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
-
-    @property
-    def chances(self) -> list[float]:
-        """That each of its tens claims it; empty where nothing was promised."""
-        return [] if self.promised is None else [self.promised] * self.tens
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
@@ -83,57 +65,14 @@ def power(effect: float, sd: float, blocks: int) -> float:
     return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), least))
 
 
-def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:
-    """Return whether P(X ≤ claimed) ≥ unlikely, X being how many of independent trials with these chances succeed.
-
-    That is Poisson's binomial distribution, here by convolution of the trials' own (Wang 1993, Statistica Sinica 3, 295). Trials that
-    share something, as variants share their baseline, vary more together than that, so that this is a little too strict of them.
-    """
-    spread = np.ones(1)
-    for chance in chances:
-        spread = np.convolve(spread, [1 - chance, chance])
-    return float(spread[: claimed + 1].sum()) >= unlikely
-
-
-def variants() -> list[str]:
-    """Return the variants of known work; UsageError where there are none."""
-    found = [name for name in variant_names() if any(own.startswith(PREFIX) for own in split_name(name)[1])]
-    if not found:
-        raise UsageError("selfbench effects", f"no component begins with {PREFIX}", "they are in manifests/components")
-    return found
-
-
-def takes_s(names: Sequence[str], blocks: int) -> float:
-    """Estimate the time of a run of these variants."""
-    return blocks * ((len(names) + 2) * SOLO_S + len(names) * PAIR_S)
-
-
-def plan_text(names: Sequence[str], blocks: int, folder: Path) -> str:
-    """Describe what is going to be measured; what that folder holds of it is gone on with."""
-    on = "".join(f"; goes on with {name}" for name in run_names(folder / "runs")[-1:])
-    hours = takes_s(names, blocks) / 3600
-    return f"{', '.join(names)} against their baselines, solo and as pairs, {blocks} blocks read in tens: {hours:.1f} h at least{on}"
-
-
-def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunStore:
-    """Measure the run in that folder, begun or gone on with. MeasuringError when it was not finished: then it is resumed next time."""
-    runs = folder / "runs"
-    begun = run_names(runs)
-    if begun and RunStore.open(str(runs / begun[-1])).record.blocks != blocks:
-        raise UsageError(str(folder), "holds a run of another number of blocks", "name another folder by --into")
-    new = [f"--sweep={SWEEP}", f"--blocks={blocks}", f"--seed={seed}", *names]
-    words = ["bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
-    return start_run("selfbench: lab bench", runs, words, takes_s(names, blocks))[0]
-
-
 def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
     """Return what pairs show of known costs in a run, and every variant's judged primary metric in its tens.
 
-    MeasuringError for fewer than ten blocks.
+    UsageError for fewer than ten blocks.
     """
     record, samples = run.record, run.samples()
     if record.blocks < TEN:
-        raise MeasuringError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
+        raise UsageError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
     histograms = {one.id: run.histogram(one) for one in samples}  # each is read by the whole and by its ten
     whole = summarise_run(record, samples, lambda one: histograms[one.id])
     firsts = range(1, record.blocks - TEN + 2, TEN)
@@ -172,30 +111,13 @@ def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf
     return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
 
 
-def verdict(known: KnownCosts | None, found: Sequence[Injected]) -> tuple[bool, str]:
-    """Return whether the promise holds, and that in words with what to do. What was not promised or not judged shows neither."""
-    promised = [one for one in found if one.chances]
-    if not promised:
-        return False, (
-            "nothing is known of what `--resolve` promises: no effect was both promised and judged in a ten; the run's table says why:"
-            " measure again when nothing else runs here, into another folder (--into)"
-        )
-    claimed, chances = sum(one.claimed for one in promised), [chance for one in promised for chance in one.chances]
-    said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"
-    if silent := [one.place for one in found if one not in promised]:
-        said += f"; nothing is known of {', '.join(silent)}"
-    wrong = [f"other as a pair than alone: {one.variant}" for one in (known.costs if known else ()) if not one.agrees]
-    wrong += ["what pairs show of a line's cost is not all of it"] if known is not None and not known.whole else []
-    if wrong:
-        return False, f"{said}; {'; '.join(wrong)}: do not trust such effects, and report this"
-    few = [one.place for one in promised if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(promised))]
-    if few or not kept(claimed, chances, UNLIKELY / 2):
-        where = ", ".join(few) or "in all"
-        return (
-            False,
-            f"{said}; fewer than promised: {where}: plan with more blocks than `--resolve` says, and report this",
-        )
-    return True, f"{said}: what `--resolve` promises on this machine holds"
+def verdict(known: KnownCosts | None) -> str:
+    """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is."""
+    if known is None:
+        return ""
+    wrong = [f"other as a pair than alone: {one.variant}" for one in known.costs if not one.agrees]
+    wrong += [] if known.whole else ["what pairs show of a line's cost is not all of it"]
+    return f"{'; '.join(wrong)}: do not trust such effects, and report this" if wrong else ""
 
 
 def line(one: Injected) -> str:

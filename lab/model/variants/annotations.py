@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.config import JsonDict
 
@@ -21,6 +22,15 @@ from lab.model.variants import kustomize
 
 NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
 """`json_schema_extra` of a field that comes from elsewhere: the folder's name, the lists of the kustomization."""
+COMPONENTS = "components"
+"""The folder of knobs, beside that of overlays."""
+FORM = "see a folder beside it for the form"
+LISTS = {
+    "readback": ("checks", "- {kind: sysctl, name: net.core.somaxconn, value: 128}"),
+    "parameters": ("texts", "- digitalocean/net.core.somaxconn"),
+    "openshift": ("patches", "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}"),
+}
+"""Annotation that holds a list, as YAML text → of what, and an element of it."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,28 +48,23 @@ def place(folder: Path) -> str:
     return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
 
 
-def kustomization(folder: Path, kind: str, keys: set[str]) -> dict[str, Any]:
-    """The folder's kustomization.yaml, of this kind, with lists under these keys beside apiVersion, kind and metadata."""
+def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The content of a folder's kustomization.yaml, which may have lists under these keys, and its annotations by the model's field names.
+
+    UsageError for another kind of file, for a key that is not known, and for an annotation that is missing or no text.
+    """
     where = place(folder)
+    kind = "Component" if folder.parent.name == COMPONENTS else "Kustomization"
     content = kustomize.read_yaml(folder / "kustomization.yaml", where)
     if not isinstance(content, dict):
-        raise UsageError(where, "is no mapping", "see a folder beside it for the form")
+        raise UsageError(where, "is no mapping", FORM)
     if content.get("kind") != kind:
-        raise UsageError(
-            where,
-            f"kind: expected {kind}, got {content.get('kind')!r}",
-            "a knob is a Component, a variant a Kustomization",
-        )
-    known = {"apiVersion", "kind", "metadata", *keys}
-    for key, value in content.items():
-        refuse_unknown(key, known, where, f"unknown key '{key}'")
-        if key in keys and not isinstance(value, list):
-            raise UsageError(where, f"{key}: expected a list, got {value!r}", "see a folder beside it for the form")
-    return content
-
-
-def values(content: dict[str, Any], model: type[BaseModel], where: str) -> dict[str, Any]:
-    """The annotations by the model's field names; an unknown and a missing one are UsageErrors."""
+        fault = f"kind: expected {kind}, got {content.get('kind')!r}"
+        raise UsageError(where, fault, "a knob is a Component, a variant a Kustomization")
+    for name, value in content.items():
+        refuse_unknown(name, {"apiVersion", "kind", "metadata", *keys}, where, f"unknown key '{name}'")
+        if name in keys and not isinstance(value, list):
+            raise UsageError(where, f"{name}: expected a list, got {value!r}", FORM)
     metadata = content.get("metadata")
     given = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
     known = {key(field): field for field in _fields(model)}
@@ -71,10 +76,22 @@ def values(content: dict[str, Any], model: type[BaseModel], where: str) -> dict[
             raise UsageError(where, f"metadata.annotations: {name}: expected text, got {value!r}", "put it in quotes")
     for name, field in known.items():
         if name not in given and model.model_fields[field].is_required():
-            raise UsageError(
-                where, f"metadata.annotations: {name} is missing", f"it says {model.model_fields[field].description}"
-            )
-    return {known[name]: value for name, value in given.items()}
+            said = f"it says {model.model_fields[field].description}"
+            raise UsageError(where, f"metadata.annotations: {name} is missing", said)
+    values: dict[str, Any] = {known[name]: value for name, value in given.items()}
+    return content, values | {field: _list_in(field, values[field], where) for field in LISTS if field in values}
+
+
+def _list_in(field: str, text: str, where: str) -> list[Any]:
+    what, element = LISTS[field]
+    form = f"write a list, as in {element}"
+    try:
+        found = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise UsageError(where, f"{key(field)}: not YAML: {' '.join(str(error).split())}", form) from None
+    if not isinstance(found, list) or not found:
+        raise UsageError(where, f"{key(field)}: expected a list of {what}, got {found!r}", form)
+    return found
 
 
 def validated(model: type[Model], values: dict[str, Any], where: str, *inner: type[BaseModel]) -> Model:

@@ -12,12 +12,11 @@ Refuses annotations it does not know, sweeps that do not exist, and patches that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import yaml
 from pydantic import Field, model_validator
 
 from lab.base.errors import UsageError, refuse_unknown
@@ -186,30 +185,26 @@ class Knob(Record):
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
     """The components' folders."""
-    return annotated.folders(manifests / "components")
+    return annotated.folders(manifests / annotated.COMPONENTS)
 
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     """One component's annotations, checked. UsageError with file, key and remedy."""
     refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
-    folder = manifests / "components" / name
+    folder = manifests / annotated.COMPONENTS / name
     where = annotated.place(folder)
-    content = annotated.kustomization(folder, "Component", KEYS)
-    values = annotated.values(content, Knob, where)
-    values |= {key: list_in(key, values[key], where) for key in _FORMS if key in values}
+    content, values = annotated.read(folder, Knob, KEYS)
     values["openshift"] = openshift.checked(values.get("openshift", ()), f"{where}: lab/openshift")
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     refuse_unknown(knob.sweep, sweeps.sweep_names(), where, f"lab/sweep: unknown sweep '{knob.sweep}'")
-    subjects = [check.subject for check in knob.readback]
-    if len(set(subjects)) < len(subjects):
+    if len({check.subject for check in knob.readback}) < len(knob.readback):
         raise UsageError(where, "lab/readback: two checks read the same thing", "keep one")
     targets(content, where)
     for generator in content.get("configMapGenerator", []):
         if generator.get("behavior") != "merge":
             fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
-            raise UsageError(
-                where, fault, "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
-            )
+            remedy = "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
+            raise UsageError(where, fault, remedy)
     return knob
 
 
@@ -227,17 +222,12 @@ class Target:
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
 
-    def count(self, objects: Iterable[Mapping[str, Any]]) -> int:
-        """How many of the objects it means."""
-        return sum(obj.get("kind") == self.kind and self._means(obj.get("metadata", {})) for obj in objects)
-
-    def _means(self, metadata: Mapping[str, Any]) -> bool:
-        if self.name:
-            return metadata.get("name") == self.name
-        form = _SELECTOR.fullmatch(self.labels)
-        assert form is not None
-        value = metadata.get("labels", {}).get(form["key"])
-        wanted = form["one"] or form["any"]
+    def means(self, obj: Mapping[str, Any]) -> bool:
+        """Whether it is for this object."""
+        metadata, form = obj.get("metadata", {}), _SELECTOR.fullmatch(self.labels)
+        if obj.get("kind") != self.kind or form is None:
+            return obj.get("kind") == self.kind and metadata.get("name") == self.name
+        value, wanted = metadata.get("labels", {}).get(form["key"]), form["one"] or form["any"]
         return value is not None and (wanted is None or value in wanted.replace(" ", "").split(","))
 
 
@@ -252,13 +242,9 @@ def targets(content: dict[str, Any], where: str) -> list[Target]:
         if target is None:
             continue
         given = set(target) - {"group", "version"} if isinstance(target, dict) else set[str]()
-        named = given == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in given)
-        labelled = (
-            given == {"kind", "labelSelector"}
-            and str(target["kind"]).isalnum()
-            and _SELECTOR.fullmatch(str(target["labelSelector"])) is not None
-        )
-        if not named and not labelled:
+        by_name = given == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in given)
+        by_labels = given == {"kind", "labelSelector"} and str(target["kind"]).isalnum()
+        if not by_name and not (by_labels and _SELECTOR.fullmatch(str(target["labelSelector"]))):
             raise UsageError(
                 where,
                 f"patches.target: expected an exact kind and name, got {target!r}",
@@ -267,23 +253,3 @@ def targets(content: dict[str, Any], where: str) -> list[Target]:
             )
         found.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
     return found
-
-
-def list_in(key: str, text: str, where: str) -> list[Any]:
-    """An annotation that holds a list, as YAML text."""
-    form = f"write a list, as in {_FORMS[key]}"
-    try:
-        found = yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
-    if not isinstance(found, list) or not found:
-        raise UsageError(where, f"lab/{key}: expected a list of {_OF[key]}, got {found!r}", form)
-    return found
-
-
-_FORMS = {
-    "readback": "- {kind: sysctl, name: net.core.somaxconn, value: 128}",
-    "parameters": "- digitalocean/net.core.somaxconn",
-    "openshift": "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}",
-}
-_OF = {"readback": "checks", "parameters": "texts", "openshift": "patches"}

@@ -1,4 +1,4 @@
-"""Labels that manifests carry for the lab."""
+"""Labels that manifests carry for the lab. A module of its own, as targets and systems look for them without a variant."""
 
 from __future__ import annotations
 

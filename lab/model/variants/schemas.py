@@ -36,29 +36,20 @@ STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 def _finding(custom: Path, text: str) -> tuple[Status, str]:
     """Return what came of one object as JSON, and its fault: overlays have most of theirs in common.
 
-    Args:
-        custom: The schemas of kinds that Kubernetes does not have.
-        text: The object.
-
+    `custom`: the folder of the schemas of kinds that Kubernetes does not have.
     """
     item = json.loads(text)
+    group, _, version = item["apiVersion"].rpartition("/")
+    path = custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
     try:
         try:
             kubernetes_validate.validate(item, KUBERNETES, strict=True)
         except kubernetes_validate.SchemaNotFoundError:
-            return _by_own_schema(custom, item)
+            schema = json.loads(path.read_text(encoding="utf-8"))
+            jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
     except jsonschema.ValidationError as error:
         place = "".join(f"/{step}" for step in error.absolute_path)
         return "Invalid", f"{place or '/'}: {error.message}"
-    return "Valid", ""
-
-
-def _by_own_schema(custom: Path, item: dict[str, Any]) -> tuple[Status, str]:
-    group, _, version = item["apiVersion"].rpartition("/")
-    path = custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
-    try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
-        jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
     except FileNotFoundError:
         return "Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}"
     except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:

@@ -26,7 +26,7 @@ from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
-from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, list_in, load_knob, targets
+from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, load_knob, targets
 from lab.model.variants.knobs import Check as Check  # what a variant is read back by
 from lab.model.variants.naming import (
     AT,
@@ -189,9 +189,8 @@ def _listed(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
     """`times_ns`: of the components' files, so that they are read anew when one changes."""
     names: list[str] = []
     for component in knob_names(manifests):
-        folder = manifests / "components" / component
-        content = annotated.kustomization(folder, "Component", KNOB_KEYS)
-        parents = annotated.values(content, Knob, annotated.place(folder)).get("on", "")
+        _, values = annotated.read(manifests / annotated.COMPONENTS / component, Knob, KNOB_KEYS)
+        parents: str = values.get("on", "")
         names += [join_name(present_name(parent, manifests), [component], manifests) for parent in parents.split()]
     return tuple(names)
 
@@ -395,59 +394,67 @@ def annotation_schema() -> dict[str, Any]:
 
 def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     where = annotated.place(folder)
-    content = annotated.kustomization(folder, "Kustomization", KEYS)
-    values = annotated.values(content, Overlay, where)
+    content, values = annotated.read(folder, Overlay, KEYS)
     root = manifests.resolve()
-    overlays, bases, components = (root / kind for kind in ("overlays", "base", "components"))
-    resources = [(folder / str(entry)).resolve() for entry in content.get("resources", [])]
-    listed = [(folder / str(entry)).resolve() for entry in content.get("components", [])]
-    for path in resources:
-        if path.parent not in (overlays, bases) or not path.is_dir():
-            known = [*annotated.folders(overlays), *annotated.folders(bases)]
-            raise UsageError(
-                where, f"resources: there is no overlay or base '{path.name}'", did_you_mean(path.name, known)
-            )
-    for path in listed:
-        if path.parent != components or not path.is_dir():
-            raise UsageError(
-                where, f"components: there is no knob '{path.name}'", did_you_mean(path.name, knob_names(manifests))
-            )
-    parents = [path.name for path in resources if path.parent == overlays]
-    if not resources:
-        raise UsageError(where, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)")
-    if len(parents) > 1:
-        raise UsageError(where, f"resources: two baselines, {' and '.join(parents)}", "a variant has one; chain them")
-    if parents and len(resources) > 1:
-        raise UsageError(
-            where, f"resources: a base beside the baseline '{parents[0]}'", "leave it out: the baseline brings its own"
-        )
-    if parents and not listed:
-        raise UsageError(where, f"components: none, so that it is its baseline '{parents[0]}' again", "list a knob")
-    for key, other in (
-        ("lab/compare-with", values.get("compare_with")),
-        ("lab/stands-in-for", values.get("stands_in_for")),
+    resources, listed = (
+        [(folder / str(entry)).resolve() for entry in content.get(key, [])] for key in ("resources", "components")
+    )
+    own = [path for path in resources if path.parent == folder.resolve() and path.is_file()]
+    for key, paths, what, places in (
+        (
+            "resources",
+            [path for path in resources if path not in own],
+            "overlay or base",
+            (root / "overlays", root / "base"),
+        ),
+        ("components", listed, "knob", (root / annotated.COMPONENTS,)),
     ):
-        _refuse_unknown(key, other, folder, manifests)
-    if parents and values.get("compare_with") is not None:
-        place = f"{where}: metadata.annotations: lab/compare-with"
-        raise UsageError(place, "it has a baseline", "leave it out: a variant is compared with its baseline")
-    found = {
-        "baseline": parents[0] if parents else None,
-        "resources": resources,
-        "own_knobs": [path.name for path in listed],
-    }
-    if "readback" in values:
-        values["readback"] = list_in("readback", values["readback"], where)
+        for path in paths:
+            if path.parent not in places or not path.is_dir():
+                known = [name for each in places for name in annotated.folders(each)]
+                raise UsageError(where, f"{key}: there is no {what} '{path.name}'", did_you_mean(path.name, known))
+    parents = [path.name for path in resources if path.parent == root / "overlays"]
+    parent = parents[0] if parents else None
+    rules = (
+        (not resources, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)"),
+        (
+            own and listed,
+            "components: beside objects of its own",
+            f"leave them out: {folder.name}+COMPONENT is the variant with one",
+        ),
+        (
+            len(parents) > 1,
+            f"resources: two baselines, {' and '.join(parents)}",
+            "a variant has one; chain them",
+        ),
+        (
+            parent is not None and len(resources) > 1,
+            f"resources: a base beside the baseline '{parent}'",
+            "leave it out: the baseline brings its own",
+        ),
+        (
+            parent is not None and not listed,
+            f"components: none, so that it is its baseline '{parent}' again",
+            "list a knob",
+        ),
+        (
+            parent is not None and "compare_with" in values,
+            "metadata.annotations: lab/compare-with: it has a baseline",
+            "leave it out: a variant is compared with its baseline",
+        ),
+    )
+    for broken, fault, remedy in rules:
+        if broken:
+            raise UsageError(where, fault, remedy)
+    for key in ("compare_with", "stands_in_for"):
+        other = values.get(key)
+        if other is not None and (other == folder.name or not is_variant(other, manifests)):
+            others = [name for name in overlay_names(manifests) if name != folder.name]
+            fault = f"there is no other variant '{other}'"
+            raise UsageError(f"{where}: metadata.annotations: {annotated.key(key)}", fault, did_you_mean(other, others))
+    shown = [folder.resolve()] if own else resources
+    found = {"baseline": parent, "resources": shown, "own_knobs": [path.name for path in listed]}
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where, Check)
-
-
-def _refuse_unknown(key: str, other: object, folder: Path, manifests: Path) -> None:
-    """An annotation that names another variant names one that there is."""
-    if other is None or (other != folder.name and is_variant(str(other), manifests)):
-        return
-    others = [name for name in overlay_names(manifests) if name != folder.name]
-    place = f"{annotated.place(folder)}: metadata.annotations: {key}"
-    raise UsageError(place, f"there is no other variant '{other}'", did_you_mean(str(other), others))
 
 
 def _render(
@@ -488,8 +495,9 @@ def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: 
         where = annotated.place(folder)
         known = {differences.label(obj) for obj in before}  # a patch may delete what it is for
         known_objects = (*before, *(obj for obj in after if differences.label(obj) not in known))
-        for target in targets(annotated.kustomization(folder, "Component", KNOB_KEYS), where):
-            count = target.count(known_objects)
+        content, _ = annotated.read(folder, Knob, KNOB_KEYS)
+        for target in targets(content, where):
+            count = sum(map(target.means, known_objects))
             if count == 0 or (target.name and count > 1):
                 fault = f"patches.target: there is no {target} in '{overlay.name}'"
                 remedy = did_you_mean(str(target), {differences.label(obj) for obj in known_objects})
@@ -507,21 +515,15 @@ def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
         pod = obj.get("spec", {}).get("template", {}).get("spec", {})
         place = f"{overlay.name}: {differences.label(obj)}"
         containers = [*pod.get("initContainers", []), *pod.get("containers", [])]
-        real = [item["name"] for item in containers if "image" in item]
         for item in containers:
             if "image" not in item:
-                raise UsageError(
-                    place,
-                    f"container '{item['name']}' has no image: a patch made it up",
-                    did_you_mean(item["name"], real),
-                )
+                real = [each["name"] for each in containers if "image" in each]
+                fault = f"container '{item['name']}' has no image: a patch made it up"
+                raise UsageError(place, fault, did_you_mean(item["name"], real))
             if "/" not in item["image"]:
                 fault = f"container '{item['name']}': image '{item['image']}' names no registry"
-                raise UsageError(
-                    place,
-                    fault,
-                    "list it in manifests/images and end the component with `transformers: [../../images]`",
-                )
+                remedy = "list it in manifests/images and end the component with `transformers: [../../images]`"
+                raise UsageError(place, fault, remedy)
         sysctls = [item["name"] for item in pod.get("securityContext", {}).get("sysctls", [])]
         if twice := [name for name in sysctls if sysctls.count(name) > 1]:
             raise UsageError(place, f"sysctl {twice[0]} is set twice", "keep one of the knobs that set it")

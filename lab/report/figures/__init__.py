@@ -6,15 +6,10 @@ grey, the paper is left transparent.
 
 from __future__ import annotations
 
-from lab.report.figures.beside import beside
-from lab.report.figures.events import delays, probing, transfers
-from lab.report.figures.generations import generations
-from lab.report.figures.intervals import intervals
-from lab.report.figures.ladder import ladder
+from lab.report.figures.costs import generations, ladder
+from lab.report.figures.events import delays, probing, processes, timeline, transfers
+from lab.report.figures.intervals import beside, intervals, scaling
 from lab.report.figures.percentiles import percentiles
-from lab.report.figures.processes import processes
-from lab.report.figures.scaling import scaling
-from lab.report.figures.timeline import timeline
 
 __all__ = [
     "beside",

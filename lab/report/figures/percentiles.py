@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from lab.report.figures.style import INK, axis_title, dressed, faded, gap, log_axis
+from lab.report.figures.style import INK, axis_title, dressed, gap, log_axis
 
 ORDERED = (
     "#5b6fd6", "#2b83ba", "#2f9296", "#3a9a5b", "#6f9430", "#a1862b", "#c2762a", "#d9603a", "#d64545", "#c2477f",
@@ -52,10 +52,6 @@ class Curve:
     note: str = ""
 
     @property
-    def label(self) -> str:
-        return f"c{self.connections}"
-
-    @property
     def colour(self) -> str:
         """By its hundreds: the same load has the same colour in every figure."""
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
@@ -65,10 +61,9 @@ class Curve:
         """What hangs together."""
         found: list[list[Corner]] = []
         for corner in self.corners:
-            if found and corner.place == found[-1][-1].place + 1:
-                found[-1].append(corner)
-            else:
-                found.append([corner])
+            if not found or corner.place != found[-1][-1].place + 1:
+                found.append([])
+            found[-1].append(corner)
         return found
 
 
@@ -110,22 +105,24 @@ def percentiles(
     figure.update_annotations(font_size=12)
     dressed(figure, title, 500, below)
     figure.update_layout(margin={"t": 128 if below else 106})
-    listed = set[str]()
+    listed = set[int]()
     for column, panel in enumerate(panels, 1):
         axis = _height(panels if shared_y else [panel], scale, log_y)
         bottom = 10 ** axis["range"][0] if "range" in axis else 0.0
         for curve in sorted(panel.curves, key=lambda curve: curve.connections):
-            for trace in (*_band(curve, scale, bottom), _line(curve, scale, written, curve.label not in listed)):
+            for trace in (
+                *_band(curve, scale, bottom),
+                _line(curve, scale, written, curve.connections not in listed),
+            ):
                 figure.add_trace(trace, row=1, col=column)
-            listed.add(curve.label)
+            listed.add(curve.connections)
         if not panel.curves:
             _empty(figure, column, panel.why)
         headed = {"title": axis_title(name, written), "showticklabels": True} if column == first or not shared_y else {}
         figure.update_yaxes({"exponentformat": "none"} | axis | headed, row=1, col=column)
-    tails = [corner.tail for panel in panels for curve in panel.curves for corner in curve.corners]
-    longest = max(tails, default=1.0)
+    longest = max(corner.tail for panel in panels for curve in panel.curves for corner in curve.corners)
     shown = [tick for number, tick in enumerate(TICKS) if number < SHOWN or tick <= longest]
-    figure.update_xaxes(
+    return figure.update_xaxes(
         title=axis_title("percentile", ""),
         type="log",
         tickvals=shown,
@@ -133,7 +130,6 @@ def percentiles(
         tickfont={"size": 11},
         range=[0, log10(max(longest, shown[SHOWN - 1])) + 0.08],
     )
-    return figure
 
 
 def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
@@ -147,7 +143,7 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
         )
         for corner in corners
     ]
-    about = f"<br>{curve.note}" if curve.note else ""
+    about, label = f"<br>{curve.note}" if curve.note else "", f"c{curve.connections}"
     return go.Scatter(
         x=[corner and corner.tail for corner in corners],
         y=[corner and corner.value / scale for corner in corners],
@@ -155,9 +151,9 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
         line={"color": curve.colour, "width": 1.5},
         marker={"size": 3},
         customdata=told,
-        hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{curve.label}</extra>",
-        name=curve.label,
-        legendgroup=curve.label,
+        hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{label}</extra>",
+        name=label,
+        legendgroup=label,
         legendrank=curve.connections,
         showlegend=listed,
     )
@@ -165,29 +161,22 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
 
 def _band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
     """Between `low` and `high`, down to `bottom`: nothing lies at 0 on a log axis; none where nothing has ends."""
-    parts = [
-        [(each.tail, each.low, each.high) for each in part if each.low is not None and each.high is not None]
-        for part in curve.parts
-    ]
-    edges = [
-        edge
-        for ends in parts
-        if ends
-        for edge in (
-            *((at, max(high / scale, bottom)) for at, _, high in ends),
-            *((at, max(low / scale, bottom)) for at, low, _ in reversed(ends)),
-            (None, None),
-        )
-    ]
+    edges: list[tuple[float | None, float | None]] = []
+    for part in curve.parts:
+        ends = [(each.tail, each.low, each.high) for each in part if each.low is not None and each.high is not None]
+        edges += [(at, max(high / scale, bottom)) for at, _, high in ends]
+        edges += [(at, max(low / scale, bottom)) for at, low, _ in reversed(ends)]
+        edges += [(None, None)] if ends else []
+    red, green, blue = (int(curve.colour[place : place + 2], 16) for place in (1, 3, 5))
     area = go.Scatter(
         x=[at for at, _ in edges],
         y=[value for _, value in edges],
         fill="toself",
-        fillcolor=faded(curve.colour, 0.15),
+        fillcolor=f"rgba({red},{green},{blue},0.15)",
         line={"width": 0},
         mode="lines",
         hoverinfo="skip",
-        legendgroup=curve.label,
+        legendgroup=f"c{curve.connections}",
         showlegend=False,
     )
     return [area] if edges else []
@@ -211,8 +200,9 @@ def _empty(figure: go.Figure, column: int, why: str) -> None:
     on the paper the text is.
     """
     layout: Any = figure.layout
-    left, right = layout["xaxis" if column == 1 else f"xaxis{column}"].domain
-    low, high = layout["yaxis" if column == 1 else f"yaxis{column}"].domain
+    number = "" if column == 1 else column
+    left, right = layout[f"xaxis{number}"].domain
+    low, high = layout[f"yaxis{number}"].domain
     paper = {"xref": "paper", "yref": "paper"}
     middle = {"x": (left + right) / 2, "y": (low + high) / 2, "xanchor": "center", "yanchor": "middle"}
     figure.add_annotation(text=why, showarrow=False, font={"size": 12}, **middle, **paper)

@@ -14,7 +14,7 @@ INK = "#7b7b7b"
 GRID = "rgba(128,128,128,0.25)"
 COLOURS = ("#2b83ba", "#d7722c", "#3a9a5b", "#c2477f", "#8a6fc7", "#a1862b", "#3aa0a0", "#b5554a")
 """For arms, in their order: each at least 3 : 1 against white and against #111."""
-GOOD, BAD, FAINT = "#3a9a5b", "#d64545", "rgba(128,128,128,0.55)"
+BAD, FAINT = "#d64545", "rgba(128,128,128,0.55)"
 FAILURES = {
     "status": "#d7722c",
     "connect": "#d64545",
@@ -35,7 +35,6 @@ MARKS = {
 NOTHING = "nothing of this was recorded"
 LINE = 22
 """Pixels of a line below a title: plotly spaces small text as it does the title's own."""
-SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "triangle-down", "pentagon")
 
 
 def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -> go.Figure:
@@ -118,10 +117,23 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
-def faded(colour: str, share: float = 0.2) -> str:
-    """A colour of `#rrggbb` let through."""
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{share})"
+def reaching(
+    ends: Sequence[tuple[float, float | None, float | None]], scale: float = 1.0, **more: Any
+) -> dict[str, Any]:
+    """Error bars from each (value, low, high) to the ends of its interval, without length where it has none."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [0.0 if high is None else (high - value) / scale for value, _, high in ends],
+        "arrayminus": [0.0 if low is None else (value - low) / scale for value, low, _ in ends],
+        **more,
+    }
+
+
+def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """A vertical axis of rows, the first at the top."""
+    rows = {"tickvals": list(range(len(labels))), "ticktext": list(labels), "automargin": True, "ticks": ""}
+    return {"range": [len(labels) - 0.5, -0.5], **rows}
 
 
 def gap(title: str, why: str) -> go.Figure:

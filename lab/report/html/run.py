@@ -8,7 +8,7 @@ no script and asks nobody for anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log1p
 from pathlib import Path
@@ -18,7 +18,6 @@ from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
 from lab.analysis.judge.rows import Summary
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
-from lab.model.run import RunRecord
 from lab.report.grid import Part
 from lab.report.html.rendering import html, kind_of, rendered
 from lab.report.loads import point_text
@@ -30,9 +29,6 @@ LEAST_SPAN = 2.5
 """Of the figure's axis, times what is worth knowing: what is smaller than that looks small."""
 APART = 12
 """Per cent of its width between two marks, so that their labels do not meet."""
-EDGE = 5
-TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Shares that an axis may be marked at, either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +56,15 @@ class Figure:
 def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> Path:
     """`more`: further tables. UsageError where it cannot be written; an older one is replaced, whole or not at all."""
     path, record = folder / FILE, result.run.record
+    tried = [(arm.name, arm.baseline) for arm in record.arms if arm.role == "variant"]
+    names, bases = [name for name, _ in tried], dict.fromkeys(base for _, base in tried if base)
+    title = f"{', '.join(names)} against {', '.join(bases)}"
+    if not tried:
+        title = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
     text = rendered(
         "run.html",
         record=record,
-        title=_title(record),
+        title=title,
         verdicts=[
             verdict
             for summary in result.told
@@ -72,24 +73,13 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         figure=figure_of(result.told),
         tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
-        again=rerun.measure(
-            record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "ingress-nginx"
-        ),
+        again=rerun.measure(record, " ".join(names) or "ingress-nginx"),
         folder=result.run.folder,
     )
     with written_to("--output", path):
         folder.mkdir(parents=True, exist_ok=True)
         replace(path, text.encode())
     return path
-
-
-def _title(record: RunRecord) -> str:
-    """`keepalive against baseline`."""
-    tried = [(arm.name, arm.baseline) for arm in record.arms if arm.role == "variant"]
-    bases = dict.fromkeys(base for _, base in tried if base)
-    if not tried:
-        return ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
-    return f"{', '.join(name for name, _ in tried)} against {', '.join(bases)}"
 
 
 def figure_of(summaries: Sequence[Summary]) -> Figure | None:
@@ -109,28 +99,16 @@ def figure_of(summaries: Sequence[Summary]) -> Figure | None:
     def place(log_ratio: float) -> float:
         return round(50 + 50 * log_ratio / span, 2)
 
-    lines = tuple(
-        Line(
-            row.arm.name,
-            row.point.name,
-            effect_text(effect),
-            kind_of(effect.decision.value),
-            place(middle),
-            place(ends[0]),
-            place(ends[1]),
-        )
-        for row, effect, middle, ends in found
-    )
-    return Figure(lines, (place(-worth), place(worth)), tuple(_ticks(place)))
-
-
-def _ticks(place: Callable[[float], float]) -> Iterator[tuple[float, str]]:
-    """No change, and on either side those that fit, the largest first."""
-    yield place(0.0), "0"
+    lines: list[Line] = []
+    for row, effect, middle, ends in found:
+        text, places = effect_text(effect), map(place, (middle, *ends))
+        lines.append(Line(row.arm.name, row.point.name, text, kind_of(effect.decision.value), *places))
+    ticks = [(50.0, "0")]  # no change, and on either side those that fit, the largest first
     for sign in (1, -1):
         last = 100 + APART / 2
-        for share in reversed(TICKS):
+        for share in (10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
             away = abs(place(log1p(sign * share)) - 50) + 50 if sign * share > -1 else 100.0
-            if away < min(100 - EDGE, last - APART) and away > 50 + APART:
-                yield (away if sign > 0 else 100 - away), f"{'+' if sign > 0 else '−'}{100 * share:g} %"
+            if away < min(95, last - APART) and away > 50 + APART:
+                ticks.append((away if sign > 0 else 100 - away, f"{'+' if sign > 0 else '−'}{100 * share:g} %"))
                 last = away
+    return Figure(tuple(lines), (place(-worth), place(worth)), tuple(ticks))

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import polars as pl
 
 from lab.analysis import pidstat
-from lab.analysis.capacity.answer import Answer, Size, Wanted
-from lab.analysis.capacity.costs import Cost
+from lab.analysis.capacity.answer import Answer, Cost, Size, Wanted
 from lab.analysis.judge.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
 from lab.model.design import PlannedFor, Promise

@@ -8,18 +8,17 @@ from typing import Any, Literal
 
 from lab.analysis.aggregate.absolute import Absolute, Cluster
 from lab.analysis.aggregate.generations import Generation, Levels
-from lab.analysis.aggregate.run_cells import CellStats
 from lab.analysis.explain.comparison import Advice, advices
 from lab.analysis.explain.gate import conclusion
 from lab.analysis.explain.run import Verdict, noise_line, verdicts
-from lab.analysis.judge.compared import Compared
-from lab.analysis.judge.comparison import Comparison
+from lab.analysis.judge.comparison import Compared, Comparison
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.gate import Gate, Gated, worse_by
+from lab.analysis.judge.meeting import CellStats
 from lab.analysis.judge.rows import Row, Summary
-from lab.analysis.noise import Noise, counted, null_arms
-from lab.model.metric import Metric
-from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS
+from lab.analysis.noise import Noise, counted
+from lab.analysis.summary import null_arms
+from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, Metric
 from lab.model.run import RunRecord
 from lab.report.json.shape import Key, Shape
 from lab.report.loads import load_text

@@ -62,8 +62,13 @@ class Shape:
         left_out: Sequence[str] = (),
     ) -> None:
         self.name, self.source, self.parts, self.title, self.left_out = name, source, parts, title, left_out
-        words = keys or [field.name for field in fields(source)]
-        self.keys = [key for word in words for key in ([word] if isinstance(word, Key) else map(_key, word.split()))]
+        self.keys: list[Key] = []
+        for word in keys or [field.name for field in fields(source)]:
+            if isinstance(word, Key):
+                self.keys.append(word)
+            else:
+                named = (each.partition("=") for each in word.split())
+                self.keys += [Key(key, path or key) for key, _, path in named]
 
     @cached_property
     def model(self) -> type[Printed]:
@@ -73,8 +78,10 @@ class Shape:
         found: dict[str, Any] = {}
         for key in self.keys:
             default = None if key.name in self.left_out else ...
-            kind = _printed_as(_kind(key, self.source), views)
-            found[key.name] = kind, Field(default=default, description=about.get(key.name))
+            kind = key.kind
+            if kind is None and isinstance(key.read, str):
+                kind = reduce(_attribute_type, key.read.split("."), self.source)
+            found[key.name] = _printed_as(kind, views), Field(default=default, description=about.get(key.name))
         made = create_model(self.name, __base__=Printed, __doc__=self.source and self.source.__doc__, **found)
         made.shape = self
         return made
@@ -126,23 +133,11 @@ def each(shape: Shape) -> Any:
     return tuple.__class_getitem__((shape.model, ...))
 
 
-def _key(word: str) -> Key:
-    name, _, path = word.partition("=")
-    return Key(name, path or name)
-
-
 def _attribute(value: Any, name: str) -> Any:
     """Go one step of a path; a number is a place in a tuple."""
     if value is None:
         return None
     return value[int(name)] if name.isdigit() else getattr(value, name)
-
-
-def _kind(key: Key, source: Any) -> Any:
-    """Return the type of what a key reads."""
-    if key.kind is not None or not isinstance(key.read, str):
-        return key.kind
-    return reduce(_attribute_type, key.read.split("."), source)
 
 
 def _attribute_type(owner: Any, name: str) -> Any:

@@ -18,11 +18,11 @@ from rich.text import Text
 from lab.analysis.explain.run import effect_text, verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row, Summary
+from lab.analysis.judge.rows import Row as ResultRow
+from lab.analysis.judge.rows import Summary
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
-from lab.report import grid
-from lab.report.grid import Grid, Notes, Part, Words, columns
+from lab.report.grid import Grid, Notes, Part, Row, Words, columns, row
 
 WORDS = {
     "apply": "apply",
@@ -39,7 +39,6 @@ WORDS = {
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
 """The same of a knob that was compared with another variant than the root."""
-HEADERS = ("knob", "against", "load", "metric", "one at a time", "cumulative", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +94,12 @@ def _ranked(
     word = _word(step, verdict.kind) if verdict else "not measured yet"
     if best is None:
         return Ranked(step, None, None, None, word, (*notes, *([verdict.text] if verdict else [])))
-    row, effect = best
-    notes += [note for note in row.notes if note not in notes]
-    beside = _at(summary, step.cumulative, row.point.name, effect.metric) if step.cumulative else None
+    own, effect = best
+    notes += [note for note in own.notes if note not in notes]
+    rows = (each for each in summary.rows if (each.arm.name, each.point.name) == (step.cumulative, own.point.name))
+    beside = next((each for one in rows for each in one.effects if each.metric == effect.metric), None)
     snippet = verdict.snippet if verdict and word == WORDS["apply"] else ""
-    return Ranked(step, row.point.name, effect, beside, word, tuple(notes), snippet)
+    return Ranked(step, own.point.name, effect, beside, word, tuple(notes), snippet)
 
 
 def _word(step: Step, kind: str) -> str:
@@ -111,25 +111,11 @@ def _word(step: Step, kind: str) -> str:
     return WORDS[kind]
 
 
-def _speaks(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
+def _speaks(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
     """How much an effect says for its knob: what is claimed, then what is judged, then the largest."""
     _, effect = item
     size = abs(effect.estimate.effect) if effect.estimate else 0.0
     return effect.claimed, effect.decision is not Decision.NOT_JUDGED, size
-
-
-def _at(summary: Summary, arm: str, point: str, metric: str) -> Effect | None:
-    rows = (row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
-    return next((effect for row in rows for effect in row.effects if effect.metric == metric), None)
-
-
-def _orders(record: AblationRecord) -> list[str]:
-    """What `cumulative` adds up, root by root: the lines are ranked, and so in another order."""
-    grown: dict[str, list[str]] = {}
-    for step in record.steps:
-        if step.cumulative:
-            grown.setdefault(step.root, []).append(step.knob)
-    return [f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in grown.items()]
 
 
 def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
@@ -137,27 +123,35 @@ def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
     numbers = {
         note: str(number) for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)
     }
-    notes = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
+    grown: dict[
+        str, list[str]
+    ] = {}  # what `cumulative` adds up, root by root: the lines are ranked, and so in another order
+    for step in record.steps:
+        if step.cumulative:
+            grown.setdefault(step.root, []).append(step.knob)
+    orders = (f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in grown.items())
+    notes = [*(f"{number}: {note}" for note, number in numbers.items()), *orders, *record.notes]
+    rows: list[Row] = []
+    for line in lines:
+        step, marks = line.step, ",".join(numbers[note] for note in line.notes)
+        rows.append(
+            row(
+                step.knob,
+                step.against,
+                f"{step.sweep}/{line.point}" if line.point else step.sweep,
+                about(line.alone.metric if line.alone else step.metric).short,
+                _effect(line.alone),
+                _effect(line.cumulative),
+                line.verdict + (f" ({marks})" if marks else ""),
+            )
+        )
+    heads = ("knob", "against", "load", "metric", "one at a time", "cumulative", "verdict")
     told = _advice(lines)
     return [
-        Grid(columns(HEADERS, range(len(HEADERS))), tuple(_row(line, numbers) for line in lines)),
+        Grid(columns(heads, range(len(heads))), tuple(rows)),
         Notes(tuple(Text(note, "dim") for note in notes), blank=True),
         Words(tuple(map(Text, told)), tuple(told)),
     ]
-
-
-def _row(line: Ranked, numbers: Mapping[str, str]) -> grid.Row:
-    marks = ",".join(numbers[note] for note in line.notes)
-    step = line.step
-    return grid.row(
-        step.knob,
-        step.against,
-        f"{step.sweep}/{line.point}" if line.point else step.sweep,
-        about(line.alone.metric if line.alone else step.metric).short,
-        _effect(line.alone),
-        _effect(line.cumulative),
-        line.verdict + (f" ({marks})" if marks else ""),
-    )
 
 
 def _effect(effect: Effect | None) -> str:

@@ -8,51 +8,31 @@ from rich.text import Text
 
 from lab.analysis.calibration import Bias, Pause, Row, Spread, rows_of
 from lab.records.calibration import OVER_S, TOLD, CalibrationRecord
-from lab.report import grid
-from lab.report.grid import Grid, Part, Words
+from lab.report.grid import Grid, Part, Words, columns
+from lab.report.grid import row as row_of
 from lab.report.markdown import escaped
 from lab.stats.units import three_digits
 
-GENERATORS = (
-    "generator",
-    "version",
-    "model",
-    "latency from",
-    "floor p50 µs",
-    "p99 µs",
-    "ceiling req/s",
-    "alone",
-    "CPU/req µs",
-    "CPU/req at rate µs",
-)
 NONE = "–"
 NOISY = "*"
 """Beside the name of a generator some of whose measurements here were disturbed."""
-DUE = (
-    "latency from due: the truth is the same, since this server answers any number at once; that a request waited for a"
-    " connection is the generator's doing, and in its bias"
-)
 
 
 def page(record: CalibrationRecord) -> list[Part]:
     """Return the tables of what was measured, what to do with each generator, and how it was measured."""
     rows = rows_of(record)
     parts: list[Part] = []
-    for name, table in sections(rows):
+    for name, table in _sections(rows):
         head = Words((Text(name, "bold cyan"),), (f"**{name}**",), blank=bool(parts))
         parts += [head, table]
-    told, how = [f"{row.known.name}: {row.advice}" for row in rows if row.advice], notes(record)
+    told, how = [f"{row.known.name}: {row.advice}" for row in rows if row.advice], [*_notes(record), record.id]
     terminal = (*map(Text, told), *(Text(f"- {note}", "dim") for note in how))
     bullets = (*(f"- {line}" for line in told), *(f"- {escaped(note)}" for note in how))
     return [*parts, Words(terminal, bullets, blank=bool(parts))]
 
 
-def notes(record: CalibrationRecord) -> list[str]:
-    """Return how it was measured, how exact the truth is, what was disturbed, what could not be."""
-    return [*_notes(record), record.id]
-
-
 def _notes(record: CalibrationRecord) -> Iterator[str]:
+    """Yield how it was measured, how exact the truth is, what was disturbed, what could not be."""
     if record.repeats > 1:
         yield f"medians of {record.repeats} repeats of {record.duration_s:g} s, ranges in brackets"
     for known in record.generators:
@@ -65,12 +45,24 @@ def _notes(record: CalibrationRecord) -> Iterator[str]:
         yield f"server on CPU {server}, generators on CPU {generator}: {shared}"
     if any(each.scenario == "ceiling" for each in record.measurements):
         yield "alone: 1 / CPU per request, what a CPU that nobody shares would give the generator"
-    yield from _exactness(record)
+    truths = [each.truth for each in record.measurements if each.truth]
+    if (
+        truths
+    ):  # the server's own lateness, at worst over all measurements, and whether the kernel stamped every arrival
+        late = {name: [truth.late_s[name] for truth in truths] for name in ("p50", "p99")}
+        told = {name: [late_s for late_s in each if late_s is not None] for name, each in late.items()}
+        worst = ", ".join(f"{name} {_us(max(values))} µs" for name, values in told.items() if values)
+        stamped = sum(truth.unstamped for truth in truths)
+        how = f"{stamped} arrivals had no stamp of the kernel's" if stamped else "the kernel stamped every arrival"
+        yield f"the server's answers were late by {worst or 'an unknown time'} at most, which the truth includes; {how}"
     both = [(each.generator, each.reported) for each in record.measurements if each.reported and each.truth]
     if rounded := sorted({name for name, reported in both if reported.latency.kind != "exact"}):
         yield f"{', '.join(rounded)}: latencies from printed percentiles, those between rounded up"
     if any(known.latency_from == "due" and known.installed for known in record.generators):
-        yield DUE
+        yield (
+            "latency from due: the truth is the same, since this server answers any number at once; that a request waited for a"
+            " connection is the generator's doing, and in its bias"
+        )
     if noisy := [each for each in record.measurements if each.noise]:
         kinds = ", ".join(sorted({text.partition(":")[0] for each in noisy for text in each.noise}))
         count = f"{NOISY} {len(noisy)} of {len(record.measurements)} measurements"
@@ -82,26 +74,25 @@ def _notes(record: CalibrationRecord) -> Iterator[str]:
         yield from (f"{row.known.name}, {name}: {why}" for name, why in row.failures.items())
 
 
-def _exactness(record: CalibrationRecord) -> Iterator[str]:
-    """The server's own lateness, at worst over all measurements, and whether the kernel stamped every arrival."""
-    truths = [each.truth for each in record.measurements if each.truth]
-    if not truths:
-        return
-    late = {name: [late_s for truth in truths if (late_s := truth.late_s[name]) is not None] for name in ("p50", "p99")}
-    worst = ", ".join(f"{name} {_us(max(values))} µs" for name, values in late.items() if values)
-    stamped = sum(truth.unstamped for truth in truths)
-    how = "the kernel stamped every arrival" if not stamped else f"{stamped} arrivals had no stamp of the kernel's"
-    yield f"the server's answers were late by {worst or 'an unknown time'} at most, which the truth includes; {how}"
-
-
-def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
+def _sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
     """Return (title, table) of what was measured; generators that are not installed have a row in the first."""
     here = [row for row in rows if row.measurements]
     both = (f"{what} {name}{unit}" for name in TOLD for what, unit in (("true", " ms"), ("bias", " µs")))
     tables = [
         (
             "generators: floor (server answers at once), ceiling, CPU per request at 1,000 req/s",
-            GENERATORS,
+            (
+                "generator",
+                "version",
+                "model",
+                "latency from",
+                "floor p50 µs",
+                "p99 µs",
+                "ceiling req/s",
+                "alone",
+                "CPU/req µs",
+                "CPU/req at rate µs",
+            ),
             (0, 1, 2, 3),
             [_generator(row) for row in rows],
         ),
@@ -119,7 +110,7 @@ def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
         ),
     ]
     return [
-        (title, Grid(grid.columns(head, left, style="dim"), tuple(grid.row(*cells) for cells in lines)))
+        (title, Grid(columns(head, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
         for title, head, left, lines in tables
         if lines
     ]

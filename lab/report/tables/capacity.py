@@ -8,8 +8,6 @@ from lab.analysis.capacity.answer import Answer
 from lab.report.grid import Grid, Part, Words, columns, row
 from lab.stats.units import three_digits
 
-SIZE_HEADERS = ("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")
-
 
 def page(found: Answer) -> list[Part]:
     """The whole answer, what to do first."""
@@ -47,7 +45,11 @@ def page(found: Answer) -> list[Part]:
             (f"**{said}**", "", "```", found.snippet, "```"),
         ),
         Words(tuple(map(Text, price)), tuple(price), blank=True),
-        Grid(columns(SIZE_HEADERS), tuple(sizes), blank=True),
+        Grid(
+            columns(("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")),
+            tuple(sizes),
+            blank=True,
+        ),
         Words(
             (Text("assumptions", "bold cyan"), *(Text(f"  {line}") for line in found.assumptions)),
             tuple(f"- {line}" for line in found.assumptions),

@@ -15,23 +15,8 @@ from lab.report.grid import Cell, Grid, Heading, Part, Row, Words, columns, head
 from lab.report.loads import load_text
 from lab.stats.units import format_rate, format_seconds
 
-HEADS = (
-    "variant",
-    "generator",
-    "knee",
-    "fails at",
-    "limited by",
-    "p99",
-    "CPU/req",
-    "generator CPU",
-    "proxy CPU",
-    "trials",
-)
-UNITS = ("", "", "req/s", "req/s", "", "", "µs", "", "", "")
-LEFT = frozenset({0, 1, 4})
 AT_KNEE = "at-knee"
-RATE_HEADS = ("req/s", "passed", "failed", "unclear", "achieved", "p99", "CPU/req", "generator CPU", "proxy CPU", "")
-RATE_LEFT = frozenset({9})
+CPU = ("p99", "CPU/req", "generator CPU", "proxy CPU")
 NOBODY = {
     "p99": "answers only came too late",
     "unknown": "more --connections or another generator tells whether it was the proxy",
@@ -44,16 +29,16 @@ def page(report: KneeReport) -> list[Part]:
     conditions = f"passes: {conditions_text(report.conditions)}"
     load = load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
     head = heading_text(Heading("knee", f"{report.target}: {load} a trial"))
+    heads = ("variant", "generator", "knee", "fails at", "limited by", *CPU, "trials")
+    units = ("", "", "req/s", "req/s", "", "", "µs", "", "", "")
     parts: list[Part] = [
         Words((head,), (f"**{head.plain}**",)),
-        Grid(columns(HEADS, LEFT, UNITS), tuple(map(_row, report.knees))),
+        Grid(columns(heads, {0, 1, 4}, units), tuple(map(_row, report.knees))),
     ]
     for knee in report.knees:
-        rates = tuple(_rate_row(rate, knee) for rate in knee.rates)
-        parts += [
-            title(knee.variant, "every rate that was tried", blank=True),
-            Grid(columns(RATE_HEADS, RATE_LEFT), rates),
-        ]
+        heads = ("req/s", "passed", "failed", "unclear", "achieved", *CPU, "")
+        rates = Grid(columns(heads, {9}), tuple(_rate_row(rate, knee) for rate in knee.rates))
+        parts += [title(knee.variant, "every rate that was tried", blank=True), rates]
     parts.append(Words((Text(""), Text(conditions, "dim"), Text("")), (f"- {conditions}",)))
     return [
         *parts,
@@ -71,9 +56,10 @@ def conditions_text(search: KneeSearch) -> str:
 
 def _row(knee: Knee) -> Row:
     rate = f"{'≥ ' if knee.at_least else ''}{format_rate(knee.rate_rps)}" if knee.rate_rps is not None else "–"
+    maker = knee.generator or "–"
     return row(
         knee.variant,
-        maker(knee),
+        f"{maker} (for {knee.stand_in_for})" if knee.stand_in_for else maker,
         Cell(rate, "bold"),
         format_rate(knee.fails_rps),
         Cell(knee.limited_by or "–", "yellow" if knee.at_least else ""),
@@ -104,12 +90,6 @@ def _cpu(found: Knee | Rate) -> list[str]:
         f"{cost_s * 1e6:.1f}" if cost_s is not None else "–",
         *(f"{100 * s:.0f} %" if s is not None else "–" for s in shares),
     ]
-
-
-def maker(knee: Knee) -> str:
-    """The generator used, and the one it stands in for: `k6 (for wrk2)`."""
-    name = knee.generator or "–"
-    return f"{name} (for {knee.stand_in_for})" if knee.stand_in_for else name
 
 
 def sentence(report: KneeReport, knee: Knee) -> str:

@@ -34,11 +34,6 @@ WEIGHED: dict[Weight, str] = {
     "seen": "logs, traces",
     "nothing": "nothing",
 }
-OVERVIEW = columns(
-    ("successor", "by itself", "to set", "by hand", "none", *(WEIGHED[each] for each in WEIGHTS[:-1])), left=(0,)
-)
-SETTINGS = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
-TRAPS = columns(("trap", "of", "ingress-nginx", "there by itself", "to do"), left=range(5))
 COSTS: Mapping[str, str] = {
     "cpu_per_request": "CPU/request",
     "rate": "rate",
@@ -47,10 +42,7 @@ COSTS: Mapping[str, str] = {
     "opened_per_request": "upstream conns. per 1000",
 }
 """Metric → its heading."""
-UNITS = ("", *(about(name).unit for name in COSTS), "", "")
-SHOWN = 44
 EMPTY = "–"
-NO_KEY = "(no key of ingress-nginx's)"
 
 
 def page(
@@ -64,8 +56,14 @@ def page(
         *(f"{each.name}: ingress-nginx 1.15.1 has no such key, and ignores it: {each.hint}" for each in unknown),
     ]
     head += [Words(tuple(Text(f"  {line}") for line in told), tuple(f"- {line}" for line in told))] if told else []
+    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHED[each] for each in WEIGHTS[:-1]))
+    rows: list[Row] = []
+    for each in found:  # how the file's own settings stand, and how many traps there are of each weight
+        stand = [str(each.standings.get(kind, 0)) for kind in ("same", "set", "hand", "lost")]
+        weights = [trap.weight for trap in each.traps]
+        rows.append(row(each.system, *stand, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
     parts = [part for each in found for part in _system(each)]
-    return [*head, Grid(OVERVIEW, tuple(map(_overview, found)), blank=True), *parts]
+    return [*head, Grid(columns(names, left=(0,)), tuple(rows), blank=True), *parts]
 
 
 def walked(found: Sequence[Migration]) -> list[Part]:
@@ -75,18 +73,17 @@ def walked(found: Sequence[Migration]) -> list[Part]:
 
 def costs(summaries: Sequence[Summary]) -> list[Part]:
     """What the move costs, load by load: beside each number how many times ingress-nginx's it is; CPU per request with its interval."""
-    rows = [
-        _cost(one)
-        for summary in summaries
-        for point in summary.points
-        for one in summary.at(point)
-        if one.arm.role != "reference"
-    ]
-    heads = columns(
-        ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request"),
-        {0, len(COSTS) + 2},
-        UNITS,
-    )
+    rows: list[Row] = []
+    for own in (one for summary in summaries for point in summary.points for one in summary.at(point)):
+        if own.arm.role != "reference":
+            effect = next((each for each in own.effects if each.metric == "cpu_per_request"), None)
+            failed = sum(own.cell.errors.values()) + sum(own.cell.errors_invalid.values())
+            told = effect_text(effect) if effect and own.arm.role == "variant" else ""
+            under = [Heading(own.point.name, load_text(own.point))]
+            rows.append(row(own.arm.name, *(_value(name, own) for name in COSTS), f"{failed:,}", told, under=under))
+    names = ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request")
+    units = ("", *(about(name).unit for name in COSTS), "", "")
+    heads = columns(names, {0, len(COSTS) + 2}, units)
     return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
 
 
@@ -101,17 +98,6 @@ def happened(summaries: Sequence[Summary]) -> list[Part]:
     ]
 
 
-def _cost(own: ResultRow) -> Row:
-    effect = next((each for each in own.effects if each.metric == "cpu_per_request"), None)
-    return row(
-        own.arm.name,
-        *(_value(name, own) for name in COSTS),
-        f"{sum(own.cell.errors.values()) + sum(own.cell.errors_invalid.values()):,}",
-        effect_text(effect) if effect and own.arm.role == "variant" else "",
-        under=[Heading(own.point.name, load_text(own.point))],
-    )
-
-
 def _value(name: str, own: ResultRow) -> str:
     found = own.cell.absolute(name)
     value, base = own.cell.shown(name), own.base.shown(name) if own.base else None
@@ -121,29 +107,21 @@ def _value(name: str, own: ResultRow) -> str:
     return f"{absolute_text(about(name), found)}{times}"
 
 
-def _overview(found: Migration) -> Row:
-    """How the file's own settings stand, and how many traps there are of each weight."""
-    stand = [str(found.standings.get(each, 0)) for each in ("same", "set", "hand", "lost")]
-    weights = [trap.weight for trap in found.traps]
-    return row(found.system, *stand, *(str(weights.count(each)) for each in WEIGHTS[:-1]))
-
-
 def _system(found: Migration) -> Iterator[Part]:
     yield title(found.system, blank=True)
     given = [*found.settings, *found.annotations]
     if given:
-        yield Grid(SETTINGS, tuple(map(_setting, given)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
+        heads = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
+        yield Grid(heads, tuple(map(_setting, given)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
     yield from _traps(found, named=False)
 
 
 def _traps(found: Migration, named: bool = True) -> Iterator[Part]:
     if named:
         yield title(found.system, "traps, and what to set", blank=True)
-    rows = tuple(map(_trap, found.traps))
-    if rows:
-        yield Grid(TRAPS, rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
-    else:
-        yield plain("  no trap")
+    heads, rows = ("trap", "of", "ingress-nginx", "there by itself", "to do"), tuple(map(_trap, found.traps))
+    table = Grid(columns(heads, left=range(5)), rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
+    yield table if rows else plain("  no trap")
     yield Notes()
 
 
@@ -160,25 +138,19 @@ def _setting(line: Line) -> Row:
 
 def _trap(trap: Trap) -> Row:
     """What is not in the file has its key in brackets."""
-    keys = ", ".join(trap.keys)
     line = trap.line
-    if line.ingress:
-        keys = _key(line)
+    keys = _key(line) if line.ingress else ", ".join(trap.keys)
+    advice = EMPTY if line.standing == "lost" else f"{line.setting}: {_short(line.to)}"
+    if line.standing == "hand":
+        advice = f"by hand: {line.setting}" if line.setting else "by hand"
+    name = _short(keys) if trap.in_file else f"({_short(keys)})"
     return row(
         Cell(WEIGHED[trap.weight], "red" if trap.weight in ("fails", "guards") else "yellow"),
-        Cell(_short(keys) if trap.in_file else f"({_short(keys)})" if keys else NO_KEY, notes=_notes(line)),
+        Cell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_notes(line)),
         _short(line.value) or EMPTY,
         (_short(line.default) if keys else line.default).replace("=", EMPTY) or EMPTY,
-        _advice(line),
+        advice,
     )
-
-
-def _advice(line: Line) -> str:
-    if line.standing == "lost":
-        return EMPTY
-    if line.standing == "hand":
-        return f"by hand: {line.setting}" if line.setting else "by hand"
-    return f"{line.setting}: {_short(line.to)}"
 
 
 def _key(line: Line) -> str:
@@ -192,4 +164,4 @@ def _notes(line: Line) -> tuple[str, ...]:
 def _short(text: str) -> str:
     """In one line."""
     words = " ".join(text.split())
-    return f"{words[:SHOWN]}…" if len(words) > SHOWN else words
+    return f"{words[:44]}…" if len(words) > 44 else words

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from lab.analysis.judge.rulings import LIMITED
-from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
+from lab.analysis.noise import Noise, nulls_text, pairs
 from lab.analysis.past import Past
+from lab.analysis.summary import null_arms
 from lab.model.design import GUARD, shape_of
 from lab.model.metrics import about
 from lab.model.pairs import SIDES
@@ -21,8 +22,6 @@ from lab.stats.units import format_blocks, format_duration, format_rate, format_
 
 EFFECTS = (0.02, 0.05, 0.1)
 SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
-HEADERS = ("point", "metric", "level", "CV", "pair sd", "against itself", *(f"{effect:.0%} in" for effect in EFFECTS))
-NOT_JUDGED = "†"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,10 @@ def page(found: Report, advice: str) -> list[Part]:
     many = len(pairs(found.record.arms)) > 1
     rows = tuple(row(*_cells(found, noise, many)) for noise in found.known if noise.metric in SHOWN)
     told = nulls_line(found)
+    ends = (f"{effect:.0%} in" for effect in EFFECTS)
+    heads = columns(("point", "metric", "level", "CV", "pair sd", "against itself", *ends), left=(0, 1))
     return [
-        *([Grid(columns(HEADERS, left=(0, 1)), rows)] if rows else []),
+        *([Grid(heads, rows)] if rows else []),
         Notes(tuple(Text(note, "dim") for note in notes(found)), blank=bool(rows)),
         *([plain(told)] if told else []),
         plain(found.record.id, "dim", blank=True),
@@ -95,7 +96,7 @@ def _limited(noise: Noise) -> bool:
 
 
 def _name(noise: Noise) -> str:
-    return about(noise.metric).title + (NOT_JUDGED if _limited(noise) else "")
+    return about(noise.metric).title + ("†" if _limited(noise) else "")
 
 
 def _cells(found: Report, noise: Noise, many: bool) -> Iterator[str]:

@@ -39,26 +39,26 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from lab.analysis import rerun
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.base.validation import Model, read_toml, refuse, validated
+from lab.base.validation import read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.model.variants.naming import aliases, is_variant, present_name
 from lab.records import published
+from lab.studies.study_files import Strict
 
 FOLDER = Path(__file__).parent
 CHECKS = FOLDER / "checks"
-CLAIMS = "claims"
+SCHEMA = "lab/schema/claim.json"
 NEAR = 1.25
 """A ratio of levels is a published one again within this factor: other machines, and one run each, leave it no closer."""
 RESTS_ON = 10
 """Blocks that a verdict should rest on; an interval needs fewer, and a verdict of fewer says of how many it is."""
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 Answer = Literal["reproduced", "contradicted", "not resolved", "not measurable here", "background", "not judged yet"]
 ANSWERS: dict[Answer, str] = {
@@ -107,11 +107,17 @@ class Claim:
         """The published value with its unit."""
         return f"{self.published} {self.unit}".strip()
 
+    @property
+    def number(self) -> float | None:
+        """What it published, where that is one number."""
+        try:
+            return float(self.published)
+        except ValueError:
+            return None
 
-class Other(BaseModel):
+
+class Other(Strict):
     """What a test compares with: another variant at the same point, or the same variant at another, block by block."""
-
-    model_config = _STRICT
 
     variant: str | None = None
     points: str | None = Field(default=None, description="a pattern; it must fit one point")
@@ -123,12 +129,10 @@ class Other(BaseModel):
         return self
 
 
-class Test(BaseModel):
+class Test(Strict):
     """One `[[ID.tests]]`: a number of every block, and where its 95 % interval must lie."""
 
     __test__ = False  # no test of pytest's
-    model_config = _STRICT
-
     metric: str
     variant: str | None = Field(default=None, description="none: the rule's")
     points: str = Field(default="*", description="a pattern of point names; control runs are never meant")
@@ -182,10 +186,8 @@ class Test(BaseModel):
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
-class Rule(BaseModel):
+class Rule(Strict):
     """How one claim is judged."""
-
-    model_config = _STRICT
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
@@ -237,10 +239,8 @@ class Rule(BaseModel):
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
-class Check(BaseModel):
+class Check(Strict):
     """One table of lab/studies/claims/checks: something that is known beforehand, and the rules by which runs are held against it."""
-
-    model_config = _STRICT
 
     text: str
     rules: list[Rule] = Field(min_length=1)
@@ -249,7 +249,7 @@ class Check(BaseModel):
 def claims() -> list[Claim]:
     """Every row of claims.csv in its order. UsageError when it is not what its schema says."""
     named = ("claim_id", "source", "kind", "claim", "published_value", "unit", "note")
-    return [Claim(*(row[name] for name in named)) for row in published.texts(CLAIMS)]
+    return [Claim(*(row[name] for name in named)) for row in published.texts("claims")]
 
 
 def rules() -> dict[str, list[Rule]]:
@@ -260,18 +260,21 @@ def rules() -> dict[str, list[Rule]]:
         if name in found:
             raise UsageError(place, "another file judges it, too", "keep one")
         listed = table if isinstance(table, list) else [table]
-        found[name] = [_read(place, _valid(Rule, each, place), known) for each in listed]
+        found[name] = [_read(place, validated(Rule, each, place, SCHEMA, Rule, Test, Other), known) for each in listed]
     return found
 
 
 def checks() -> list[tuple[Claim, list[Rule]]]:
     """Every check of lab/studies/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
-    known, found = {claim.id: claim for claim in claims()}, list[tuple[Claim, list[Rule]]]()
-    for place, study, name, table in tables(CHECKS, "lab/studies/claims/checks"):
-        check = _valid(Check, table, place)
-        made = [_read(place, rule, known) for rule in check.rules]
-        found.append((Claim(name, study, "check", check.text, "", "", ""), made))
-    return found
+    known = {claim.id: claim for claim in claims()}
+    read = [
+        (place, study, name, validated(Check, table, place, SCHEMA, Rule, Test, Other))
+        for place, study, name, table in tables(CHECKS, "lab/studies/claims/checks")
+    ]
+    return [
+        (Claim(name, study, "check", check.text, "", "", ""), [_read(place, rule, known) for rule in check.rules])
+        for place, study, name, check in read
+    ]
 
 
 def tables(folder: Path, called: str) -> Iterator[tuple[str, str, str, Any]]:
@@ -282,16 +285,11 @@ def tables(folder: Path, called: str) -> Iterator[tuple[str, str, str, Any]]:
             yield f"{place}: {name}", path.stem, name, table
 
 
-def _valid(model: type[Model], table: object, place: str) -> Model:
-    return validated(model, table, place, "lab/schema/claim.json", Rule, Test, Other)
-
-
 def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
     """With nothing unknown in it, and with the bounds that `like` stands for: about the ratio of what two claims published."""
     for names, every in ((rule.sweeps, sweeps.sweep_names()), ([rule.target], BRING_UP_S)):
         for name in names:
-            if name not in every:
-                raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
+            refuse_unknown(name, every, place, f"there is no '{name}'")
     for name in rule.named():  # by its present name, as its runs are read
         now = present_name(name)
         if name not in aliases().gone and (name != now or not is_variant(now)):
@@ -303,13 +301,10 @@ def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
         numbers: list[float] = []
         for name in test.like:
             refuse_unknown(name, known, f"{place}: like", f"there is no claim '{name}'")
-            told = known[name].published
-            try:
-                numbers.append(float(told))
-            except ValueError:
-                numbers.append(0.0)
+            numbers.append(known[name].number or 0.0)
             if numbers[-1] <= 0:
-                raise UsageError(f"{place}: like", f"{name} published no number: {told!r}", "name two cells of a table")
+                fault = f"{name} published no number: {known[name].published!r}"
+                raise UsageError(f"{place}: like", fault, "name two cells of a table")
         ratio = numbers[0] / numbers[1]
         return test.model_copy(update={"within": (ratio / NEAR, ratio * NEAR)})
 
@@ -335,10 +330,16 @@ def holds(
         lower, upper = moved(above)
         inside, outside = low > upper, high <= lower
     else:
-        assert below is not None
-        lower, upper = moved(below)
+        lower, upper = moved(below or 0.0)
         inside, outside = high < lower, low >= upper
     return True if inside else False if outside else None
+
+
+def short(value: float) -> str:
+    """Three significant digits, whole numbers from 100 on, a true minus."""
+    size = abs(value)
+    text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
+    return text.replace("-", "−")
 
 
 def fits(pattern: str, name: str) -> bool:

@@ -23,8 +23,6 @@ from lab.studies.claims import RESTS_ON, Answer, Claim, Rule
 from lab.studies.claims.measuring import Measured, measured
 from lab.studies.claims.publications import Own
 
-NO_RULE = "no rule is written yet"
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -68,13 +66,15 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
     """By the first of the claim's rules that there is a run for with blocks enough for an interval, else a run at all: one that was
     made for its shape alone hides no other. `runs` as `lab.analysis.evidence.references` orders them.
     """
-    blank = Verdict(claim, "not judged yet", "", NO_RULE, "", ())
     if not rules:
+        return Verdict(claim, "not judged yet", "", "no rule is written yet", "", ())
+    first = rules[0]
+    blank = Verdict(claim, "background", "", first.background, "", ())
+    if first.background:
         return blank
-    if rules[0].not_measurable:
-        return replace(blank, answer="not measurable here", why=rules[0].not_measurable)
-    if rules[0].background:
-        return replace(blank, answer="background", why=rules[0].background)
+    if first.not_measurable:
+        return replace(blank, answer="not measurable here", why=first.not_measurable)
+    unread = [each.said for each in damaged if each.record is None]  # nobody can tell what it measured
     there: list[tuple[bool, Rule, list[Evidence], list[Damaged]]] = []
     for rule in rules:
         able = [each for each in matching(runs, rule.sweeps, target=rule.target) if all(map(each.arms, rule.named()))]
@@ -82,7 +82,6 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         records = [*(each.run.record for each in able), *(each.record for each in lost if each.record is not None)]
         if records:
             there.append((max(record.blocks for record in records) >= MIN_BLOCKS, rule, able, lost))
-    unread = [each.said for each in damaged if each.record is None]  # nobody can tell what it measured
     if there:
         _, rule, able, lost = max(there, key=lambda each: each[0])
         found = _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
@@ -92,14 +91,15 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
             why = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
             asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
             return replace(asked, answer="not measurable here", why=why)
-    why = "; ".join([f"no run of it in data/reference yet: {rules[0].command}", *unread])
-    return replace(blank, answer="not resolved", why=why, rule=rules[0].rule)
+    why = "; ".join([f"no run of it in data/reference yet: {first.command}", *unread])
+    return replace(blank, answer="not resolved", why=why, rule=first.rule)
 
 
 def _together(blank: Verdict, each_run: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
     """What several runs say: the same, or nothing; the longest speaks first. `lost`: runs of the rule's that could not be read at all."""
-    longest = sorted(each_run, key=lambda found: max((part.blocks for part in found.measured), default=0), reverse=True)
-    findings = tuple(longest)
+    findings = tuple(
+        sorted(each_run, key=lambda found: max((part.blocks for part in found.measured), default=0), reverse=True)
+    )
     decided = [found for found in findings if found.answer != "not resolved"]
     shown = tuple(decided) or findings[:1]
     blank = replace(blank, findings=findings, runs=tuple(found.run for found in shown))
@@ -152,12 +152,10 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
 def _takes(tested: Sequence[Measured]) -> str:
     """What it would take to tell; empty where `why` says it: too few blocks for an interval, or none that counts."""
     left = [found for found in tested if found.holds is None]
-    if remedies := dict.fromkeys(found.remedy for found in left if found.remedy):
-        return "; ".join(remedies)
     most = max((found.more for found in left), default=0)
-    if most > MAX_BLOCKS:
-        return f"not even {MAX_BLOCKS} blocks would tell"
-    return f"about {format_blocks(most)} would tell" if most else ""
+    blocks = f"not even {MAX_BLOCKS} blocks" if most > MAX_BLOCKS else f"about {format_blocks(most)}"
+    remedies = dict.fromkeys(found.remedy for found in left if found.remedy)
+    return "; ".join(remedies) or (f"{blocks} would tell" if most else "")
 
 
 def _why(tested: Sequence[Measured]) -> str:

@@ -7,7 +7,7 @@ the same load does without a proxy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, expm1, inf, log
@@ -22,21 +22,14 @@ from lab.analysis.judge.thirds import seconds_in, thirds_of
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
-from lab.stats.boots import format_boots, over_boots, t_quantile
+from lab.stats.boots import format_boots, over_boots
 from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
 from lab.stats.units import format_blocks, format_range
-from lab.studies.claims import Other, Test, fits, holds
-from lab.studies.claims.quantities import short
+from lab.studies.claims import Other, Test, fits, holds, short
 
 MORE = ("rate", "link_share", "busiest_second")
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
 """Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
-BARE = tuple(name for name, metric in METRICS.items() if metric.histogram)
-"""What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
-
-GENERATOR = "a generator that is not the limit would tell"
-DIRECT = "a run with the load's own samples without a proxy would tell"
-BESIDE = "a machine that serves that load faster without a proxy would tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +63,20 @@ class Measured:
     def text(self) -> str:
         """For people: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`, with whose and where as far as the test names them."""
         metric = about(self.test.metric)
-        title, unit, scale = metric.title, metric.unit, metric.scale
+        unit, scale = (metric.unit, metric.scale) if self.test.ratio_to is None else ("×", 1.0)
         if self.value is None:
-            return f"{title}: {self.why}"
+            return f"{metric.title}: {self.why}"
         if self.spread is not None:
-            ends = format_range(*(end / scale for end in self.spread)).replace("-", "−")
-            return self._placed([title, ends, unit])
-        sign = "+" if self.test.minus is not None and self.value > 0 else ""
-        if self.test.ratio_to is not None:
-            unit, scale = "×", 1.0
-        ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
-        parts = [title, sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
-        return self._placed(parts)
-
-    def _placed(self, parts: Sequence[str]) -> str:
-        """Return these words with whose number it is, and where it was measured."""
+            parts = [format_range(*(end / metric.scale for end in self.spread)).replace("-", "−"), metric.unit]
+        else:
+            sign = "+" if self.test.minus is not None and self.value > 0 else ""
+            ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
+            parts = [sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
         against = f"against {self.other}" if self.other else ""
         where = f"at {self.point}" if self.test.points != "*" else ""
         whose = f"of {self.test.variant}" if self.test.variant else ""
         over = f"over {format_boots(self.boots)}" if self.boots > 1 else ""
-        return " ".join(filter(None, [*parts, whose, against, where, over]))
+        return " ".join(filter(None, [metric.title, *parts, whose, against, where, over]))
 
 
 def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -> Iterator[Measured]:
@@ -205,7 +192,7 @@ def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evid
     ratio = found.test.ratio_to is not None
     effects = [log(value) if ratio else value for value, _, _, _ in whole]
     widths = [log(high / low) if ratio else high - low for _, low, high, _ in whole]
-    errors = [width / 2 / t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
+    errors = [width / 2 / stats.t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
     over = over_boots(effects, errors)
     value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
     return replace(found, value=value, low=low, high=high, boots=over.boots)
@@ -266,7 +253,8 @@ def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
     if found.holds is not None:
         return found
     if lies(value, value) is None:  # however narrow the interval
-        return replace(found, remedy=GENERATOR) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
+        remedy = "a generator that is not the limit would tell"
+        return replace(found, remedy=remedy) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
     edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
     numbers = [value, low, high, *edges]
@@ -292,14 +280,18 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
     that nothing changes, or stays low, needs no proxy to explain it.
     """
     test, given = found.test, point.rate_rps is not None and point.disturbance is None
-    if found.holds is None or test.metric not in BARE or not given:
+    # in a latency the generator and the backend have a part at a rate, too: k6's own pauses grow with its connections
+    if found.holds is None or not about(test.metric).histogram or not given:
         return found
     bare = run.direct(point.name, test.metric)
     if bare is not None and other is not None:
         theirs = run.direct(other, test.metric)
         bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
     if bare is None:
-        return replace(found, holds=None, why="nothing tells what the same load takes without a proxy", remedy=DIRECT)
+        why = "nothing tells what the same load takes without a proxy"
+        return replace(
+            found, holds=None, why=why, remedy="a run with the load's own samples without a proxy would tell"
+        )
     compared = test.ratio_to is not None or test.minus is not None
     if test.within is not None:
         above = found.low is not None and found.low > test.within[1]
@@ -308,5 +300,7 @@ def _beside_direct(found: Measured, point: Point, other: str | None, run: Eviden
         as_far = found.holds if test.above is not None else compared or not found.holds
     if test.met(bare) != found.holds or not as_far:
         return found
-    alone = replace(found, value=bare, low=None, high=None)
-    return replace(found, holds=None, why=f"the same without a proxy: {alone.text}", remedy=BESIDE)
+    why = f"the same without a proxy: {replace(found, value=bare, low=None, high=None).text}"
+    return replace(
+        found, holds=None, why=why, remedy="a machine that serves that load faster without a proxy would tell"
+    )

@@ -19,59 +19,54 @@ import polars as pl
 from lab.analysis.evidence import Evidence
 from lab.records import published
 from lab.report.figures.percentiles import Corner, Curve, tail
-from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
+from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
 TABLE = "digitalocean_latency_vertices"
-MS = 1e-3
-
 Blocks = Mapping[int, Histogram]
-Read = Mapping[int, tuple[float, float]]
-"""Place → value and how far it may be off, both in seconds or as ratios."""
 
 
 def digitised(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """A published suite's lines; `relative_to`: as multiples of the line of so many connections, where that can be told from 0.
+    """A published suite's lines; `relative_to`: as multiples of the line of so many connections, where that can be told from 0, with what both
+    readings may be off (root of squares); a line is exactly 1 against itself.
 
     UsageError when the table is damaged.
     """
     table = published.frame(TABLE).filter(pl.col("suite") == suite).sort("connections", "vertex_index")
-    every: dict[int, dict[int, tuple[float, float]]] = {}
+    lines: dict[
+        int, dict[int, tuple[float, float]]
+    ] = {}  # connections → place → value in seconds and how far it may be off
     for row in table.iter_rows(named=True):
-        read = row["latency_ms"] * MS, row["uncertainty_ms"] * MS
-        every.setdefault(row["connections"], {})[row["vertex_index"]] = read
-    lines: Mapping[int, Read] = every
-    if relative_to is not None:
-        base = every.get(relative_to, {})
-        lines = {connections: _relative(read, base) for connections, read in every.items()}
-    return tuple(
-        Curve(
-            connections, [Corner(place, value, max(0.0, value - by), value + by) for place, (value, by) in read.items()]
-        )
-        for connections, read in lines.items()
-        if read
-    )
-
-
-def _relative(own: Read, base: Read) -> Read:
-    """Ratios with what both readings may be off (root of squares); a line is exactly 1 against itself."""
-    return {
-        place: (
-            value / base[place][0],
-            0.0 if own is base else hypot(by, value / base[place][0] * base[place][1]) / base[place][0],
-        )
-        for place, (value, by) in own.items()
-        if place in base and base[place][0] > base[place][1]
-    }
+        read = row["latency_ms"] * 1e-3, row["uncertainty_ms"] * 1e-3
+        lines.setdefault(row["connections"], {})[row["vertex_index"]] = read
+    base = lines.get(relative_to or 0, {})
+    curves: list[Curve] = []
+    for connections, own in lines.items():
+        corners: list[Corner] = []
+        for place, (value, by) in own.items():
+            if relative_to is None:
+                corners.append(Corner(place, value, max(0.0, value - by), value + by))
+            elif place in base and base[place][0] > base[place][1]:
+                ratio = value / base[place][0]
+                off = 0.0 if own is base else hypot(by, ratio * base[place][1]) / base[place][0]
+                corners.append(Corner(place, ratio, max(0.0, ratio - off), ratio + off))
+        curves += [Curve(connections, corners)] if corners else []
+    return tuple(curves)
 
 
 def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """A line for every number of connections at which a rate was offered to the variant; `relative_to` as in `digitised`.
+    """A line for every number of connections at which a rate was offered to the variant, of the blocks that count; `relative_to` as in
+    `digitised`.
 
     UsageError when a histogram is damaged.
     """
-    every = _histograms(run, variant)
+    every: dict[int, Blocks] = {}
+    for arm in run.arms(variant)[:1]:
+        for point in (point for point in run.points if point.rate_rps is not None and not point.control):
+            read = {block: run.run.histogram(sample) for block, sample in run.blocks(arm, point.name).items()}
+            if known := {block: histogram for block, histogram in read.items() if histogram is not None}:
+                every[point.connections] = known
     base = every.get(relative_to, {}) if relative_to is not None else None
     found: list[Curve] = []
     for size, own in sorted(every.items()):
@@ -80,17 +75,6 @@ def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tup
             rounded = "" if whole.kind == "exact" else ", between printed percentiles rounded up"
             found.append(Curve(size, corners, f"{format_blocks(len(own))}, {whole.total:,} requests{rounded}"))
     return tuple(found)
-
-
-def _histograms(run: Evidence, variant: str) -> dict[int, Blocks]:
-    """Connections → block → latencies, of the blocks that count."""
-    found: dict[int, Blocks] = {}
-    for arm in run.arms(variant)[:1]:
-        for point in (point for point in run.points if point.rate_rps is not None and not point.control):
-            read = {block: run.run.histogram(sample) for block, sample in run.blocks(arm, point.name).items()}
-            if known := {block: histogram for block, histogram in read.items() if histogram is not None}:
-                found[point.connections] = known
-    return found
 
 
 def _corners(own: Blocks, base: Blocks | None) -> Iterator[Corner]:
@@ -106,7 +90,7 @@ def _corners(own: Blocks, base: Blocks | None) -> Iterator[Corner]:
             return
         single = [_at(one, other, share) for one, other in pairs]
         known = [each for each in single if each is not None]
-        enough = stats.MIN_BLOCKS <= len(known) == len(single)
+        enough = MIN_BLOCKS <= len(known) == len(single)
         yield Corner(place, value, min(known) if enough else None, max(known) if enough else None)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 
 from rich.text import Text
 
@@ -20,58 +19,35 @@ from lab.analysis.noise import BASELINE
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
-from lab.model.sweeps import Point
-from lab.records.store import RunStore, run_names
+from lab.records.store import run_names
 from lab.report.grid import Notes, texts
 from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies.claims import fits
-from lab.studies.exhibits.exhibits import Run
-
-NOTHING = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
+from lab.studies.exhibits.frames import Run
 
 
 def picked(name: str = "") -> Run:
     """A run by its name or folder, yours or a committed one. Without a name: the newest of yours, whatever its state, else the first
     committed one, with blocks enough for intervals and a variant to compare if there is one.
     """
-    if name:
-        return _opened(_committed(name) or name)
-    if own := run_names():
-        return _opened(own[-1])
+    own, folder = run_names(), reference_folder()
+    if name or own:
+        wanted = f"{folder}/{name}" if name in run_names(folder) else name or own[-1]
+        try:
+            found = AsApplied.open(wanted)
+            samples = tuple(found.samples())
+        except LabError as error:
+            return Missing(f"{wanted}: {error.fault}")
+        return Evidence(found.folder.name, found, samples, counted_alone(samples))
     committed, damaged = references()
-    if committed:
-        return max(committed, key=_telling)
-    return Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
-
-
-def _committed(name: str) -> str:
-    """The folder of the committed run of this name, or whose record has it as its id; empty where there is none."""
-    folder = reference_folder()
-    known = run_names(folder)
-    if name in known:
-        return f"{folder}/{name}"
-    for each in known:
-        with suppress(LabError):
-            if RunStore.open(f"{folder}/{each}").record.id == name:
-                return f"{folder}/{each}"
-    return ""
-
-
-def _telling(run: Evidence) -> tuple[bool, bool]:
-    record = run.run.record
-    return record.blocks >= MIN_BLOCKS, any(arm.role == "variant" for arm in record.arms)
-
-
-def _opened(name: str) -> Run:
-    try:
-        run = AsApplied.open(name)
-        samples = tuple(run.samples())
-    except LabError as error:
-        return Missing(f"{name}: {error.fault}")
-    return Evidence(run.folder.name, run, samples, counted_alone(samples))
+    if not committed:
+        nothing = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
+        return Missing("; ".join([nothing, *(each.said for each in damaged)]))
+    variants = {run.name: any(arm.role == "variant" for arm in run.run.record.arms) for run in committed}
+    return max(committed, key=lambda run: (run.run.record.blocks >= MIN_BLOCKS, variants[run.name]))
 
 
 def variants(run: Run) -> list[str]:
@@ -85,10 +61,8 @@ def variants(run: Run) -> list[str]:
 def metrics(run: Run) -> list[str]:
     """What came of its disturbances, where it has any; else rate, percentiles and CPU per request."""
     seen = set[str]() if isinstance(run, Missing) else {name for each in run.counted.values() for name in each.outcome}
-    told = [
-        name for name in DIFFERENCES if name in seen and not METRICS[name].detail and METRICS[name].better != "neither"
-    ]
-    return told or list(RATIOS)
+    known = ((name, METRICS[name]) for name in DIFFERENCES if name in seen)
+    return [name for name, metric in known if not metric.detail and metric.better != "neither"] or list(RATIOS)
 
 
 def overview(run: Run) -> str:
@@ -99,7 +73,11 @@ def overview(run: Run) -> str:
     titles = {name: " ".join(variant.title.split()) for name, variant in record.variants.items()}
     arms = [(arm.name, titles[arm.variant], arm.baseline or "–") for arm in record.arms]
     made = {name: filter(None, (by.get("name"), by.get("version"))) for name, by in record.generators.items()}
-    loads = [(point.name, _load(point), " ".join(made.get(point.name, ())) or "–") for point in record.points]
+    loads: list[tuple[str, str, str]] = []
+    for point in record.points:
+        done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
+        load = f"{load_text(point)}{done}{'; control run' if point.control else ''}"
+        loads.append((point.name, load, " ".join(made.get(point.name, ())) or "–"))
     facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
     reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
     invalid = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
@@ -125,12 +103,10 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
     Whatever is shown of it, Holm's adjustment and the advice are of the whole comparison: to look at one row makes it no surer.
     """
     second = picked(other) if other else None
-    for each in (run, second):
-        if isinstance(each, Missing):
-            return f"*{each.said}*"
-    assert isinstance(run, Evidence)
+    if isinstance(run, Missing) or isinstance(second, Missing):
+        return f"*{run.said if isinstance(run, Missing) else second and second.said}*"
     try:
-        found = compare_runs(run.run, second.run if isinstance(second, Evidence) else None)
+        found = compare_runs(run.run, second.run if second else None)
     except LabError as error:
         return f"*nothing to compare: {error.fault}*"
     arms = {arm.name for arm in run.run.record.arms if not only or arm.variant in only}
@@ -142,8 +118,3 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
     if not kept:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
     return markdown(comparison_tables.page(found, kept))
-
-
-def _load(point: Point) -> str:
-    done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-    return f"{load_text(point)}{done}{'; control run' if point.control else ''}"

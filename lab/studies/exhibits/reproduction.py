@@ -1,4 +1,4 @@
-"""A study's published numbers with a run's beside them: gains against what was claimed, placement, tables.
+"""Exhibits that set a study's published numbers and a run's side by side: gains against what was claimed, placement, tables, pidstat's lines.
 
 Refuses to compare levels of different machines (what is drawn in one plot is relative to its own baseline)
 and to judge (`lab.studies.claims`). Where a run lacks something, what stands there says why.
@@ -6,137 +6,56 @@ and to judge (`lab.studies.claims`). Where a run lacks something, what stands th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
 
 import plotly.graph_objects as go
+import polars as pl
 
-from lab.analysis import rerun
+from lab.analysis import pidstat
 from lab.analysis.evidence import Evidence
 from lab.analysis.summary import Summary
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.metrics import about
-from lab.model.names import DEFAULT_TARGET
 from lab.model.pages import PAGES
-from lab.model.variants.variants import of_the_node
+from lab.model.sweeps import Point
 from lab.records import published
 from lab.records.sweep_files import load_sweep
-from lab.report import figures
-from lab.report.figures.beside import Pair
-from lab.report.figures.intervals import Told
-from lab.report.figures.style import INK, dressed, gap
+from lab.report import figures, grid
+from lab.report.figures.intervals import Bound, Pair, Told
+from lab.report.figures.style import INK, dressed, gap, noted
 from lab.report.markdown import markdown
+from lab.report.tables.gauges import HEADINGS
 from lab.stats import paired as stats
-from lab.studies import study_tables
-from lab.studies.claims import claims, fits
+from lab.stats.units import digits, format_range, with_interval
+from lab.studies import results
+from lab.studies.claims import claims
+from lab.studies.exhibits.frames import (
+    absent,
+    arms_of,
+    beside,
+    folded,
+    gap_lines,
+    lacking,
+    lacking_noted,
+    of_runs,
+    points_of,
+    told_of,
+    worded,
+)
 from lab.studies.study_files import load_study
 
-NOTHING = Summary(None, 0, 0, (), (), {})
-"""Of no run: its tables have the published numbers alone."""
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
+"""Units of tables that figures choose by themselves → what one of it is in seconds or bytes."""
 PRINTED = {"mean_s": "average_s", "rate": "requests_per_s"}
 """Metric of ours → column of the summaries that NDS' tool printed."""
-ALONE = "no block in which both count"
-STEERING = "rps"
-INTERRUPTS = "irq-affinity"
+COLUMNS = (*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS)
+Line = Sequence[float | None]
+"""COLUMNS' values; None: not told."""
 
 
-def gains(
-    run: Evidence, title: str, metric: str, point: str, pairs: Sequence[tuple[str, str]], claimed: Sequence[str]
-) -> go.Figure:
-    """The metric's change in percent, of each (variant, what it is against), and the claims of these ids as lines.
-
-    Pairs that the run does not have are named below it, with why, and blocks that do not count.
-    """
-    points = points_of(run, point)
-    found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
-    rows = [row for each in found.values() for row in each]
-    lacking = {
-        pair: next((f"{name} is {why}" for name in pair if (why := absent(run, name))), "")
-        for pair in pairs
-        if not found[pair]
-    }
-    missing = [f"{variant} against {against}: {why or ALONE}" for (variant, against), why in lacking.items()]
-    if not rows:
-        return gap(title, "<br>".join(missing))
-    name, unit = f"{about(metric).title}, change", "%"
-    figure = figures.intervals(rows, title, name, unit)
-    figure.add_vline(x=0, line={"color": INK, "width": 1})
-    for claim in claimed:
-        value, text = _claimed(claim)
-        line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
-        figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
-    below = (
-        "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
-    )
-    shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
-    lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
-    lines = [*missing, *dict.fromkeys(lost)]
-    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), below)
-    figure.update_layout(
-        margin_b=70 + 18 * len(lines),
-        meta={"gaps": [why or line for why, line in zip(lacking.values(), missing, strict=True)]},
-    )
-    return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
-
-
-def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
-    """What these claims say of the metric's change, where there is no run to show beside them. UsageError as `gains`."""
-    told = [Told(text, name, value) for name in claimed for value, text in [_claimed(name)]]
-    if not told:
-        return gap(title, "nothing of this was claimed or recorded:")
-    figure = figures.intervals(told, title, f"{about(metric).title}, change", "%")
-    return dressed(figure, title, 170 + 34 * len(told), "as claimed")
-
-
-def absent(run: Evidence, variant: str) -> str:
-    """What a variant is of which a run has no arm, with what it asks for or how it is measured; empty where it has one."""
-    record = run.run.record
-    if run.arms(variant):
-        return ""
-    unable = next((item for item in (*record.not_measurable, *run.unable) if item.variant == variant), None)
-    if unable is not None:
-        return f"not measurable here ({unable.what}: {unable.why})"
-    if record.target == DEFAULT_TARGET and of_the_node(variant):
-        return f"not measurable here (it sets what is the node's own): {rerun.bench(variant, record.sweep, 'kind')}"
-    return f"not part of this run: just bench {variant}{rerun.load(record)}"
-
-
-def told_gains(run: Evidence, metric: str, point: str, pairs: Sequence[tuple[str, str]]) -> list[Told]:
-    """Of each pair at each such point, where the run has it."""
-    points = points_of(run, point)
-    told = (_gain(run, *pair, at, metric, len(points) > 1) for pair in pairs for at in points)
-    return [row for row in told if row is not None]
-
-
-def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, named: bool) -> Told | None:
-    """Of the pair, where the two were one and its effect leads; else of the blocks that have both. None where the run has neither."""
-    mine, other = (next(iter(run.arms(name)), None) for name in (variant, against))
-    if mine is None or other is None:
-        return None
-    pair = run.as_pair(mine, other, point, metric)
-    found, blocks = pair.estimate if pair else None, list[float]()
-    if not pair:  # each by itself, in percent of each block that has both
-        values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
-        sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
-        if both := [each for each in sides if min(each) > 0]:
-            found = stats.paired([first for first, _ in both], [second for _, second in both])
-            blocks = [_percent(first / second) for first, second in both]
-    if found is None:
-        return None
-    limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, point).values()}
-    note = "in some block the generator was the limit" if metric == "rate" and "generator" in limits else ""
-    label = f"{variant} against {against}{f' · {point}' if named else ''}{' (generator-limited)' if note else ''}"
-    low, high = (None, None) if found.ratio_interval is None else (_percent(end) for end in found.ratio_interval)
-    return Told(label, variant, _percent(found.ratio), low, high, blocks, note)
-
-
-def _percent(ratio: float) -> float:
-    return 100 * (ratio - 1)
-
-
-def _claimed(name: str) -> tuple[float, str]:
-    """(change in percent, words) of a claim that published one number, in percent or as a factor."""
-    value, unit, text = published_number(name)
-    return (_percent(value), text) if unit.startswith("x") else (value, text)
+# -- what claims published ------------------------------------------------------------------------------------
 
 
 def published_number(name: str) -> tuple[float, str, str]:
@@ -144,32 +63,178 @@ def published_number(name: str) -> tuple[float, str, str]:
     known = {claim.id: claim for claim in claims()}
     refuse_unknown(name, known, "claims.csv", f"there is no claim '{name}'")
     claim = known[name]
-    try:
-        return float(claim.published), claim.unit, f"{name}: {claim.published} {claim.unit}"
-    except ValueError:
-        raise UsageError("claims.csv", f"{name} published no single number", "name another claim") from None
+    if claim.number is None:
+        raise UsageError("claims.csv", f"{name} published no single number", "name another claim")
+    return claim.number, claim.unit, f"{name}: {claim.published} {claim.unit}"
 
 
-def filling(claim: str) -> tuple[float, Told]:
-    """(size of the page, the whole link) of a claim that such a page fills a link. UsageError as `published_number`."""
-    value, unit, text = published_number(claim)
-    page = f"{value:g}{unit}.bin"
-    refuse_unknown(page, PAGES, "claims.csv", f"{claim}: no page is called {page}")
-    return float(PAGES[page]), Told(text, "published", 1.0)
+def claimed_level(name: str) -> tuple[str, float]:
+    """(words, value in seconds, bytes or as counted) of a claim that published one number."""
+    value, unit, text = published_number(name)
+    return text, value * UNITS.get(unit.partition(" ")[0], 1.0)
 
 
-def pages(sweep: str) -> list[str]:
-    """Those that a sweep asks for, in its order."""
-    return list(dict.fromkeys(point.page for point in load_sweep(sweep)[1].expanded()))
+def _claimed_change(name: str) -> tuple[float, str]:
+    """(change in percent, words) of a claim that published one number, in percent or as a factor."""
+    value, unit, text = published_number(name)
+    return (_percent(value), text) if unit.startswith("x") else (value, text)
 
 
-def loads(study: str) -> tuple[float, float]:
-    """The fewest and the most connections of the study's own sweep."""
-    sizes = [point.connections for point in load_sweep(load_study(study).file.sweep)[1].expanded()]
-    return float(min(sizes)), float(max(sizes))
+def _percent(ratio: float) -> float:
+    return 100 * (ratio - 1)
 
 
-def printed(metric: str) -> list[tuple[float, Told]]:
+# -- gains and ratios -----------------------------------------------------------------------------------------
+
+
+@beside
+def gains(
+    run: Evidence | None,
+    title: str,
+    metric: str,
+    point: str,
+    pairs: Sequence[tuple[str, str]],
+    claimed: Sequence[str] = (),
+) -> go.Figure:
+    """How much each (variant, what it is against) changed the metric, in percent, and what the claims of these ids say, as lines.
+
+    Pairs that the run does not have are named below it, with why, and blocks that do not count.
+    """
+    name, unit = f"{about(metric).title}, change", "%"
+    said = [(each, *_claimed_change(each)) for each in claimed]
+    if run is None:
+        alone = [Told(text, each, value) for each, value, text in said]
+        if not alone:
+            return gap(title, "nothing of this was claimed or recorded:")
+        return dressed(figures.intervals(alone, title, name, unit), title, 170 + 34 * len(alone), "as claimed")
+    found = {pair: told_gains(run, *pair, metric, point) for pair in pairs}
+    rows = [row for each in found.values() for row in each]
+    whys: list[str] = []
+    missing: list[str] = []
+    for variant, against in (pair for pair in pairs if not found[pair]):
+        whys.append(next((f"{each} is {why}" for each in (variant, against) if (why := absent(run, each))), ""))
+        missing.append(f"{variant} against {against}: {whys[-1] or 'no block in which both count'}")
+    if not rows:
+        return gap(title, "<br>".join(missing))
+    figure = figures.intervals(rows, title, name, unit).add_vline(x=0, line={"color": INK, "width": 1})
+    for _, value, text in said:
+        line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
+        figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
+    shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
+    lost = (f"{arm} at {at}: {why}" for arm in shown for at in points_of(run, point) if (why := run.lost(arm, at)))
+    lines = [*missing, *dict.fromkeys(lost)]
+    below = (
+        "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
+    )
+    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), below)
+    gaps = [why or line for why, line in zip(whys, missing, strict=True)]
+    figure.update_layout(margin_b=70 + 18 * len(lines), meta={"gaps": gaps})
+    return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
+
+
+def told_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[Told]:
+    """Of a pair at each such point, where the two were one and its effect leads; else of the blocks that have both."""
+    mine, other = (next(iter(run.arms(name)), None) for name in (variant, against))
+    if mine is None or other is None:
+        return []
+    points, rows = points_of(run, point), list[Told]()
+    for at in points:
+        pair = run.as_pair(mine, other, at, metric)
+        found, blocks = pair.estimate if pair else None, list[float]()
+        if not pair:  # each by itself, in percent of each block that has both
+            values, theirs = run.values(mine, at, metric), run.values(other, at, metric)
+            sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
+            if both := [each for each in sides if min(each) > 0]:
+                found = stats.paired([first for first, _ in both], [second for _, second in both])
+                blocks = [_percent(first / second) for first, second in both]
+        if found is None:
+            continue
+        limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, at).values()}
+        note = "in some block the generator was the limit" if metric == "rate" and "generator" in limits else ""
+        where = f" · {at}" if len(points) > 1 else ""
+        label = f"{variant} against {against}{where}{' (generator-limited)' if note else ''}"
+        low, high = (None, None) if found.ratio_interval is None else map(_percent, found.ratio_interval)
+        rows.append(Told(label, variant, _percent(found.ratio), low, high, blocks, note))
+    return rows
+
+
+@beside
+def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figure:
+    """Every cell of the study's table of this title, relative to the table's reference, as published and here; the references left out.
+
+    UsageError where the study has no such table with references.
+    """
+    known = {each.shape.title: each for each in _shaped(study, run) if each.shape.reference}
+    if table not in known:
+        fault = f"no table '{table}' with references"
+        raise UsageError(f"study {study}", fault, did_you_mean(table, list(known)))
+    rows: list[Pair] = []
+    for key, cell in known[table].cells.items():
+        if not (cell.relative or cell.published_relative):
+            continue
+        lacks = absent(run, cell.variant) if run and cell.variant else ""
+        label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
+        if run and not cell.variant:
+            why += f": just study {study}"
+        told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
+        rows.append(Pair(label, cell.published_relative, told, why or "its reference was not measured"))
+    figure = figures.beside(rows, title, "relative to the reference", "×")
+    if run is None:
+        return figure
+    empty = [row for row in rows if row.measured is None]
+    whys: dict[str, list[str]] = {}  # of what there is nothing, or no interval
+    for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
+        whys.setdefault(row.why, []).append(row.label)
+    text = folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
+    return noted(figure, text, [row.why for row in empty])
+
+
+def _shaped(study: str, run: Evidence | None) -> Sequence[results.Shaped]:
+    """Of no run the tables have the published numbers alone."""
+    return results.shaped(load_study(study), run.summary() if run else Summary(None, 0, 0, (), (), {}))
+
+
+# -- curves over a size ---------------------------------------------------------------------------------------
+
+
+def printed(
+    title: str, table: str, metric: str, column: str, over: str, line: str, where: Mapping[str, Sequence[str]]
+) -> go.Figure:
+    """What a publication prints, beside nothing of ours: `column` of its table over `over`, a line for each value of `line`.
+
+    `where`: only rows with one of these values; `metric` is what the column is, of which its name ends in the unit.
+    """
+    scale = next((size for unit, size in UNITS.items() if column.endswith(f"_{unit}")), 1.0)
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for row in (row for row in published.texts(table) if all(row[name] in values for name, values in where.items())):
+        told = Told(f"{row[line]}, {row[over]} {over}", row[line], float(row[column]) * scale)
+        lines.setdefault(row[line], []).append((float(row[over]), told))
+    words, unit = about(metric).title, about(metric).own_unit
+    return of_runs([], figures.scaling({}, title, over, words, unit, published=lines))
+
+
+@beside
+def concurrency(
+    run: Evidence | None,
+    title: str,
+    metrics: Sequence[str],
+    variants: Sequence[str],
+    claimed: Mapping[str, str] = MappingProxyType({}),
+    log_y: bool = False,
+) -> go.Figure:
+    """Metrics over the requests at once, a line per metric or variant, beside what NDS' tool printed; claim → the metric it bounds."""
+    several, first = len(metrics) > 1, about(metrics[0])
+    known = {about(metric).title if several else "boom": _printed_by_boom(metric) for metric in metrics}
+    sizes = [float(point.connections) for point in load_sweep(load_study("nds").file.sweep)[1].expanded()]
+    ends = min(sizes), max(sizes)
+    bounds = [Bound(*claimed_level(claim), ends, about(metric).title) for claim, metric in claimed.items()]
+    lines = _sized(run, metrics, variants, lambda point: point.connections)
+    name = "response time" if several else first.title
+    figure = figures.scaling(lines, title, "requests at once", name, first.own_unit, log_y, False, known, bounds)
+    return lacking_noted(run, figure, variants, "*") if run else figure
+
+
+def _printed_by_boom(metric: str) -> list[tuple[float, Told]]:
     """What NDS' tool printed of a metric of ours (`mean_s`, `rate`, `p50`, `p75_s` …): (requests at once, value); empty where nothing."""
     summaries = published.rows("nds_boom_summary")
     sizes = {line["version"]: line["concurrency"] for line in summaries}
@@ -184,71 +249,129 @@ def printed(metric: str) -> list[tuple[float, Told]]:
     ]
 
 
-def published_placement() -> list[Sequence[str]]:
-    """A row per instance type: its name, and the CPUs of interrupts, packet steering and workers."""
-    columns = ("irq_cores", "rps_cores", "nginx_worker_cores")
-    rows = published.rows("aws_a1_irq_mapping")
-    return [(f"{row['instance_type']}, published", *(str(row[name]) for name in columns)) for row in rows]
+@beside
+def pages(
+    run: Evidence | None, title: str, metric: str, variants: Sequence[str], claimed: str = "", log_y: bool = False
+) -> go.Figure:
+    """A metric over the size of the page, a line per variant; the page that is `claimed` to fill the link stands where it is full."""
+    known: dict[str, list[tuple[float, Told]]] = {}
+    if claimed:
+        value, unit, text = published_number(claimed)
+        page = f"{value:g}{unit}.bin"
+        refuse_unknown(page, PAGES, "claims.csv", f"{claimed}: no page is called {page}")
+        known = {claimed: [(float(PAGES[page]), Told(text, "published", 1.0))]}
+    ticks = {float(PAGES[point.page]): point.page.partition(".")[0] for point in load_sweep("page-sizes")[1].expanded()}
+    lines = _sized(run, [metric], variants, lambda point: PAGES[point.page])
+    words, unit = about(metric).title, about(metric).own_unit
+    figure = figures.scaling(lines, title, "page", words, unit, log_y, published=known, ticks=ticks)
+    return lacking_noted(run, figure, variants, "*") if run else figure
 
 
-def placed(run: Evidence, variant: str) -> Sequence[str]:
+def _sized(
+    run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[Point], float]
+) -> dict[str, list[tuple[float, Told]]]:
+    """Metric, or arm where there is one metric → its value at each of the run's loads, by their size."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    if run is None:
+        return lines
+    points = [point for point in run.points if not point.control]
+    for metric, arm, point in product(metrics, arms_of(run, variants), points):
+        if (told := told_of(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
+            lines.setdefault(about(metric).title if metrics[1:] else arm, []).append((float(size(point)), told))
+    return lines
+
+
+# -- tables ---------------------------------------------------------------------------------------------------
+
+
+@worded
+def shape(run: Evidence | None, study: str, *titles: str) -> str:
+    """Markdown: the study's tables (those of these titles, if any are named) as published, the run's cells beside them."""
+    shown = [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
+    text = markdown(results.page(shown))
+    return f"{text}\n{run.said}" if run else text.rstrip("\n")
+
+
+@worded
+def placement(run: Evidence | None, variants: Sequence[str]) -> str:
+    """Markdown: where AWS's post places interrupts, packet steering and workers, and what was read back of these variants; of workers,
+    where the run pins them.
+    """
+    rows: list[Sequence[str]] = [
+        (f"{row['instance_type']}, published", *(str(row[f"{name}_cores"]) for name in ("irq", "rps", "nginx_worker")))
+        for row in published.rows("aws_a1_irq_mapping")
+    ]
+    rows += [_placed(run, variant) for variant in variants] if run else []
+    heads = ("machine", "interrupts on CPUs", "packet steering to CPUs", "workers on CPUs")
+    below = ["", run.said] if run else []
+    return "\n".join([markdown([grid.texts(heads, rows)]).rstrip("\n"), *below])
+
+
+def _placed(run: Evidence, variant: str) -> Sequence[str]:
     """One more row, what was read back of a variant beside its first sample that counts, and the CPUs that the run pins the
     proxy to; or why there is nothing. UsageError when that is missing or damaged.
     """
-    arm = next(iter(run.arms(variant)), None)
-    where = f"{run.run.record.target}, {variant}"
+    record, arm = run.run.record, next(iter(run.arms(variant)), None)
+    where = f"{record.target}, {variant}"
     if arm is None:
-        missing = next((item for item in run.run.record.not_measurable if item.variant == variant), None)
+        missing = next((item for item in record.not_measurable if item.variant == variant), None)
         why = f"not measurable here: {missing.what}: {missing.why}" if missing else "not part of this run"
         return where, why, "–", "–"
     slot = min((slot for slot in run.counted if slot[1] == arm), default=None)
     if slot is None:
         return where, "no block of it counts", "–", "–"
-    facts = run.run.record.facts
-    own = facts.get("cpus_proxy") or facts.get("pinning", "not told")
+    own = record.facts.get("cpus_proxy") or record.facts.get("pinning", "not told")
     readings = run.run.readings(run.counted[slot])
     found = {str(each.get("name") or each.get("kind")): str(each.get("observed")) for each in readings}
-    steered = found.get(STEERING, "where they arrive")
+    steered = found.get("rps", "where they arrive")
     steering = f"the proxy's own: {own}" if steered == "own" else steered
-    return where, found.get(INTERRUPTS, "left as they are"), steering, f"as pinned: {own}"
+    return where, found.get("irq-affinity", "left as they are"), steering, f"as pinned: {own}"
 
 
-def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
-    """Every cell of the study's table of this title, relative to its reference, as published and as measured; the references left out.
+def transcribed(table: str, columns: Sequence[str]) -> str:
+    """Markdown: these columns of a table of `data/published`, as they stand there."""
+    rows = (grid.row(*(line[column] for column in columns)) for line in published.texts(table))
+    return markdown([grid.Grid(grid.columns(columns), tuple(rows))]).rstrip("\n")
 
-    UsageError where the study has no such table with references, else as `tables`.
+
+@worded
+def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
+    """Markdown: the average lines of NDS' two tables of pidstat, of its two nginx workers, and those of these variants' processes at this
+    point, with the blocks' medians [95 %]. Page faults that could not be read off NDS' page are left out of their average.
     """
-    shown = [table for table in _shaped(study, run) if table.shape.title == title and table.shape.reference]
-    if not shown:
-        titles = [table.title for table in load_study(study).file.tables if table.reference]
-        raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
-    pairs: list[Pair] = []
-    for key, cell in shown[0].cells.items():
-        if not (cell.relative or cell.published_relative):
-            continue
-        lacks = absent(run, cell.variant) if run and cell.variant else ""
-        label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
-        if run and not cell.variant:
-            why += f": just study {study}"
-        told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
-        pairs.append(Pair(label, cell.published_relative, told, why or "its reference was not measured"))
-    return pairs
+    units = {"vsz_kib": " (KiB)", "rss_kib": " (KiB)"}
+    known = published.frame("nds_pidstat").group_by("process", maintain_order=True).agg(pl.col(COLUMNS).mean())
+    rows = [grid.row(f"{name}, published", *map(digits, line)) for name, *line in known.iter_rows()]
+    for variant in variants if run else ():
+        assert run is not None
+        for name, blocks in process_lines(run, variant, point).items():
+            rows.append(grid.row(f"{variant} at {point}: {name}", *map(_middle, zip(*blocks, strict=True))))
+    heads = grid.columns(["process", *(HEADINGS[name] + units.get(name, "") for name in COLUMNS)], left=[0])
+    table = markdown([grid.Grid(heads, tuple(rows))]).rstrip("\n")
+    if run is None:
+        return f"{table}\n\n{results.HONEST}"
+    missing, short = lacking(run, variants, point)
+    below = "; ".join([run.said, "medians of the blocks [95 %]", results.HONEST, *short])
+    return "\n".join([table, *gap_lines(missing), "", below])
 
 
-def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
-    """Markdown: the study's tables (those of these titles, if any are named) with the run's cells beside the published ones.
+def process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[Line]]:
+    """Process of the proxy, the busiest first (ids differ from block to block) → its average line in each block. UsageError for a damaged table."""
+    memory_bytes = run.run.record.facts.get("memory_bytes", "")
+    of_all = int(memory_bytes) if memory_bytes.isdecimal() else None
+    found: dict[str, list[Line]] = {}
+    for arm in run.arms(variant)[:1]:
+        for sample in run.blocks(arm, point).values():
+            used = run.run.usage(sample).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
+            averages = pidstat.summary(used, of_all).sort("cpu_percent", descending=True, maintain_order=True)
+            for number, (title, *line) in enumerate(averages.select("title", *COLUMNS).iter_rows(), 1):
+                found.setdefault(f"{title} {number}", []).append(line)
+    return found
 
-    MeasuringError and UsageError for a run that cannot be summarised.
-    """
-    shown = [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
-    return markdown(study_tables.page(shown))
 
-
-def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
-    summary = run.summary() if run is not None else NOTHING
-    return study_tables.shaped(load_study(study), summary)
-
-
-def points_of(run: Evidence, pattern: str) -> list[str]:
-    """Names of the points of that name or pattern, without control runs."""
-    return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
+def _middle(values: Line) -> str:
+    known = [value for value in values if value is not None]
+    found = stats.middle(known) if known else None
+    if found is not None and found.low is None:
+        return format_range(min(known), max(known))
+    return with_interval(found.value, found.low, found.high) if found else digits(None)

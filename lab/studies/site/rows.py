@@ -36,10 +36,8 @@ ANSWERED: Mapping[str, tuple[str, str]] = {
     "instrument": ("It is there to measure by", "same"),
 }
 """Kind of a verdict → the answer to a question whether a step helps, and its colour."""
-FACTOR = 12.0
+SPAN = log(12.0)
 """How many times better or worse fits on the axis of all steps; what is more stands at its end."""
-TICKS = (3, 10)
-SPAN = log(FACTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,9 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """`kind`: its decision as a class of CSS; `published`: the same effect as it was claimed, in words."""
+    """`kind`: its decision as a class of CSS; `published`: the same effect as it was claimed, in words. `strip` is on the axis of all steps: times
+    better to the right, worse to the left; None of a difference.
+    """
 
     step: Step
     kind: str
@@ -80,46 +80,36 @@ class ClaimRow:
 def step_rows(found: Sequence[Step]) -> list[StepRow]:
     rows: list[StepRow] = []
     for step in found:
-        metric = about(step.metric)
+        metric, strip = about(step.metric), None
+        if step.gain is not None:
+            said = tuple(dict.fromkeys(_on_steps(step.gained(each.ratio)) for each in step.published))
+            cut = max(map(abs, step.gain)) > SPAN
+            strip = Strip(*map(_on_steps, step.gain), zero=50.0, published=said, cut=cut)
         told = ", ".join(dict.fromkeys(f"{metric.change(log(each.ratio))} ({each.claim})" for each in step.published))
-        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, place_step(step), told))
+        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, strip, told))
     return rows
 
 
 def claim_row(verdict: Verdict) -> ClaimRow:
-    parts = [
-        part for found in verdict.findings for part in found.measured if part.test.bounded and part.value is not None
-    ]
-    deciding = [part for part in parts if part.holds is False] or parts
+    parts = [part for found in verdict.findings for part in found.measured if part.test.bounded]
+    parts = [part for part in parts if part.value is not None]
+    deciding = next((part for part in parts if part.holds is False), next(iter(parts), None))
     strip, text = None, ""
-    if deciding:
-        strip, text = place_measured(deciding[0], published_ratio(verdict, deciding[0])), deciding[0].text
+    if deciding is not None:
+        strip, text = place_measured(deciding, published_ratio(verdict, deciding)), deciding.text
     rest = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
     return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, rest)
 
 
 def answered(finding: Finding) -> tuple[str, str]:
     """(the answer in words, its colour)"""
-    if not finding.boots.agree:
-        return "It depends on the boot", "cannot-tell"
-    return ANSWERED[finding.verdict.kind]
-
-
-def place_step(step: Step) -> Strip | None:
-    """On the axis of all steps: times better to the right, worse to the left. None of a difference."""
-    if step.gain is None:
-        return None
-    at, low, high = map(_on_steps, step.gain)
-    told = tuple(dict.fromkeys(_on_steps(step.gained(each.ratio)) for each in step.published))
-    return Strip(at, low, high, 50.0, published=told, cut=max(map(abs, step.gain)) > SPAN)
+    return ANSWERED[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "cannot-tell")
 
 
 def step_ticks() -> list[tuple[float, str]]:
     """(place, label); which side is which is said at both ends."""
-    ends = {-TICKS[-1]: f"{TICKS[-1]}× worse", TICKS[-1]: f"{TICKS[-1]}× better"}
-    sides = [sign * times for sign in (-1, 1) for times in TICKS]
-    more = [(_on_steps(log(abs(each)) * (1 if each > 0 else -1)), ends.get(each, f"{abs(each)}×")) for each in sides]
-    return sorted([(50.0, "no change"), *more])
+    ticks = {-10: "10× worse", -3: "3×", 1: "no change", 3: "3×", 10: "10× better"}
+    return [(_on_steps(log(abs(times)) * (1 if times > 0 else -1)), label) for times, label in ticks.items()]
 
 
 def _on_steps(gain: float) -> float:
@@ -163,8 +153,6 @@ def place_measured(part: Measured, published: float | None) -> Strip | None:
 WIDTH, LABEL, AXIS = 980, 350, 330
 """Pixels: of the whole, of what is written on the left, of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
-LONG = 50
-"""Characters of a step's title that have room."""
 OPEN = "cannot-tell"
 ORDER = ("better", "same", OPEN, "worse")
 """From top to bottom; each by what it gained."""
@@ -196,7 +184,7 @@ def picture(judged: Sequence[Verdict]) -> str:
         if thin and before != OPEN:
             svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} steps of which nobody can tell here</text>\n'
         if not thin:
-            title = step.title if len(step.title) <= LONG else f"{step.title[: LONG - 1]}…"
+            title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # for so much there is room
             told = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{step.on}"
             svg += f'<text x="0" y="{y + 8}">{escape(title)}</text>\n'
             svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(told)}</text>\n'

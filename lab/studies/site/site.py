@@ -12,7 +12,7 @@ import base64
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,14 @@ from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies import ledger
 from lab.studies.claims import ANSWERS, KINDS
+from lab.studies.claims.judging import Verdict
 from lab.studies.claims.publications import OWN_ANSWERS
 from lab.studies.exhibits.exploring import overview
-from lab.studies.site.executing import ROOT, execute_all, notebooks
-from lab.studies.site.pages import Page, page
+from lab.studies.site.notebooks import ROOT, Page, execute_all, notebooks
 from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
 from lab.studies.steps import findings, steps
 
-TEMPLATES = Path(__file__).parent / "templates"
 FILE = "index.html"
-COMMAND = ": just "
-"""How what a gap needs goes on, where a command measures it."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +55,41 @@ class Site:
     gaps: dict[str, int]
 
 
-def build(folder: Path, say: Say = lambda _: None) -> Site:
+def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
     """UsageError where it cannot be written; NotebookError (exit 1) for a cell that raises."""
-    _refuse_unwritable(folder)
+    path, remedy = folder / FILE, "name a folder that is yours, or one that does not exist yet"
+    try:  # before minutes go into making it
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError("--output", f"{folder.absolute()} is no folder", remedy) from None
+    except OSError as error:
+        raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError("--output", f"{folder.absolute()} cannot be written", remedy)
+    if path.is_dir():
+        raise UsageError("--output", f"{path} is a folder", remedy)
     runs, damaged = references()
-    told = _Told()
-    pages = list(_pages([run.run.record.id for run in runs], say, lambda: told.judge(runs)))
-    found = {each.key: each.gaps for each in pages}
-    found |= {"methods": 0 if told.how.calibrated else 1, "damaged runs": len(damaged)}
-    gaps = {name: count for name, count in found.items() if count}
+    verdicts, how = ledger.ledger(), methods(runs)
+    found, studies = notebooks(), sources()
+    # the studies in the order of their publications, then what else there is but the explorer: a run has a page of its own
+    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, "explore"))]
+    pages: list[Page] = []
+    for page in execute_all([found[key] for key in order], [run.run.record.id for run in runs]):
+        say(f"notebooks/{page.key}.ipynb")
+        pages.append(page)
+    counted = {page.key: len([*page.needs()]) for page in pages}
+    counted |= {"methods": 0 if how.calibrated else 1, "damaged runs": len(damaged)}
+    gaps = {name: count for name, count in counted.items() if count}
     text = rendered(
         "site.html",
-        TEMPLATES,
-        **_front(told, runs, pages),
+        Path(__file__).parent / "templates",
+        **_front(verdicts, runs, pages),
         gaps=sum(gaps.values()),
         pages=pages,
-        sources=sources(),
+        sources=studies,
         runs=runs,
         damaged=damaged,
-        methods=told.how,
+        methods=how,
         answers=ANSWERS,
         own_answers=OWN_ANSWERS,
         kinds=KINDS,
@@ -90,44 +102,37 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
         overview=lambda run: html(overview(run)),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
     ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
-    path = folder / FILE
     with written_to("--output", path):
-        folder.mkdir(parents=True, exist_ok=True)
         replace(path, text.encode())
-    return Site(path, ledger.counts(told.verdicts), sum(each.of("figure") for each in pages), gaps)
+    figures = sum(part.kind == "figure" for page in pages for _, part in page.parts)
+    return Site(path, ledger.counts(verdicts), figures, gaps)
 
 
-class _Told:
-    """What is judged while the notebooks run."""
-
-    def judge(self, runs: Sequence[Evidence]) -> None:
-        self.verdicts, self.checks, self.how = ledger.ledger(), ledger.checks(), methods(runs)
-        self.steps, self.findings = steps(runs, self.verdicts), findings(runs)
-
-
-def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
+def _front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
     """What the front page has beside the pages."""
+    checks, measured = ledger.checks(), steps(runs, verdicts)
     tally: dict[str, Counter[str]] = {}
-    for verdict in told.verdicts:
+    for verdict in verdicts:
         tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
     facts = [run.run.record.facts for run in runs]
     most = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
-    rows = {verdict.claim.id: claim_row(verdict) for verdict in (*told.verdicts, *told.checks)}
+    rows = {verdict.claim.id: claim_row(verdict) for verdict in (*verdicts, *checks)}
     needs: dict[tuple[str, str], dict[str, str]] = {}
-    for page_ in pages:
-        for need, anchor, name in page_.needs():
-            what, just, command = need.partition(COMMAND)
-            needs.setdefault((what, just.removeprefix(": ") + command), {}).setdefault(anchor, f"{page_.key}: {name}")
+    for page in pages:
+        for need, anchor, name in page.needs():
+            what, just, command = need.partition(": just ")  # where a command measures it
+            places = needs.setdefault((what, just.removeprefix(": ") + command), {})
+            places.setdefault(anchor, f"{page.key}: {name}")
     return {
-        "steps": step_rows(told.steps),
+        "steps": step_rows(measured),
         "ticks": step_ticks(),
-        "decided": Counter(step.decision.value for step in told.steps),
-        "findings": [(finding, answered(finding)) for finding in told.findings],
+        "decided": Counter(step.decision.value for step in measured),
+        "findings": [(finding, answered(finding)) for finding in findings(runs)],
         "run_ids": {run.name: run.run.record.id for run in runs},
-        "claims": [rows[verdict.claim.id] for verdict in told.verdicts],
-        "checks": [rows[verdict.claim.id] for verdict in told.checks],
+        "claims": [rows[verdict.claim.id] for verdict in verdicts],
+        "checks": [rows[verdict.claim.id] for verdict in checks],
         "rows_of": lambda ids: [rows[name] for name in ids],
-        "counts": ledger.counts(told.verdicts),
+        "counts": ledger.counts(verdicts),
         "tally": tally,
         "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
         "by_key": {each.key: each for each in pages},
@@ -136,40 +141,7 @@ def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict
     }
 
 
-def _refuse_unwritable(folder: Path) -> None:
-    """UsageError where no report could be written, before minutes go into making it."""
-    remedy = "name a folder that is yours, or one that does not exist yet"
-    place = folder.absolute()
-    while True:
-        try:
-            place.stat()
-            break
-        except FileNotFoundError:
-            place = place.parent
-        except OSError as error:
-            raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
-    if not place.is_dir():
-        raise UsageError("--output", f"{place} is no folder", remedy)
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UsageError("--output", f"{place} cannot be written", remedy)
-    if (folder / FILE).is_dir():
-        raise UsageError("--output", f"{folder / FILE} is a folder", remedy)
-
-
-def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Iterator[Page]:
-    """The studies in the order of their publications, then what else there is but the explorer: a run has a page of its own."""
-    found, studies = notebooks(), sources()
-    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, "explore"))]
-    for shown in execute_all([found[key] for key in order], meanwhile):
-        say(f"notebooks/{shown.name}.ipynb")
-        yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)
-
-
 # -- how sure the numbers are: what the generators err by, and how noisy it was ------------------------------
-
-NO_CALIBRATION = (
-    "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +164,9 @@ def methods(runs: Sequence[Evidence]) -> Methods:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
         calibration, calibrated = html(markdown(calibration_page(record)), below=2), True
     except LabError as error:
-        why = f"{NO_CALIBRATION} ({error.fault})" if "unknown calibration" not in error.fault else NO_CALIBRATION
-        calibration, calibrated = html(why), False
+        none = "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
+        why = "" if "unknown calibration" in error.fault else f" ({error.fault})"
+        calibration, calibrated = html(none + why), False
     known = {run.run.record.id: _noises(run) for run in runs}
     compared = [noise for found, _ in known.values() for noise in found if noise.compared]
     return Methods(

@@ -3,7 +3,7 @@
 The real ones, in the versions that their images name, on the machine's own files: Contour built from its pinned Go module (scripts/tools/contour)
 when a variant first runs it. All of its container is the control plane. Its `bootstrap` writes how the Envoy finds it, as its init container
 does in a cluster; everything else comes by xDS on the pod's own loopback. Its admin interface is a socket; Contour's configuration puts what
-only reads of it on the port that `lab.systems.envoy.admin` asks. Refuses any command but its own `serve`, and an Envoy without a controller.
+only reads of it on the port that `lab.systems.envoy` asks. Refuses any command but its own `serve`, and an Envoy without a controller.
 """
 
 from __future__ import annotations
@@ -15,16 +15,27 @@ from collections.abc import Iterable, Iterator
 from lab.base.errors import NotMeasurableError
 from lab.systems import programs
 from lab.systems.envoy import system as envoy
-from lab.systems.envoy.config import BOOTSTRAP, HOME
+from lab.systems.envoy.system import BOOTSTRAP, HOME
 from lab.systems.manifests.pods import Container
-from lab.systems.system import KLOG_FAULT, Context, Controller, ProxySystem, Realisation, expect, is_repository_of
+from lab.systems.system import (
+    KLOG_FAULT,
+    Context,
+    Controller,
+    ProxySystem,
+    Realisation,
+    expect,
+    is_repository_of,
+    words_in,
+)
 
 IMAGE = "projectcontour/contour"
 MODULE = "github.com/projectcontour/contour"
 XDS = ("--xds-address=127.0.0.1", "--xds-port=8001", "--xds-resource-version=v3")
 _SAID = re.compile(r'\blevel=(?P<level>\w+) msg=(?P<words>"(?:[^"\\]|\\.)*"|\S+)(?P<rest>.*)$')
 """logrus: time="…" level=error msg="…" context=… error="…"."""
-_FAULTS, _ENDS = {"error", "fatal", "panic"}, re.compile(r"^(?:panic: |contour: error: ).*$")
+_FAULTS, _ENDS = {"error", "fatal", "panic"}, re.compile(r"^(?P<words>(?:panic: |contour: error: ).*)$")
+_ENVOYS = re.compile(r"^(?P<words>.*\]\[(?:critical|error)\].*)$")
+"""Envoy's own errors: [2026-11-26 02:00:00.000][7][critical][main] …"""
 _WHY = re.compile(r'\berror=("(?:[^"\\]|\\.)*"|\S+)')
 _INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE)
 
@@ -44,8 +55,7 @@ def realise(context: Context) -> Realisation:
 
 def realise_envoy(context: Context) -> Realisation:
     container = context.container
-    beside = (item for item in context.pod.containers if is_repository_of(IMAGE, item.repository))
-    contour = next(beside, None)
+    contour = next((item for item in context.pod.containers if is_repository_of(IMAGE, item.repository)), None)
     if contour is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"
         raise NotMeasurableError("a file of routes", container.place, fault, "--target local")
@@ -82,19 +92,12 @@ def _entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
         if (match := _SAID.search(line)) and match["level"] in levels:
             why = _WHY.search(match["rest"])
             yield ": ".join([_plain(match["words"]), *([_plain(why[1])] if why else [])])
-        elif match := KLOG_FAULT.match(line):
-            yield match["words"]
-        elif _ENDS.match(line):
-            yield line
+        else:
+            yield from words_in([line], KLOG_FAULT, _ENDS)
 
 
 def _plain(text: str) -> str:
     return text[1:-1].replace('\\"', '"') if text.startswith('"') else text
-
-
-def envoy_complaints(log: Iterable[str]) -> list[str]:
-    """Envoy's own errors: [2026-11-26 02:00:00.000][7][critical][main] …"""
-    return list(dict.fromkeys(line for line in log if "][critical]" in line or "][error]" in line))
 
 
 SYSTEM = ProxySystem(
@@ -105,6 +108,11 @@ SYSTEM = ProxySystem(
         # It makes no new workers: Envoy is told of changes. It never loads a file anew, and its log tells of no change.
         Controller(image=IMAGE, realise=realise, proxy="envoy", ignored=ignored, complaints=complaints),
         # What Contour was given, Contour judges.
-        Controller(image="envoyproxy/envoy", realise=realise_envoy, proxy="envoy", complaints=envoy_complaints),
+        Controller(
+            image="envoyproxy/envoy",
+            realise=realise_envoy,
+            proxy="envoy",
+            complaints=lambda log: words_in(log, _ENVOYS),
+        ),
     ),
 )

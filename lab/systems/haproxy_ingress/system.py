@@ -12,14 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.systems.haproxy import admin
-from lab.systems.haproxy.served import Sections
-from lab.systems.haproxy.system import MasterControl, started
+from lab.systems.haproxy import system as haproxy
+from lab.systems.haproxy.system import MasterControl, Sections, started
 from lab.systems.renewing import by_signal
 from lab.systems.settings import filled, load_keys
 from lab.systems.system import (
     Context,
-    Process,
     ProxySystem,
     Realisation,
     Workers,
@@ -33,9 +31,6 @@ from lab.systems.system import (
 )
 
 CONTROLLER = "haproxy.org/ingress-controller"
-HTTP, HTTPS = 8080, 8443
-SYNC_S = 5.0
-"""Its --sync-period, unless told otherwise."""
 
 KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
 """Keys of its ConfigMap, with its own defaults. A flag is there or not, a switch becomes `no …` where it is false."""
@@ -52,19 +47,31 @@ _ARGUMENTS = (
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    place, data = _configmap(context)
+    at = f"{container.place}.args"
+    expect(container, not container.command, "no command", "haproxy-ingress")
+    given = arguments(container, container.args, _ARGUMENTS)
+    fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
+    refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
+    place, data = configmap_of(at, given.get("--configmap", ""), context)
     values = filled(place, data, KEYS)
     if values["nbthread"].isdecimal():
         threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
         refuse_workers(f"{place}: nbthread", threads, context, "threads")
         values["nbthread"] = str(threads) if threads else ""
-    ports = context.objects.served_ingresses(HTTP, HTTPS)
-    return started(context, ports, sections(place, values), "haproxytech's controller")
+    slots = values["scale-server-slots"]
+    if not slots.isdecimal():
+        raise UsageError(f"{place}: scale-server-slots", f"expected a number, got {slots!r}", "42 is its default")
+    ports = context.objects.served_ingresses(8080, 8443)
+    return started(context, ports, _sections(place, values), "haproxytech's controller", int(slots))
 
 
-def sections(place: str, values: Mapping[str, str]) -> Sections:
-    """Of all keys with their values, empty = left out. UsageError for what is neither true nor false, or no number."""
-    found: dict[str, dict[str, str]] = {"globals": {}, "defaults": {}, "backend": {}, "server": {}}
+def _sections(place: str, values: Mapping[str, str]) -> Sections:
+    """Of all keys with their values, empty = left out. UsageError for what is neither true nor false."""
+    frontend = {
+        "http-request set-var(txn.base)": "base",
+        "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }",
+    }
+    found: dict[str, dict[str, str]] = {"global": {}, "defaults": {}, "frontend": frontend, "backend": {}, "server": {}}
     for name, key in KEYS.items():
         text = values[name].strip()
         if not key.section or not text:
@@ -76,19 +83,10 @@ def sections(place: str, values: Mapping[str, str]) -> Sections:
                 found[key.section][key.directive if text == "true" else f"no {key.directive}"] = ""
         else:
             raise UsageError(f"{place}: {name}", f"expected true or false, got {text!r}", "correct it")
-    for name, section in (("global-config-snippet", "globals"), ("backend-config-snippet", "backend")):
+    for name, section in (("global-config-snippet", "global"), ("backend-config-snippet", "backend")):
         found[section] |= {line.strip(): "" for line in values[name].splitlines() if line.strip()}
-    slots = values["scale-server-slots"]
-    if not slots.isdecimal():
-        raise UsageError(f"{place}: scale-server-slots", f"expected a number, got {slots!r}", "42 is its default")
-    return Sections(
-        found["globals"] | {"ssl-default-bind-options": "no-sslv3 no-tls-tickets no-tlsv10", "stats timeout": "36s"},
-        found["defaults"],
-        {"http-request set-var(txn.base)": "base", "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }"},
-        found["backend"],
-        found["server"],
-        int(slots),
-    )
+    found["global"] |= {"ssl-default-bind-options": "no-sslv3 no-tls-tickets no-tlsv10", "stats timeout": "36s"}
+    return found
 
 
 def capped(threads: int, limit: Fraction | None) -> int:
@@ -96,29 +94,14 @@ def capped(threads: int, limit: Fraction | None) -> int:
     return min(threads, limit_down(limit, None) or threads)
 
 
-def control(process: Process) -> MasterControl:
-    return MasterControl(process, SYNC_S)
-
-
-def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
-    """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
-    container = context.container
-    at = f"{container.place}.args"
-    expect(container, not container.command, "no command", "haproxy-ingress")
-    given = arguments(container, container.args, _ARGUMENTS)
-    fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
-    refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
-    return configmap_of(at, given.get("--configmap", ""), context)
-
-
 SYSTEM = ProxySystem(
     name="haproxy-ingress",
     image="haproxytech/kubernetes-ingress",
     realise=realise,
     note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
-    control=control,
+    control=lambda process: MasterControl(process, 5.0),  # its --sync-period, unless told otherwise
     renew=by_signal(signal.SIGUSR2),  # as its master is told
-    counters=admin.count,
+    counters=haproxy.count,
     migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),
 )

@@ -16,10 +16,11 @@ from collections.abc import Mapping
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
-from lab.systems.haproxy import admin
-from lab.systems.haproxy_router.config import CONF, RUN
+from lab.systems.haproxy import system as haproxy
+from lab.systems.haproxy.system import HOME
 from lab.systems.system import Loading, Process, write_changed
 
+CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
 TAKEN_S = 30.0
 """For the script to take a reload that it was asked for: it is at most a reload interval's remainder, here of milliseconds."""
 
@@ -34,7 +35,7 @@ class RouterControl:
     looks_once_more = False
 
     def __init__(self, process: Process, interval_s: float) -> None:
-        self._process, self.interval_s = process, interval_s
+        self._process, self.interval_s, self._place = process, interval_s, process.container.place
         self._seen = 0
 
     def started(self) -> Loading | None:
@@ -49,7 +50,7 @@ class RouterControl:
         if str(loading.pid) not in (number for status in there for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
-        return admin.serving(self._process) == str(loading.pid)
+        return haproxy.serving(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         self._seen = len(self._starts())
@@ -71,10 +72,6 @@ class RouterControl:
         folder = self._process.inside(CONF)
         files = folder.iterdir() if folder is not None and folder.is_dir() else []
         return sum(file.stat().st_size for file in files if not file.name.startswith("."))
-
-    @property
-    def _place(self) -> str:
-        return self._process.container.place
 
     def _starts(self) -> list[Loading]:
         return [Loading(float(began), int(pid)) for pid, began in _STARTED.findall(readable(self._process.stdout))]

@@ -1,8 +1,13 @@
 """OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
 
-What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics,
-and that it is not ready any more during its graceful shutdown delay. The bash script `router.bash` beside this file stands in for what it
-does to HAProxy.
+What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics, and that it is not ready any more
+during its graceful shutdown delay. The bash script `router.bash` beside this file stands in for what it does to HAProxy.
+
+Its configuration and maps are in the shape that OKD's router gives them, written for HAProxy 2.6 and later, from the facts of openshift/router's
+haproxy-config.template. Hosts are looked for in maps of regular expressions, one after the other, which is why the number of routes matters. Port 443 is a
+TCP frontend that reads the SNI: passthrough goes to the backend as it is; the rest, over a unix socket with PROXY protocol, to frontends that end TLS and
+begin HTTP; re-encrypt opens TLS again to the backend, whose certificate it verifies. One backend per route, health checks only where a route has more than
+one endpoint. What differs: no `daemon` (the script runs it), no statistics page, and the health port, which is the router process's own, is HAProxy's.
 
 The target `apiserver` runs the router itself, its Go process, template and HAProxy, where you name the files of its image: its source is in no
 package registry, and the image is not fetched unasked (LAB_IMAGES: `haproxy-router: …`). Never run by us on that target.
@@ -10,22 +15,26 @@ package registry, and the image is not fetched unasked (LAB_IMAGES: `haproxy-rou
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base import quantities
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.model.variants.hosts import ROUTE_LABELS, route_labels
 from lab.systems import programs
-from lab.systems.haproxy import admin
-from lab.systems.haproxy.system import FD_CEILING
-from lab.systems.haproxy_router.config import CERTIFICATE, CONF, HOME, Backend, render
-from lab.systems.haproxy_router.control import TAKEN_S, RouterControl
-from lab.systems.manifests.objects import Objects
+from lab.systems.haproxy import system as haproxy
+from lab.systems.haproxy.system import FD_CEILING, HOME
+from lab.systems.haproxy_router.control import CONF, RUN, TAKEN_S, RouterControl
+from lab.systems.manifests.objects import Member, Objects
+from lab.systems.manifests.routes import HostRoute
+from lab.systems.rendering import rendered
 from lab.systems.system import (
     KLOG_FAULT,
+    NODE_ADDRESS,
     Context,
     Controller,
     Process,
@@ -40,34 +49,33 @@ from lab.systems.system import (
     is_repository_of,
     refuse_open_files,
     refuse_workers,
+    words_in,
 )
-from lab.systems.system import NODE_ADDRESS as SINK
 
-IMAGE = "origin-haproxy-router"
-NAME = "haproxy-router"
+IMAGE, NAME = "origin-haproxy-router", "haproxy-router"
+CERTIFICATE = f"{HOME}/router/certs/default.pem"
+SCRIPT, INSIDE = Path(__file__).with_name("router.bash"), f"{HOME}/router.bash"
+_CHECKED = f'mkdir -p {HOME}/run "${{0%/*}}"; cat "$1/tls.crt" "$1/tls.key" >"$0"; shift; exec "$@"'
+"""The script's own beginning, then what follows."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")
 """Folders of its image that every container has a copy of, on the target `apiserver`."""
-SCRIPT = Path(__file__).with_name("router.bash")
-INSIDE = f"{HOME}/router.bash"
-
-MAX_CONNECTIONS = 20000
-"""The router's own default where ROUTER_MAX_CONNECTIONS is not set; the operator sets 50000, and `auto` for -1."""
-
 SPARE_FDS = 100
 """Open files that HAProxy needs beside two per connection: listeners, pollers, its socket (29 with two threads)."""
 
-_CHECKED = f'mkdir -p {HOME}/run "${{0%/*}}"; cat "$1/tls.crt" "$1/tls.key" >"$0"; shift; exec "$@"'
-"""The script's own beginning, then what follows."""
+Form = tuple[str, str]
+"""A regular expression, and what it asks for in words."""
+_ANY: Form = ("", "any text")
+_NUMBER: Form = (r"[1-9]\d{0,8}", "a positive integer")
+_TRUTH: Form = (r"true|TRUE|1|false|FALSE|0", "true or false")
+_ALGORITHM: Form = (r"roundrobin|leastconn|source|random", "an algorithm of HAProxy's")
+_TIME, _TIME_LONG, _TIME_SHORT = (
+    (r"[1-9]\d*(us|ms|s|m|h|d)?", f"a time such as {like}") for like in ("30s", "30m", "5s")
+)
+_SYSLOG: Form = (r"[\w.-]+:[1-9]\d{0,4}", "HOST:PORT (the operator's sidecar has a socket: --target kind)")
+_TRUE = ("true", "TRUE", "1")
 
-# Fixed: another value would need what is not here. Value: what it must be.
-_FIXED = {
-    "ROUTER_METRICS_TYPE": "haproxy",
-    "ROUTER_SET_FORWARDED_HEADERS": "append",
-    "ROUTER_DISABLE_HTTP2": "true",
-}
-_WAIVED = {"ROUTER_SERVICE_NAME", "ROUTER_SERVICE_NAMESPACE"}  # what it calls itself
-DEFAULTS = {
+TIMES = {
     "timeout connect": ("ROUTER_DEFAULT_CONNECT_TIMEOUT", "5s"),
     "timeout client": ("ROUTER_DEFAULT_CLIENT_TIMEOUT", "30s"),
     "timeout client-fin": ("ROUTER_CLIENT_FIN_TIMEOUT", "1s"),
@@ -78,7 +86,6 @@ DEFAULTS = {
     "timeout tunnel": ("ROUTER_DEFAULT_TUNNEL_TIMEOUT", "1h"),
 }
 """Directive of the section `defaults` → the variable that sets it, and the router's own value (haproxy-config.template)."""
-
 OPTIONS = {
     "option dontlognull": "ROUTER_DONT_LOG_NULL",
     "option http-ignore-probes": "ROUTER_HTTP_IGNORE_PROBES",
@@ -87,58 +94,218 @@ OPTIONS = {
     "compression algo gzip": "ROUTER_ENABLE_COMPRESSION",
 }
 """The same of those that are there or not."""
+VARIABLES: Mapping[str, tuple[Form, str | None]] = {
+    "ROUTER_SERVICE_HTTP_PORT": (_NUMBER, "80"),
+    "ROUTER_SERVICE_HTTPS_PORT": (_NUMBER, "443"),
+    "STATS_PORT": (_NUMBER, "1936"),
+    "ROUTER_THREADS": (_NUMBER, ""),
+    "ROUTER_MAX_CONNECTIONS": (_ANY, "20000"),  # the operator sets 50000, and `auto` for -1
+    "ROUTER_HARD_STOP_AFTER": (_TIME_LONG, ""),
+    "ROUTER_LOAD_BALANCE_ALGORITHM": (_ALGORITHM, "random"),
+    "ROUTER_TCP_BALANCE_SCHEME": (_ALGORITHM, "source"),
+    "SSL_MIN_VERSION": (_ANY, "TLSv1.2"),
+    "ROUTER_CIPHERS": (_ANY, None),
+    "ROUTER_CIPHERSUITES": (_ANY, None),
+    **{name: (_TIME, own) for name, own in TIMES.values()},
+    **dict.fromkeys(OPTIONS.values(), (_TRUTH, "")),
+    "ROUTER_COMPRESSION_MIME": (_ANY, "text/html text/plain text/css"),
+    "ROUTER_SYSLOG_ADDRESS": (_SYSLOG, ""),
+    "ROUTER_LOG_LEVEL": (("emerg|alert|crit|err|warning|notice|info|debug", "a level of syslog"), "warning"),
+    "ROUTER_INSPECT_DELAY": (_TIME_SHORT, "5s"),
+    "ROUTER_BACKEND_CHECK_INTERVAL": (_TIME_SHORT, "5000ms"),
+    "ROUTER_MAX_REWRITE_SIZE": (_NUMBER, "8192"),
+    "ROUTER_BUF_SIZE": (_NUMBER, "32768"),
+    "ROUTER_USE_PROXY_PROTOCOL": (_TRUTH, ""),
+    "ROUTER_MUTUAL_TLS_AUTH": (("none|optional|required", "none, optional or required"), ""),
+    "ROUTER_MUTUAL_TLS_AUTH_CA": (_ANY, ""),
+    "DEFAULT_DESTINATION_CA_PATH": (_ANY, ""),
+    "ROUTER_GRACEFUL_SHUTDOWN_DELAY": (
+        _ANY,
+        "45s",
+    ),  # from SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice
+    "RELOAD_INTERVAL": (_ANY, "5s"),
+    "DEFAULT_CERTIFICATE_DIR": (_ANY, None),
+    ROUTE_LABELS: ((r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*", "KEY=VALUE,…"), ""),
+    # What it calls itself.
+    "ROUTER_SERVICE_NAME": (_ANY, ""),
+    "ROUTER_SERVICE_NAMESPACE": (_ANY, ""),
+    # Another value would need what is not here.
+    "ROUTER_METRICS_TYPE": (("haproxy", ""), "haproxy"),
+    "ROUTER_SET_FORWARDED_HEADERS": (("append", ""), "append"),
+    "ROUTER_DISABLE_HTTP2": (("true", ""), "true"),
+}
+"""Variable → its form and the router's own default, which an empty one of a form means, too; None = it must be there. No words for the form: only that."""
 
-_TRUTH = re.compile(r"true|TRUE|1|false|FALSE|0")
-_TRUE = ("true", "TRUE", "1")
-_HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A route with what is behind it."""
+
+    route: HostRoute
+    endpoints: tuple[Member, ...]
+
+    @property
+    def name(self) -> str:
+        prefix = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}
+        return f"{prefix[self.route.tls]}:{self.route.namespace}:{self.route.name}"
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
     expect(container, not (container.command or container.args), "neither command nor args", NAME)
     find_program(container.place, "haproxy")
-    env = _Environment(f"{container.place}.env", container.env)
+    place = f"{container.place}.env"
+    env = _read(place, container.env)
     settings = {
-        "http_port": env.integer("ROUTER_SERVICE_HTTP_PORT", 80),
-        "https_port": env.integer("ROUTER_SERVICE_HTTPS_PORT", 443),
-        "stats_port": env.integer("STATS_PORT", 1936),
-        "threads": _threads(env, context),
-        "max_connections": _max_connections(env, context),
-        "hard_stop_after": env.matching("ROUTER_HARD_STOP_AFTER", _HAPROXY_TIME, "a time such as 30m") or None,
+        "http_port": env["ROUTER_SERVICE_HTTP_PORT"],
+        "https_port": env["ROUTER_SERVICE_HTTPS_PORT"],
+        "stats_port": env["STATS_PORT"],
+        "threads": env["ROUTER_THREADS"] or None,
+        "max_connections": _max_connections(f"{place}[ROUTER_MAX_CONNECTIONS]", env["ROUTER_MAX_CONNECTIONS"], context),
+        "hard_stop_after": env["ROUTER_HARD_STOP_AFTER"] or None,
         "fd_limit": FD_CEILING if context.open_files > FD_CEILING else None,
-        "balance": env.matching("ROUTER_LOAD_BALANCE_ALGORITHM", _ALGORITHM, "an algorithm of HAProxy's") or "random",
-        "tcp_balance": env.matching("ROUTER_TCP_BALANCE_SCHEME", _ALGORITHM, "an algorithm of HAProxy's") or "source",
-        "min_tls": env.text("SSL_MIN_VERSION", "TLSv1.2"),
-        "ciphers": env.text("ROUTER_CIPHERS"),
-        "ciphersuites": env.text("ROUTER_CIPHERSUITES"),
+        "balance": env["ROUTER_LOAD_BALANCE_ALGORITHM"],
+        "tcp_balance": env["ROUTER_TCP_BALANCE_SCHEME"],
+        "min_tls": env["SSL_MIN_VERSION"],
+        "ciphers": env["ROUTER_CIPHERS"],
+        "ciphersuites": env["ROUTER_CIPHERSUITES"],
         "defaults": _defaults(env),
-        "log": _log(env),
-        "inspect_delay": env.matching("ROUTER_INSPECT_DELAY", _HAPROXY_TIME, "a time such as 5s") or "5s",
-        "check_interval": env.matching("ROUTER_BACKEND_CHECK_INTERVAL", _HAPROXY_TIME, "a time such as 5s") or "5000ms",
-        "rewrite_size": env.integer("ROUTER_MAX_REWRITE_SIZE", 8192),
-        "buffer_size": env.integer("ROUTER_BUF_SIZE", 32768),
-        "accept_proxy": _accept_proxy(env, context),
-        "clients": _clients(env),
-        "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
+        "log": "",
+        "inspect_delay": env["ROUTER_INSPECT_DELAY"],
+        "check_interval": env["ROUTER_BACKEND_CHECK_INTERVAL"],
+        "rewrite_size": env["ROUTER_MAX_REWRITE_SIZE"],
+        "buffer_size": env["ROUTER_BUF_SIZE"],
+        "accept_proxy": env["ROUTER_USE_PROXY_PROTOCOL"] in _TRUE,
+        "clients": "",
+        "destination_ca": env["DEFAULT_DESTINATION_CA_PATH"] or None,
     }
-    # From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice.
-    delay = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
-    delay_s = _seconds(env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY"), delay)
-    interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
-    certificates = env.text("DEFAULT_CERTIFICATE_DIR")
-    form = re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*")
-    wanted = route_labels(env.matching(ROUTE_LABELS, form, "KEY=VALUE,…"))
-    env.finish()
+    if threads := env["ROUTER_THREADS"]:
+        refuse_workers(f"{place}[ROUTER_THREADS]", int(threads), context, "threads")
+    if address := env["ROUTER_SYSLOG_ADDRESS"]:  # whatever the host, it goes to a sink of the lab's own
+        settings["log"] = f"log {NODE_ADDRESS}:{address.rpartition(':')[2]} local1 {env['ROUTER_LOG_LEVEL']}"
+    if settings["accept_proxy"] and not context.objects.role("balancer"):
+        fault = "nobody in front of the router speaks the PROXY protocol: nothing would be served"
+        remedy = "the variant okd-load-balancer+okd-use-proxy-protocol has a load balancer that does"
+        raise UsageError(f"{place}[ROUTER_USE_PROXY_PROTOCOL]", fault, remedy)
+    if (asked := env["ROUTER_MUTUAL_TLS_AUTH"]) not in ("", "none"):
+        if not (ca := env["ROUTER_MUTUAL_TLS_AUTH_CA"]):
+            fault = f"{asked}, and no ROUTER_MUTUAL_TLS_AUTH_CA"
+            raise UsageError(f"{place}[ROUTER_MUTUAL_TLS_AUTH]", fault, "name its file")
+        settings["clients"] = f" verify {asked} ca-file {ca}"
+    delay_s = _seconds(f"{place}[ROUTER_GRACEFUL_SHUTDOWN_DELAY]", env["ROUTER_GRACEFUL_SHUTDOWN_DELAY"])
+    interval = reload_interval_s(f"{place}[RELOAD_INTERVAL]", env["RELOAD_INTERVAL"])
+    wanted = route_labels(env[ROUTE_LABELS])
     routes = [route for route in context.objects.host_routes if wanted.items() <= route.labels.items()]
     members = (context.objects.members(route.service, route.port, context.addresses) for route in routes)
-    files = render(settings, list(map(Backend, routes, members)))
+    certificates = env["DEFAULT_CERTIFICATE_DIR"]
     return Realisation(
         command=("bash", INSIDE, certificates),
         env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
-        files={**files, INSIDE: SCRIPT.read_text()},
+        files={**render(settings, list(map(Backend, routes, members))), INSIDE: SCRIPT.read_text()},
         checker=("sh", "-euc", _CHECKED, CERTIFICATE, certificates, "haproxy", "-c", "-f", f"{CONF}/haproxy.config"),
         waits=(delay_s, 1.0),
     )
+
+
+def _read(place: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Variable → what it says, else the router's default. UsageError for one that is missing, of another form, or that nothing here would honour."""
+    found: dict[str, str] = {}
+    for name, (form, default) in VARIABLES.items():
+        value = given.get(name, default)
+        if value is None:
+            raise UsageError(place, f"'{name}' is missing", "as in manifests/base/haproxy-router")
+        if form is not _ANY:
+            _refuse_unlike(f"{place}[{name}]", value, form)
+            value = value or default or ""
+        found[name] = value
+    if strange := next((name for name in given if name not in VARIABLES), None):
+        remedy = f"{did_you_mean(strange, VARIABLES)} (or --target kind)"
+        raise UsageError(place, f"the local target does not honour {strange}", remedy)
+    return found
+
+
+def _refuse_unlike(place: str, text: str, form: Form) -> None:
+    """UsageError for a text that is neither empty nor of this form."""
+    pattern, wanted = form
+    if wanted and text and not re.fullmatch(pattern, text):
+        raise UsageError(place, f"expected {wanted}, got {text!r}", "correct it")
+    if not wanted and text != pattern:
+        fault = f"only {pattern!r} can be had here, got {text!r}"
+        raise UsageError(place, fault, "remove it, or use --target kind")
+
+
+def _defaults(env: Mapping[str, str]) -> list[str]:
+    """Lines of the section `defaults`."""
+    lines = [f"{directive} {env[name]}" for directive, (name, _) in TIMES.items()]
+    lines += [line for line, name in OPTIONS.items() if env[name] in _TRUE]
+    if env["ROUTER_SYSLOG_ADDRESS"]:
+        lines = ["option httplog", "log global", *lines]
+    return [
+        *lines,
+        *([f"compression type {env['ROUTER_COMPRESSION_MIME']}"] if "compression algo gzip" in lines else []),
+    ]
+
+
+def _max_connections(place: str, text: str, context: Context) -> int | None:
+    """None = `auto`: as many as the limit of open files allows, by HAProxy's own reckoning."""
+    if text in ("", "auto"):
+        return None
+    _refuse_unlike(place, text, _NUMBER)
+    refuse_open_files(place, 2 * int(text) + SPARE_FDS, context, asked=f"{text} connections")
+    return int(text)
+
+
+def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[str, str]:
+    """Path → text of the configuration, its maps and its error page. `settings`: what the router's environment says, by the
+    template's names; None = the directive is left out, which leaves HAProxy its own default.
+    """
+    terminated = [item for item in backends if item.route.tls in ("edge", "reencrypt")]
+    passed = [item for item in backends if item.route.tls == "passthrough"]
+    allowed = [item for item in terminated if item.route.insecure == "Allow"]
+    plain = [item for item in backends if item.route.tls == "none"] + allowed
+    redirected = [item for item in terminated + passed if item.route.insecure == "Redirect"]
+    config = rendered(
+        Path(__file__).with_name("haproxy.config.j2"),
+        **settings,
+        backends=backends,
+        conf=CONF,
+        run=RUN,
+        socket=haproxy.SOCKET,
+        certificate=CERTIFICATE,
+        md5=lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
+        quoted=lambda text: "'" + text.replace("'", r"'\''") + "'",
+    )
+    return {
+        f"{CONF}/haproxy.config": config,
+        f"{CONF}/os_http_be.map": _map(f"{_base(item.route)} {item.name}" for item in plain),
+        f"{CONF}/os_route_http_redirect.map": _map(f"{_base(item.route)} 1" for item in redirected),
+        f"{CONF}/os_edge_reencrypt_be.map": _map(f"{_base(item.route)} {item.name}" for item in terminated),
+        f"{CONF}/os_sni_passthrough.map": _map(rf"^{_literal(item.route.host)}\.?$ 1" for item in passed),
+        f"{CONF}/os_tcp_be.map": _map(f"{_base(item.route)} {item.name}" for item in passed),
+        f"{CONF}/cert_config.map": "",  # no route has a certificate of its own
+        f"{CONF}/error-page-503.http": _UNAVAILABLE,
+    }
+
+
+def _map(lines: Iterable[str]) -> str:
+    """One regular expression and value per line, last in the alphabet first, so that a longer path comes before its prefix."""
+    return "".join(f"{line}\n" for line in sorted(lines, reverse=True))
+
+
+def _base(route: HostRoute) -> str:
+    """What matches host, port and path of a request."""
+    return rf"^{_literal(route.host)}\.?(:[0-9]+)?{_literal(route.path)}(/.*)?$"
+
+
+def _literal(text: str) -> str:
+    """As Go quotes it: without a backslash before `-`, which re.escape writes."""
+    return re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", text)
+
+
+_UNAVAILABLE = (
+    "HTTP/1.0 503 Service Unavailable\r\nPragma: no-cache\r\nCache-Control: private, max-age=0, no-cache, no-store\r\n"
+    "Connection: close\r\nContent-Type: text/plain\r\n\r\nno route has this host, or nothing behind it answers\n"
+)
 
 
 def renew(process: Process) -> None:
@@ -164,134 +331,18 @@ def reload_interval_s(place: str, text: str) -> int:
     return int(seconds)
 
 
-_SYSLOG = re.compile(r"[\w.-]+:[1-9]\d{0,4}")
-_LEVEL = re.compile(r"emerg|alert|crit|err|warning|notice|info|debug")
-_ALGORITHM = re.compile(r"roundrobin|leastconn|source|random")
-
-
-class _Environment:
-    """Reads variables one by one, so that none is ignored in silence."""
-
-    def __init__(self, place: str, values: Mapping[str, str]) -> None:
-        self._place, self._values = place, values
-        self._asked = {*_FIXED, *_WAIVED}
-
-    def at(self, name: str) -> str:
-        return f"{self._place}[{name}]"
-
-    def text(self, name: str, default: str | None = None) -> str:
-        self._asked.add(name)
-        value = self._values.get(name, default)
-        if value is None:
-            raise UsageError(self._place, f"'{name}' is missing", "as in manifests/base/haproxy-router")
-        return value
-
-    def matching(self, name: str, form: re.Pattern[str], wanted: str) -> str:
-        """The value; empty where it is not set."""
-        value = self.text(name, "")
-        if value and not form.fullmatch(value):
-            raise UsageError(self.at(name), f"expected {wanted}, got {value!r}", "correct it")
-        return value
-
-    def integer(self, name: str, default: int) -> int:
-        return int(self.matching(name, re.compile(r"[1-9]\d{0,8}"), "a positive integer") or default)
-
-    def finish(self) -> None:
-        """UsageError for a variable that nothing has asked for, or a fixed one that says something else."""
-        for name, value in self._values.items():
-            if name not in self._asked:
-                fault = f"the local target does not honour {name}"
-                raise UsageError(self._place, fault, f"{did_you_mean(name, self._asked)} (or --target kind)")
-            if _FIXED.get(name, value) != value:
-                raise UsageError(
-                    self.at(name),
-                    f"only {_FIXED[name]!r} can be had here, got {value!r}",
-                    "remove it, or use --target kind",
-                )
-
-
-def _defaults(env: _Environment) -> list[str]:
-    """Lines of the section `defaults`."""
-    times = {
-        directive: env.matching(name, _HAPROXY_TIME, "a time such as 30s") or own
-        for directive, (name, own) in DEFAULTS.items()
-    }
-    chosen = {line: env.matching(name, _TRUTH, "true or false") for line, name in OPTIONS.items()}
-    mime = env.text("ROUTER_COMPRESSION_MIME", "text/html text/plain text/css")
-    lines = [f"{directive} {value}" for directive, value in times.items()]
-    lines += [line for line, value in chosen.items() if value in _TRUE]
-    if env.text("ROUTER_SYSLOG_ADDRESS", ""):
-        lines = ["option httplog", "log global", *lines]
-    return [*lines, *([f"compression type {mime}"] if "compression algo gzip" in lines else [])]
-
-
-def _accept_proxy(env: _Environment, context: Context) -> bool:
-    name = "ROUTER_USE_PROXY_PROTOCOL"
-    asked = env.matching(name, _TRUTH, "true or false") in _TRUE
-    if asked and not context.objects.role("balancer"):
-        fault = "nobody in front of the router speaks the PROXY protocol: nothing would be served"
-        raise UsageError(
-            env.at(name), fault, "the variant okd-load-balancer+okd-use-proxy-protocol has a load balancer that does"
-        )
-    return asked
-
-
-def _clients(env: _Environment) -> str:
-    """What of its clients' certificates every bind with TLS says; empty where none is asked for."""
-    asked = env.matching("ROUTER_MUTUAL_TLS_AUTH", re.compile("none|optional|required"), "none, optional or required")
-    ca = env.text("ROUTER_MUTUAL_TLS_AUTH_CA", "")
-    if asked in ("", "none"):
-        return ""
-    if not ca:
-        raise UsageError(
-            env.at("ROUTER_MUTUAL_TLS_AUTH"), f"{asked}, and no ROUTER_MUTUAL_TLS_AUTH_CA", "name its file"
-        )
-    return f" verify {asked} ca-file {ca}"
-
-
-def _log(env: _Environment) -> str:
-    """Of the section `global`; empty where nothing is logged. Whatever the host, it goes to a sink of the lab's own."""
-    address = env.matching(
-        "ROUTER_SYSLOG_ADDRESS", _SYSLOG, "HOST:PORT (the operator's sidecar has a socket: --target kind)"
-    )
-    level = env.matching("ROUTER_LOG_LEVEL", _LEVEL, "a level of syslog") or "warning"
-    if not address:
-        return ""
-    return f"log {SINK}:{address.rpartition(':')[2]} local1 {level}"
-
-
-def syslog_ports(objects: Objects) -> set[int]:
-    """The ports to which routers among these objects would log."""
-    found = (
-        container.env.get("ROUTER_SYSLOG_ADDRESS", "")
-        for pod in objects.pods
-        for container in pod.containers
-        if is_repository_of(IMAGE, container.repository)
-    )
-    return {int(address.rpartition(":")[2]) for address in found if _SYSLOG.fullmatch(address)}
-
-
-def _threads(env: _Environment, context: Context) -> int | None:
-    if not env.text("ROUTER_THREADS", ""):
-        return None
-    threads = env.integer("ROUTER_THREADS", 0)
-    refuse_workers(env.at("ROUTER_THREADS"), threads, context, "threads")
-    return threads
-
-
-def _max_connections(env: _Environment, context: Context) -> int | None:
-    """None = `auto`: as many as the limit of open files allows, by HAProxy's own reckoning."""
-    if env.text("ROUTER_MAX_CONNECTIONS", str(MAX_CONNECTIONS)) in ("", "auto"):
-        return None
-    wanted = env.integer("ROUTER_MAX_CONNECTIONS", MAX_CONNECTIONS)
-    refuse_open_files(env.at("ROUTER_MAX_CONNECTIONS"), 2 * wanted + SPARE_FDS, context, asked=f"{wanted} connections")
-    return wanted
-
-
 def _seconds(place: str, text: str) -> float:
     if (seconds := quantities.seconds(text)) is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
+
+
+def syslog_ports(objects: Objects) -> set[int]:
+    """The ports to which routers among these objects would log."""
+    containers = (container for pod in objects.pods for container in pod.containers)
+    routers = (item for item in containers if is_repository_of(IMAGE, item.repository))
+    found = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)
+    return {int(address.rpartition(":")[2]) for address in found if re.fullmatch(_SYSLOG[0], address)}
 
 
 def realise_router(context: Context) -> Realisation:
@@ -309,17 +360,13 @@ def realise_router(context: Context) -> Realisation:
     return Realisation(command, {"PATH": PATH, **container.env}, root=Root(files.folder, OWN, "/var/lib/haproxy"))
 
 
-def complaints(log: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(match["words"] for line in log if (match := KLOG_FAULT.match(line))))
-
-
 SYSTEM = ProxySystem(
     name=NAME,
     image=IMAGE,
     realise=realise,
     control=control,
     renew=renew,
-    counters=admin.count,
+    counters=haproxy.count,
     tools=(
         Tool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
         Tool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),
@@ -335,7 +382,7 @@ SYSTEM = ProxySystem(
             short=NAME,
             config="/var/lib/haproxy/conf/haproxy.config",
             about=lambda: f"{NAME}: {programs.files(NAME, NAME).about}",
-            complaints=complaints,
+            complaints=lambda log: words_in(log, KLOG_FAULT),
             load_lines={'"router reloaded"': "Reloaded"},  # it tells no beginning
             # No renew: its reloads are the router's own, and no run here has shown them.
         ),

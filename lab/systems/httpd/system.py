@@ -12,22 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import refuse_unknown
 from lab.systems import programs, settings
+from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.gateway_api import ANY, Match, Served, rules_of
-from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, expect, led_to
-from lab.systems.watched_files import WatchedFiles
+from lab.systems.renewing import WatchedFiles
+from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
 
 PROGRAM = "apache2"
 """As Debian calls it."""
-PACKAGE = "apache2-bin"
 HOME = "/srv/httpd"
 CONFIG = f"{HOME}/httpd.conf"
 MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
@@ -51,17 +47,18 @@ _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    held = not container.command and container.args == ARGUMENTS
-    expect(container, held, f"no command, and args {list(ARGUMENTS)}", "httpd")
-    program, modules, libraries = _found(container.place)
+    ports = served_natively(context, "httpd", ARGUMENTS)
+    program, modules, libraries = programs.packaged(container.place, PROGRAM, "apache2-bin", "apache2/modules")
     inside = f"{programs.INSIDE}/{PROGRAM}"
-    ports = context.objects.served("lab.test/httpd")
-    members, certificates = led_to(context, ports, "httpd", can=())
-    sections = _sections(context.objects.configmaps.get("httpd", {}))
+    members, certificates = led_to(context, ports, "httpd", headers=False)
+    data = context.objects.configmaps.get("httpd", {})
+    own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
+    for key in (key for key, value in data.items() if not value):  # httpd would never hear of it
+        refuse_unknown(key, own, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
+    sections = settings.sections("ConfigMap/httpd", data, DEFAULTS)
     asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or asks_tls else ()))
-    lines = _lines(loaded, ports, members, sections)
-    text = "\n".join(lines)
+    text = "\n".join(_lines(loaded, ports, members, sections))
     marked = text.replace(f"{MARK} -", f"{MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}")
     files = {_file(name, end): found[f"tls.{end}"] for name, found in certificates.items() for end in ("crt", "key")}
     return Realisation(
@@ -75,39 +72,8 @@ def realise(context: Context) -> Realisation:
             **{f"{MODULES}/mod_{name}.so": modules / f"mod_{name}.so" for name in loaded},
             **{f"{LIBRARIES}/{file.name}": file.resolve() for file in libraries},
         },
-        about=f"httpd {_version(program, tuple(libraries))}",
+        about=" ".join(("httpd", programs.version_of(program, r"Apache/(\S+)", tuple(libraries)))),
     )
-
-
-def _sections(data: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
-    """UsageError for an empty value where nothing is to be left out: httpd would never hear of it."""
-    own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
-    for key, value in data.items():
-        if not value:
-            refuse_unknown(key, own, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
-    return settings.sections("ConfigMap/httpd", data, DEFAULTS)
-
-
-def _found(place: str) -> tuple[Path, Path, Sequence[Path]]:
-    """The program, the folder of its modules, and the libraries that this machine lacks."""
-    if installed := shutil.which(PROGRAM):
-        return Path(installed).resolve(), Path("/usr/lib/apache2/modules"), ()
-    root = programs.unpacked(place, PROGRAM, [PACKAGE], f"usr/sbin/{PROGRAM}")
-    return (
-        root / f"usr/sbin/{PROGRAM}",
-        root / "usr/lib/apache2/modules",
-        sorted(root.glob("usr/lib/*-linux-gnu/*.so.*")),
-    )
-
-
-@cache
-def _version(program: Path, libraries: tuple[Path, ...]) -> str:
-    folders = ":".join({str(file.parent) for file in libraries})
-    said = subprocess.run(
-        [program, "-v"], env={"LD_LIBRARY_PATH": folders}, capture_output=True, text=True, check=False
-    )
-    found = re.search(r"Apache/(\S+)", said.stdout)
-    return found[1] if found else "of an unknown version"
 
 
 def _lines(
@@ -137,14 +103,11 @@ def _lines(
 
 
 def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
-    if len(port.secrets) > 1:
-        fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
-        raise UsageError(f"Gateway: port {port.port}", fault, "name one")
+    fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
+    refuse(len(port.secrets) > 1, f"Gateway: port {port.port}", fault, "name one")
     yield f"Listen {port.port}"
-    for host in (
-        ANY,
-        *(host for host in port.ordered if host != ANY),
-    ):  # the first answers for every host that no other names
+    # The first answers for every host that no other names.
+    for host in dict.fromkeys((ANY, *port.ordered)):
         yield f"<VirtualHost *:{port.port}>"
         if host != ANY:
             yield from ("ServerName localhost", f"ServerAlias {host}") if "*" in host else (f"ServerName {host}",)

@@ -96,12 +96,10 @@ def lead(name: str) -> str:
     plain = _plain(name)
     if plain in KEYS:
         return plain
-    row = next(
-        (row for row in counterparts() if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling")), None
-    )
-    if row is None:
-        return _SNIPPET
-    return " and ".join(row.keys) or f"none ({row.remark})"
+    for row in counterparts():
+        if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling"):
+            return " and ".join(row.keys) or f"none ({row.remark})"
+    return _SNIPPET
 
 
 def directives_led(text: str) -> str | None:

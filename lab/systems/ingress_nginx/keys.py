@@ -17,9 +17,8 @@ from pathlib import Path
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
 from lab.systems import checker
-from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, look_up, settings
-from lab.systems.ingress_nginx.system import CHECKER, files
+from lab.systems.ingress_nginx.system import CHECKER, files, render
 from lab.systems.manifests import objects
 from lab.systems.nginx.readback import directives
 from lab.systems.nginx.system import nginx_version
@@ -116,8 +115,7 @@ def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str =
     found = _changed(before, after, variant, UNLIKELY[0], every=True)
     let_in = {place for (_, place, name, _), times in found.somewhere.items() if name == "allow" and times}
     for (context, place, name, arguments), times in found.somewhere.items():
-        block = context.rpartition("/")[2]
-        serves = (_NAMED.match(place) and block in ("server", "location")) or place == "http"
+        serves = (_NAMED.match(place) and _block(context) in ("server", "location")) or place == "http"
         denies = name == "deny" and arguments in _EVERYBODY and place not in let_in
         if times and place in found.within and serves and (denies or name == "return"):
             return f"{name} {arguments}"
@@ -143,8 +141,14 @@ def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "
         if second.somewhere.get(stated) == times and stated[-1] and _readable(stated[0], stated[2])
     }
     return (
-        *(
-            Check(kind="nginx", name=name, context=context or None, value=value, among=_among(context))
+        *(  # the controller has locations of its own, through which it is told of backends: they keep their values
+            Check(
+                kind="nginx",
+                name=name,
+                context=context or None,
+                value=value,
+                among=_block(context) == "location" or None,
+            )
             for (context, name), value in same.items()
         ),
         *(
@@ -155,13 +159,12 @@ def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "
     )
 
 
-def _among(context: str) -> bool | None:
-    """The controller has locations of its own, through which it is told of backends: they keep their values."""
-    return True if context.rpartition("/")[2] == "location" else None
+def _block(context: str) -> str:
+    return context.rpartition("/")[2]
 
 
 def _readable(context: str, name: str) -> bool:
-    block = context.rpartition("/")[2]
+    block = _block(context)
     return block not in _LISTS or (block == "map" and bool(_PATH.fullmatch(name)))
 
 

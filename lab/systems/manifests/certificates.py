@@ -9,10 +9,10 @@ One authority per process issues them all, each once: RSA keys cost tenths of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_address
 
 from cryptography import x509
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from lab.base.errors import UsageError
+from lab.systems.manifests.fields import refuse
 
 NAMES, KEY = "lab/certificate", "lab/key"
 DEFAULT_KEY = "rsa-2048"
@@ -28,7 +28,11 @@ DEFAULT_KEY = "rsa-2048"
 
 LIFETIME = timedelta(days=7)
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-_CURVES: Mapping[str, type[ec.EllipticCurve]] = {"256": ec.SECP256R1, "384": ec.SECP384R1}
+_KEYS: Mapping[str, Callable[[], Private]] = {
+    **{f"rsa-{size}": partial(rsa.generate_private_key, 65537, size) for size in (2048, 3072, 4096)},
+    "ecdsa-256": partial(ec.generate_private_key, ec.SECP256R1()),
+    "ecdsa-384": partial(ec.generate_private_key, ec.SECP384R1()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,10 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
     if NAMES not in annotations:
         return None
     names = tuple(name for part in annotations[NAMES].split(",") if (name := part.strip()))
-    if not names:
-        raise UsageError(f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
+    refuse(not names, f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
     key = annotations.get(KEY, DEFAULT_KEY)
-    kind, _, size = key.partition("-")
-    if not ((kind == "rsa" and size in ("2048", "3072", "4096")) or (kind == "ecdsa" and size in _CURVES)):
-        known = "rsa-2048, rsa-3072, rsa-4096, ecdsa-256 or ecdsa-384"
-        raise UsageError(f"{place}: metadata.annotations: {KEY}", f"expected {known}, got {key!r}", "correct it")
+    fault = f"expected {' or '.join(_KEYS)}, got {key!r}"
+    refuse(key not in _KEYS, f"{place}: metadata.annotations: {KEY}", fault, "correct it")
     return Request(names, key)
 
 
@@ -58,7 +59,7 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
 def issue(request: Request) -> Mapping[str, str]:
     """`tls.crt`, `tls.key` and `ca.crt`, each as PEM text; the same ones for the same request."""
     authority, authority_key = _authority()
-    key = _private(request.key)
+    key = _KEYS[request.key]()
     names = x509.SubjectAlternativeName([_alternative(name) for name in request.names])
     signed = _certificate(request.names[0], key, authority.subject).add_extension(names, critical=False)
     return {
@@ -73,13 +74,13 @@ def issue(request: Request) -> Mapping[str, str]:
 def described(der: bytes) -> dict[str, str]:
     """`key` (`RSA 2048`) and `subject` (the common name) of a certificate as a connection shows it. ValueError."""
     certificate = x509.load_der_x509_certificate(der)
-    public = certificate.public_key()
-    if isinstance(public, rsa.RSAPublicKey):
-        key = f"RSA {public.key_size}"
-    elif isinstance(public, ec.EllipticCurvePublicKey):
-        key = f"ECDSA {public.key_size}"
-    else:
-        key = type(public).__name__
+    match certificate.public_key():
+        case rsa.RSAPublicKey() as public:
+            key = f"RSA {public.key_size}"
+        case ec.EllipticCurvePublicKey() as public:
+            key = f"ECDSA {public.key_size}"
+        case other:
+            key = type(other).__name__
     return {"key": key, "subject": subject(certificate)}
 
 
@@ -87,13 +88,12 @@ def subject(certificate: x509.Certificate | str) -> str:
     """The common name; of PEM text, of its first certificate. ValueError where it is none."""
     if isinstance(certificate, str):
         certificate = x509.load_pem_x509_certificate(certificate.encode())
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
+    return "".join(str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
 
 
 @cache
 def _authority() -> tuple[x509.Certificate, Private]:
-    key = _private("ecdsa-256")
+    key = _KEYS["ecdsa-256"]()
     name = "ingress tuning lab"
     constraints = x509.BasicConstraints(ca=True, path_length=0)
     made = _certificate(name, key, _name(name)).add_extension(constraints, critical=True)
@@ -123,13 +123,6 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _private(kind: str) -> Private:
-    algorithm, _, size = kind.partition("-")
-    if algorithm == "rsa":
-        return rsa.generate_private_key(public_exponent=65537, key_size=int(size))
-    return ec.generate_private_key(_CURVES[size]())
 
 
 def _pem(certificate: x509.Certificate) -> str:

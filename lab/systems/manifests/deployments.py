@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import quantity
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 from lab.systems.manifests.replicas import Strategy, read_strategy
 
@@ -27,8 +27,17 @@ class Deployment:
     strategy: Strategy
 
     def pod(self, number: int) -> Pod:
-        """The pod `<deployment>-<n>`."""
-        return _named(self.template, f"{self.name}-{number}")
+        """The pod `<deployment>-<n>`, with what only it knows: fieldRefs in values."""
+        name = f"{self.name}-{number}"
+        known = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}
+
+        def fill(container: Container) -> Container:
+            env = {key: known.get(value, value) for key, value in container.env.items()}
+            command, args = (tuple(_expand(item, env) for item in part) for part in (container.command, container.args))
+            return replace(container, env=env, args=args, command=command)
+
+        init, containers = (tuple(map(fill, part)) for part in (self.template.init, self.template.containers))
+        return replace(self.template, name=name, init=init, containers=containers)
 
     def pods(self) -> list[Pod]:
         """One per replica, numbered from 0."""
@@ -50,27 +59,10 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
             if unlike := next((name for name, value in selected.items() if labels.get(name) != value), None):
                 fault = f"selects pods with {unlike}={selected[unlike]}, and its own have {labels.get(unlike, 'none')}"
                 raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
-            namespace = str(metadata.get("namespace", "default"))
-            pod = _pod(place, namespace, labels, role_label, body)
+            pod = _pod(place, str(metadata.get("namespace", "default")), labels, role_label, body)
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
-    if replicas < 0 or replicas > 200:
-        raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
+    refuse(not 0 <= replicas <= 200, f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy)
-
-
-def _named(pod: Pod, name: str) -> Pod:
-    """Fills in what only the pod knows: fieldRefs in env values."""
-    known = {"metadata.name": name, "metadata.namespace": pod.namespace}
-
-    def fill(container: Container) -> Container:
-        env = {
-            key: known.get(value.removeprefix(_REF), value) if value.startswith(_REF) else value
-            for key, value in container.env.items()
-        }
-        expand = tuple(_expand(item, env) for item in container.args)
-        return replace(container, env=env, args=expand, command=tuple(_expand(item, env) for item in container.command))
-
-    return replace(pod, name=name, init=tuple(map(fill, pod.init)), containers=tuple(map(fill, pod.containers)))
 
 
 SHARES_CPUS = "lab/workers-share-cpus"
@@ -90,48 +82,45 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
 
 def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
     role = labels.get(role_label, "")
-    if role not in ("proxy", "backend", "balancer"):
-        fault = f"the pod template's label {role_label} is {role!r}"
-        raise UsageError(place, fault, "expected proxy, backend or balancer")
+    fault = f"the pod template's label {role_label} is {role!r}"
+    refuse(role not in ("proxy", "backend", "balancer"), place, fault, "expected proxy, backend or balancer")
     # scheduling, identity and API access: there is one node and no API server
     body.waive(
-        "serviceAccountName",
-        "automountServiceAccountToken",
-        "affinity",
-        "tolerations",
-        "topologySpreadConstraints",
-        "dnsPolicy",
-        "priorityClassName",
-        "enableServiceLinks",
+        "serviceAccountName", "automountServiceAccountToken", "dnsPolicy", "priorityClassName", "enableServiceLinks"
     )
+    body.waive("affinity", "tolerations", "topologySpreadConstraints")
     for name, value in body.take("nodeSelector", dict[str, str]()).items():
-        if NODE.get(name) != value:
-            fault = f"no node here has the label {name}={value}"
-            raise UsageError(
-                body.at("nodeSelector"), fault, f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
-            )
+        remedy = f"leave it out, or ask for {' or '.join(map('='.join, NODE.items()))}"
+        body.refuse(NODE.get(name) != value, "nodeSelector", f"no node here has the label {name}={value}", remedy)
     with body.inner("securityContext") as security:
         security.waive("fsGroup", "runAsNonRoot")
         _waive_seccomp(security)
-        sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
+        sysctls: dict[str, str] = {}
+        for item in security.each("sysctls"):
+            name, remedy = item.need("name", ""), "only net.* can be set in a pod here"
+            fits = re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name)
+            item.refuse(not fits, "name", f"{name!r} is the node's, not a pod's", remedy)
+            sysctls[name] = item.need("value", "")
         uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
-    if (policy := body.take("restartPolicy", "Always")) != "Always":
-        raise UsageError(body.at("restartPolicy"), f"a Deployment's pods restart always, got {policy!r}", "remove it")
+    policy = body.take("restartPolicy", "Always")
+    body.refuse(policy != "Always", "restartPolicy", f"a Deployment's pods restart always, got {policy!r}", "remove it")
     volumes = {volume.name: volume for volume in map(_volume, body.each("volumes"))}
-    init = tuple(_container(item, uid, gid, volumes) for item in body.each("initContainers"))
-    containers = tuple(_container(item, uid, gid, volumes) for item in body.each("containers"))
-    if not containers:
-        raise UsageError(body.place, "'containers' is empty", "name at least one")
+    init, containers = (
+        tuple(_container(item, uid, gid, volumes) for item in body.each(kind))
+        for kind in ("initContainers", "containers")
+    )
+    body.refuse(not containers, "", "'containers' is empty", "name at least one")
     host_network = body.take("hostNetwork", False)
-    if host_network and sysctls:
-        fault = f"a kubelet refuses pod sysctls ({next(iter(sysctls))}) with hostNetwork: they would be the node's"
-        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
-    if host_network and (privileged := [item for item in init + containers if item.privileged]):
-        fault = f"the privileged container {privileged[0].name} would write to the node's own network"
-        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
-    twice = [item.name for item in init + containers if [c.name for c in init + containers].count(item.name) > 1]
-    if twice:
-        raise UsageError(body.place, f"two containers are called {twice[0]!r}", "rename one")
+    if host_network:
+        for name in sysctls:
+            fault = f"a kubelet refuses pod sysctls ({name}) with hostNetwork: they would be the node's"
+            body.refuse(name, "hostNetwork", fault, "leave one of the two out")
+        for item in init + containers:
+            fault = f"the privileged container {item.name} would write to the node's own network"
+            body.refuse(item.privileged, "hostNetwork", fault, "leave one of the two out")
+    names = [item.name for item in init + containers]
+    for name in names:
+        body.refuse(names.count(name) > 1, "", f"two containers are called {name!r}", "rename one")
     return Pod(
         "",
         namespace,
@@ -147,41 +136,27 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
     )
 
 
-def _sysctl(fields: Fields) -> tuple[str, str]:
-    name = fields.need("name", "")
-    if not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name):
-        raise UsageError(
-            fields.at("name"), f"{name!r} is the node's, not a pod's", "only net.* can be set in a pod here"
-        )
-    return name, fields.need("value", "")
-
-
 def _volume(fields: Fields) -> Volume:
     name = fields.need("name", "")
-    if fields.has("configMap"):
-        with fields.inner("configMap") as source:
-            return Volume(name, ("ConfigMap", source.need("name", "")), _items(source))
-    if fields.has("secret"):
-        with fields.inner("secret") as source:
-            return Volume(name, ("Secret", source.need("secretName", "")), _items(source))
+    kinds: tuple[tuple[str, Literal["ConfigMap", "Secret"], str], ...]
+    kinds = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"))
+    for field, kind, called in kinds:
+        if fields.has(field):
+            with fields.inner(field) as source:
+                source.waive("defaultMode")
+                items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
+                return Volume(name, (kind, source.need(called, "")), items)
     with fields.inner("emptyDir") as empty:
-        medium = empty.take("medium", "")
-        if medium not in ("", "Memory"):
-            raise UsageError(empty.at("medium"), f"expected Memory or nothing, got {medium!r}", "correct it")
-        size = empty.take("sizeLimit", "")
-        if size and not medium:
-            fault = "the local target limits volumes in memory only"
-            raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
+        medium, size = empty.take("medium", ""), empty.take("sizeLimit", "")
+        fault = f"expected Memory or nothing, got {medium!r}"
+        empty.refuse(medium not in ("", "Memory"), "medium", fault, "correct it")
+        fault = "the local target limits volumes in memory only"
+        empty.refuse(size and not medium, "sizeLimit", fault, "leave it out, or ask for medium: Memory")
         try:
             quantity(size or "0")
         except ValueError as error:
             raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
         return Volume(name, size=size, memory=medium == "Memory")
-
-
-def _items(source: Fields) -> Mapping[str, str]:
-    source.waive("defaultMode")
-    return {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
 
 
 def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
@@ -203,22 +178,23 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             ports[item.take("name", str(number))] = number
             if host_port := item.take("hostPort", 0):
                 host_ports[number] = host_port
-        mounts = tuple(_mount(item, volumes) for item in fields.each("volumeMounts"))
+        with life.inner("preStop") as hook, hook.inner("exec") as action:
+            pre_stop = _words(action, "command")
         return Container(
             name=fields.need("name", ""),
             place=fields.place,
             image=fields.need("image", ""),
-            command=tuple(map(str, fields.take("command", list[Any]()))),
-            args=tuple(map(str, fields.take("args", list[Any]()))),
+            command=_words(fields, "command"),
+            args=_words(fields, "args"),
             env=dict(_variable(item) for item in fields.each("env")),
-            mounts=mounts,
+            mounts=tuple(_mount(item, volumes) for item in fields.each("volumeMounts")),
             ports=ports,
             host_ports=host_ports,
             limits=_resources(resources, "limits"),
             privileged=security.take("privileged", False),
             uid=security.take("runAsUser", uid),
             gid=security.take("runAsGroup", gid),
-            pre_stop=_pre_stop(life),
+            pre_stop=pre_stop,
             startup=_probe(fields, "startupProbe", ports),
             readiness=_probe(fields, "readinessProbe", ports),
             liveness=_probe(fields, "livenessProbe", ports),
@@ -246,8 +222,8 @@ def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
     name = fields.need("name", "")
     refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
     path = fields.need("mountPath", "").rstrip("/")
-    if not path.startswith("/") or "/.." in path:
-        raise UsageError(fields.at("mountPath"), f"expected an absolute path, got {path!r}", "such as /srv/conf")
+    wrong = not path.startswith("/") or "/.." in path
+    fields.refuse(wrong, "mountPath", f"expected an absolute path, got {path!r}", "such as /srv/conf")
     return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
 
 
@@ -261,9 +237,8 @@ def _variable(fields: Fields) -> tuple[str, str]:
         return name, _REF + reference.choice("fieldPath", known, remedy="give the value itself")
 
 
-def _pre_stop(life: Fields) -> tuple[str, ...]:
-    with life.inner("preStop") as hook, hook.inner("exec") as action:
-        return tuple(map(str, action.take("command", list[Any]())))
+def _words(fields: Fields, name: str) -> tuple[str, ...]:
+    return tuple(map(str, fields.take(name, list[Any]())))
 
 
 def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
@@ -271,34 +246,27 @@ def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
         return None
     with fields.inner(name) as probe:
         given: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
-        if len(given) != 1:
-            raise UsageError(probe.place, f"expected one of {', '.join(_KINDS)}, got {given or 'none'}", "keep one")
-        kind = given[0]
+        fault = f"expected one of {', '.join(_KINDS)}, got {given or 'none'}"
+        probe.refuse(len(given) != 1, "", fault, "keep one")
+        (kind,) = given
         with probe.inner(kind) as handler:
-            port = 0 if kind == "exec" else _port(handler, ports)
-            command = tuple(map(str, handler.take("command", list[Any]()))) if kind == "exec" else ()
-            path, headers = _http(handler) if kind == "httpGet" else ("", {})
+            port, path, headers, command = 0, "", dict[str, str](), _words(handler, "command") if kind == "exec" else ()
+            if kind != "exec":
+                asked = str(handler.any("port"))
+                if not asked.isdigit():
+                    refuse_unknown(asked, ports, handler.at("port"), f"no container port is called {asked!r}")
+                port = int(asked) if asked.isdigit() else ports[asked]
+            if kind == "httpGet":
+                path, scheme = handler.take("path", "/"), handler.take("scheme", "HTTP")
+                fault = f"the local target probes HTTP only, got {scheme!r}"
+                handler.refuse(scheme != "HTTP", "scheme", fault, "use HTTP")
+                headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
         numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
         for key, value in numbers.items():
-            if value < (0 if key == "initialDelaySeconds" else 1):
-                raise UsageError(probe.at(key), f"expected a positive integer, got {value}", "correct it")
+            low = value < (0 if key == "initialDelaySeconds" else 1)
+            probe.refuse(low, key, f"expected a positive integer, got {value}", "correct it")
         grace = probe.take("terminationGracePeriodSeconds", -1)
     return Probe(kind, port, path, headers, command, *numbers.values(), grace_s=None if grace < 0 else grace)
-
-
-def _port(handler: Fields, ports: Mapping[str, int]) -> int:
-    port = handler.any("port")
-    if isinstance(port, int) or str(port).isdigit():
-        return int(port)
-    refuse_unknown(port, ports, handler.at("port"), f"no container port is called {port!r}")
-    return ports[port]
-
-
-def _http(handler: Fields) -> tuple[str, Mapping[str, str]]:
-    if (scheme := handler.take("scheme", "HTTP")) != "HTTP":
-        raise UsageError(handler.at("scheme"), f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
-    headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
-    return handler.take("path", "/"), headers
 
 
 _KINDS: tuple[ProbeKind, ...] = ("httpGet", "tcpSocket", "exec")

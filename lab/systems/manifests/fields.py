@@ -31,13 +31,15 @@ class Fields:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             for name in self._left:
-                remedy = did_you_mean(name, self._asked)
-                raise UsageError(
-                    self.at(name), "the local target does not honour this field", f"{remedy} (or --target kind)"
-                )
+                remedy = f"{did_you_mean(name, self._asked)} (or --target kind)"
+                raise UsageError(self.at(name), "the local target does not honour this field", remedy)
 
     def at(self, name: str) -> str:
         return f"{self.place}{'.' if ': ' in self.place else ': '}{name}"
+
+    def refuse(self, broken: object, name: str, fault: str, remedy: str) -> None:
+        """UsageError of a field (empty: of the mapping), where a rule is broken."""
+        refuse(broken, self.at(name) if name else self.place, fault, remedy)
 
     def take(self, name: str, default: T) -> T:
         """The field, of the default's type; the default where it is missing or null."""
@@ -46,21 +48,18 @@ class Fields:
         if value is None:
             return default
         wrong = not isinstance(value, type(default)) or (isinstance(value, bool) != isinstance(default, bool))
-        if default is not None and wrong:
-            raise UsageError(self.at(name), f"expected {_kind(default)}, got {value!r}", "correct the manifest")
+        self.refuse(wrong, name, f"expected {_kind(default)}, got {value!r}", "correct the manifest")
         return value
 
     def need(self, name: str, example: T) -> T:
         """Like `take`, for a field that must be there."""
-        if self._left.get(name) is None:
-            raise UsageError(self.place, f"'{name}' is missing", f"add it: {_kind(example)}")
+        self.refuse(not self.has(name), "", f"'{name}' is missing", f"add it: {_kind(example)}")
         return self.take(name, example)
 
     def choice(self, name: str, options: Collection[str], default: str = "", remedy: str = "correct it") -> str:
         """A field that is one of these texts, and must be there where no default is given."""
         value = self.take(name, default) if default else self.need(name, "")
-        if value not in options:
-            raise UsageError(self.at(name), f"expected {' or '.join(options)}, got {value!r}", remedy)
+        self.refuse(value not in options, name, f"expected {' or '.join(options)}, got {value!r}", remedy)
         return value
 
     def any(self, name: str) -> Any:
@@ -84,8 +83,13 @@ class Fields:
     def waive(self, *names: str) -> None:
         """These have no meaning on this target."""
         for name in names:
-            self._asked.add(name)
-            self._left.pop(name, None)
+            self.any(name)
+
+
+def refuse(broken: object, place: str, fault: str, remedy: str) -> None:
+    """UsageError where a rule is broken."""
+    if broken:
+        raise UsageError(place, fault, remedy)
 
 
 @contextmanager
@@ -98,11 +102,5 @@ def spec_of(place: str, raw: object, *waived: str) -> Iterator[Fields]:
 
 
 def _kind(example: object) -> str:
-    names: dict[type[object], str] = {
-        bool: "true or false",
-        int: "an integer",
-        str: "a string",
-        list: "a list",
-        dict: "a mapping",
-    }
-    return names.get(type(example), type(example).__name__)
+    names = {"bool": "true or false", "int": "an integer", "str": "a string", "list": "a list", "dict": "a mapping"}
+    return names[type(example).__name__]

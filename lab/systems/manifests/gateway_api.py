@@ -5,8 +5,9 @@
         →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(Backend(backend, 80))),)})]
 
 Each system writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Of a route its hosts, exact paths and
-prefixes, one Service, the request headers that it sets and its timeout are read. Every other field is refused by name (other matches, several
-Services, rewrites, redirects, mirrors, other namespaces), and so is what the API's own schema would not let in (a host, a path, a port).
+prefixes, one Service and the request headers that it sets are read; of a Gateway one listener for each port, for every host. Every other field is refused
+by name (hosts of listeners, other matches, several Services, timeouts, rewrites, redirects, mirrors, other namespaces), and so is what the API's own
+schema would not let in (a host, a path, a port).
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal, cast
 
-from lab.base import quantities
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.base.errors import refuse_unknown
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 
 ANY = "*"
-"""Host of a route that names none, on a listener that names none."""
-HEADERS, TIMEOUT = "a change of request headers", "a timeout of the request"
-"""What a rule may ask for beside a path and a Service, in words."""
+"""Host of a route that names none."""
 
 PathKind = Literal["Exact", "PathPrefix"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -36,13 +35,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """`hostname`: empty = every one. `secrets`: of the certificates by which TLS ends here; empty = there is no TLS. `options`: of TLS,
-    a controller's own words.
-    """
+    """`secrets`: of the certificates by which TLS ends here; empty = there is no TLS. `options`: of TLS, a controller's own words."""
 
     name: str
     port: int
-    hostname: str = ""
     secrets: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -65,11 +61,6 @@ class Match:
     path_kind: PathKind = "PathPrefix"
     path: str = "/"
 
-    @property
-    def precedence(self) -> tuple[bool, int]:
-        """Sorts first what the API says comes first: an exact path, the longest prefix."""
-        return self.path_kind != "Exact", -len(self.path)
-
 
 @dataclass(frozen=True, slots=True)
 class Backend:
@@ -81,28 +72,21 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`place` in its manifest. `backend`: None = every request is answered 500. `headers`: of requests, which it sets. `request_s`: timeout; None =
-    not said, 0 = none.
-    """
+    """`place` in its manifest. `backend`: None = every request is answered 500. `headers`: of requests, which it sets."""
 
     place: str
     matches: tuple[Match, ...]
     backend: Backend | None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    request_s: float | None = None
 
-    def refuse(self, proxy: str, can: Collection[str] = (HEADERS,), never: str = "") -> None:
-        """UsageError for what is here that a proxy's writer cannot write: `can` has what it can beside a path and a Service.
-
-        `never`: characters that mean something else there.
-        """
-        asked = ((HEADERS, bool(self.headers)), (TIMEOUT, self.request_s is not None))
-        if cannot := [words for words, there in asked if there and words not in can]:
-            fault = f"{' and '.join(cannot)} cannot be written for {proxy} here"
-            raise UsageError(self.place, fault, "leave that out of the route, or measure another system")
-        if odd := next((text for text in self.headers.values() if set(never) & set(text)), None):
-            fault = f"{odd!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
-            raise UsageError(self.place, fault, "write it without, or measure another system")
+    def refuse(self, proxy: str, headers: bool = True, never: str = "") -> None:
+        """UsageError for what is here that a proxy's writer cannot write. `headers`: it can set them; `never`: characters that mean something else there."""
+        fault = f"a change of request headers cannot be written for {proxy} here"
+        remedy = "leave that out of the route, or measure another system"
+        refuse(self.headers and not headers, self.place, fault, remedy)
+        for text in self.headers.values():
+            fault = f"{text!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
+            refuse(set(never) & set(text), self.place, fault, "write it without, or measure another system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,51 +136,28 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Coll
 
     `known`: the options of TLS that the controller honours; another is a UsageError.
     """
-    ports: dict[int, dict[str, list[Entry]]] = {}
-    secrets: dict[int, tuple[str, ...]] = {}
-    options: dict[int, Mapping[str, str]] = {}
-    for gateway in gateways:
-        for listener in gateway.listeners:
-            at = f"{gateway.place}: spec.listeners[{listener.name}]"
-            if bool(secrets.setdefault(listener.port, listener.secrets)) != bool(listener.secrets):
-                fault = f"port {listener.port} is with TLS and without"
-                raise UsageError(at, fault, "give it another port")
-            if unknown := [name for name in listener.options if name not in known]:
-                raise UsageError(f"{at}.tls.options", f"{unknown[0]} is not honoured", did_you_mean(unknown[0], known))
-            if options.setdefault(listener.port, listener.options) != listener.options:
-                raise UsageError(f"{at}.tls.options", f"port {listener.port} has others, too", "give it another port")
-            secrets[listener.port] = tuple(dict.fromkeys((*secrets[listener.port], *listener.secrets)))
-            hosts = ports.setdefault(listener.port, {})
-            ways = {(gateway.name, ""), (gateway.name, listener.name)}
-            for route in routes:
-                if route.namespace == gateway.namespace and ways & set(route.parents):
-                    for host in _shared(listener.hostname, route.hosts):
-                        entries = (Entry(match, rule) for rule in route.rules for match in rule.matches)
-                        hosts.setdefault(host, []).extend(entries)
-    return [
-        Served(
-            port,
-            {host: tuple(sorted(entries, key=lambda entry: entry.match.precedence)) for host, entries in found.items()},
-            secrets[port],
-            options[port],
-        )
-        for port, found in sorted(ports.items())
-    ]
+    found: dict[int, Served] = {}
+    for gateway, listener in ((one, each) for one in gateways for each in one.listeners):
+        at = f"{gateway.place}: spec.listeners[{listener.name}]"
+        fault = f"port {listener.port} is another listener's, too"
+        refuse(listener.port in found, at, fault, "give it another port")
+        for name in listener.options:
+            refuse_unknown(name, known, f"{at}.tls.options", f"{name} is not honoured")
+        hosts: dict[str, list[Entry]] = {}
+        ways = {(gateway.name, ""), (gateway.name, listener.name)}
+        for route in routes:
+            if route.namespace == gateway.namespace and ways & set(route.parents):
+                entries = [Entry(match, rule) for rule in route.rules for match in rule.matches]
+                for host in route.hosts or (ANY,):
+                    hosts.setdefault(host, []).extend(entries)
+        ordered = {host: in_order(entries) for host, entries in hosts.items()}
+        found[listener.port] = Served(listener.port, ordered, listener.secrets, listener.options)
+    return [found[port] for port in sorted(found)]
 
 
-def _shared(hostname: str, hosts: Sequence[str]) -> list[str]:
-    """The hosts of a route that a listener lets through."""
-    if not hosts:
-        return [hostname or ANY]
-    if not hostname:
-        return list(hosts)
-    within = [host for host in hosts if host == hostname or _below(host, hostname)]
-    return within + [hostname for host in hosts if _below(hostname, host)]
-
-
-def _below(host: str, wildcard: str) -> bool:
-    """Whether a host, itself with or without a wildcard, is one of those that a `*.domain` means."""
-    return wildcard.startswith("*.") and host != wildcard and host.endswith(wildcard[1:])
+def in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """What the API says comes first in front: an exact path, the longest prefix."""
+    return tuple(sorted(entries, key=lambda entry: (entry.match.path_kind != "Exact", -len(entry.match.path))))
 
 
 def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Collection[str]) -> None:
@@ -205,16 +166,13 @@ def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Col
     for gateway in known.values():
         fault = f"no GatewayClass is called {gateway.class_name!r}"
         refuse_unknown(gateway.class_name, classes, f"{gateway.place}: spec.gatewayClassName", fault)
-    for route in routes:
-        for name, section in route.parents:
-            gateway = known.get((route.namespace, name))
-            if gateway is None:
-                remedy = did_you_mean(name, [name for _, name in known])
-                raise UsageError(f"{route.place}: spec.parentRefs", f"there is no Gateway {name!r}", remedy)
-            names = [listener.name for listener in gateway.listeners]
-            if section:
-                fault = f"Gateway {name} has no listener {section!r}"
-                refuse_unknown(section, names, f"{route.place}: spec.parentRefs[{name}]", fault)
+    for route, (name, section) in ((one, parent) for one in routes for parent in one.parents):
+        at = f"{route.place}: spec.parentRefs"
+        named = {name: gateway for (namespace, name), gateway in known.items() if namespace == route.namespace}
+        refuse_unknown(name, named, at, f"there is no Gateway {name!r}")
+        listeners = [listener.name for listener in named[name].listeners]
+        if section:
+            refuse_unknown(section, listeners, f"{at}[{name}]", f"Gateway {name} has no listener {section!r}")
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -235,13 +193,11 @@ def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
         spec.waive("infrastructure")
         class_name = spec.need("gatewayClassName", "")
         listeners = tuple(_listener(item, namespace) for item in spec.each("listeners"))
-    if not listeners:
-        raise UsageError(f"{place}: spec", "'listeners' is empty", "name one")
-    for number, one in enumerate(listeners):
-        for other in listeners[:number]:
-            if one.name == other.name or (one.port, one.hostname) == (other.port, other.hostname):
-                fault = f"{one.name} has the name, or the port and the host, of another listener"
-                raise UsageError(f"{place}: spec.listeners", fault, "give it its own")
+    refuse(not listeners, f"{place}: spec", "'listeners' is empty", "name one")
+    for one, other in combinations(listeners, 2):
+        fault = f"{other.name} has the name, or the port, of another listener"
+        same = one.name == other.name or one.port == other.port
+        refuse(same, f"{place}: spec.listeners", fault, "give it its own")
     return Gateway(place, namespace, metadata["name"], class_name, listeners, raw)
 
 
@@ -256,12 +212,9 @@ def _listener(item: Fields, namespace: str) -> Listener:
             tls.choice("mode", ("Terminate",), "Terminate")
         options = tls.take("options", dict[str, str]())
         secrets = [_named(reference, "Secret", namespace) for reference in tls.each("certificateRefs")]
-    if (protocol == "HTTPS") != bool(secrets):
-        fault = f"protocol {protocol} and {len(secrets)} certificates"
-        raise UsageError(item.at("tls"), fault, "HTTPS needs tls.certificateRefs, HTTP has none")
-    if hostname := item.take("hostname", ""):
-        _matching(_HOST, item.at("hostname"), hostname, "a host, such as shop.example or *.example")
-    return Listener(item.need("name", ""), _port(item), hostname, tuple(secrets), options)
+    fault = f"protocol {protocol} and {len(secrets)} certificates"
+    item.refuse((protocol == "HTTPS") != bool(secrets), "tls", fault, "HTTPS needs tls.certificateRefs, HTTP has none")
+    return Listener(item.need("name", ""), _port(item), tuple(secrets), options)
 
 
 def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
@@ -274,10 +227,10 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
         )
         hosts = tuple(str(host).lower() for host in spec.take("hostnames", list[Any]()))
         for host in hosts:
-            _matching(_HOST, spec.at("hostnames"), host, "a host, such as shop.example or *.example")
+            fault = f"expected a host, such as shop.example or *.example, got {host!r}"
+            spec.refuse(not _HOST.fullmatch(host), "hostnames", fault, "correct it")
         rules = tuple(_rule(item, namespace) for item in spec.each("rules")) or (Rule(place, (Match(),), None),)
-    if not parents:
-        raise UsageError(f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
+    refuse(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
 
 
@@ -286,51 +239,37 @@ def _rule(item: Fields, namespace: str) -> Rule:
     backends = [
         Backend(_named(reference, "Service", namespace), _port(reference)) for reference in item.each("backendRefs")
     ]
-    if len(backends) > 1:
-        fault = "the local target does not honour a division between several Services"
-        raise UsageError(item.at("backendRefs"), fault, "name one, or use --target kind")
+    fault = "the local target does not honour a division between several Services"
+    item.refuse(len(backends) > 1, "backendRefs", fault, "name one, or use --target kind")
     matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
-    with item.inner("timeouts") as timeouts:
-        text = timeouts.take("request", "")
-        request_s = quantities.seconds(text) if text else None
-        if text and request_s is None:
-            fault = f"expected a duration such as 10s, got {text!r}"
-            raise UsageError(timeouts.at("request"), fault, "a number and its unit")
     headers: dict[str, str] = {}
     for change in item.each("filters", "type"):
         change.choice("type", ("RequestHeaderModifier",), remedy="remove it, or use --target kind")
         with change.inner("requestHeaderModifier") as modifier:
             headers |= dict(_header(header) for header in modifier.each("set"))
-    return Rule(item.place, matches, backends[0] if backends else None, headers, request_s)
+    return Rule(item.place, matches, backends[0] if backends else None, headers)
 
 
 def _match(item: Fields) -> Match:
     with item.inner("path") as path:
         kind = path.choice("type", ("PathPrefix", "Exact"), "PathPrefix")
         value = path.take("value", "/")
-        if not _PATH.fullmatch(value) or _NO_PATH.search(value):
-            expected = "an absolute path as it comes over the wire, without //, /./ and /../"
-            raise UsageError(path.at("value"), f"expected {expected}, got {value!r}", "such as /shop")
+        fault = f"expected an absolute path as it comes over the wire, without //, /./ and /../, got {value!r}"
+        path.refuse(not _PATH.fullmatch(value) or _NO_PATH.search(value), "value", fault, "such as /shop")
     return Match(cast("PathKind", kind), value)
 
 
 def _header(item: Fields) -> tuple[str, str]:
     name, value = item.need("name", ""), item.need("value", "")
-    if _CONTROL.search(value):
-        raise UsageError(item.at("value"), f"{value!r} has a character that no header can have", "take it out")
-    return _matching(_HEADER, item.at("name"), name, "a header's name"), value
-
-
-def _matching(form: re.Pattern[str], place: str, text: str, expected: str) -> str:
-    if not form.fullmatch(text):
-        raise UsageError(place, f"expected {expected}, got {text!r}", "correct it")
-    return text
+    fault = f"{value!r} has a character that no header can have"
+    item.refuse(_CONTROL.search(value), "value", fault, "take it out")
+    item.refuse(not _HEADER.fullmatch(name), "name", f"expected a header's name, got {name!r}", "correct it")
+    return name, value
 
 
 def _port(item: Fields) -> int:
     port = item.need("port", 0)
-    if not 0 < port <= 65535:
-        raise UsageError(item.at("port"), f"expected a port, 1 to 65535, got {port}", "correct it")
+    item.refuse(not 0 < port <= 65535, "port", f"expected a port, 1 to 65535, got {port}", "correct it")
     return port
 
 
@@ -338,7 +277,7 @@ def _named(reference: Fields, kind: str, own: str) -> str:
     """The name in a reference. UsageError for one to an object of another kind, or in another namespace than its `own`."""
     reference.choice("kind", (kind,), kind)
     reference.waive("group")
-    if (namespace := reference.take("namespace", own)) != own:
-        fault = f"the local target reads one namespace, got {namespace!r}"
-        raise UsageError(reference.at("namespace"), fault, "leave it out, or use --target kind")
+    namespace = reference.take("namespace", own)
+    fault = f"the local target reads one namespace, got {namespace!r}"
+    reference.refuse(namespace != own, "namespace", fault, "leave it out, or use --target kind")
     return reference.need("name", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.systems.manifests import certificates
 from lab.systems.manifests.deployments import Deployment, read_deployment
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 from lab.systems.manifests.gateway_api import (
     Backend,
     Entry,
@@ -21,6 +22,7 @@ from lab.systems.manifests.gateway_api import (
     Rule,
     Served,
     check,
+    in_order,
     read_class,
     read_gateway,
     read_http_route,
@@ -32,20 +34,12 @@ from lab.systems.manifests.routes import PREFIX, HostRoute, read_ingress, read_r
 from lab.systems.manifests.routes import Route as Route
 
 ROLE_LABEL = "lab/role"
-SCOPE_LABEL = "lab/scope"
+
 SERVICE_LABEL = "kubernetes.io/service-name"
 _TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 
-# Kinds that mean something to an API server only.
-_CLUSTER_ONLY = {
-    "Namespace",
-    "ServiceAccount",
-    "Role",
-    "ClusterRole",
-    "RoleBinding",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-}
+_CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|CustomResourceDefinition")
+"""Kinds that mean something to an API server only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +85,7 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        made = {"tls.crt", "tls.key", "ca.crt"} if self.certificate else set[str]()
-        return frozenset(self.data) | made
+        return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
@@ -137,9 +130,8 @@ class Objects:
         option of TLS that is none of those.
         """
         mine = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
-        if not mine:
-            fault = f"no Gateway is of a class of {controller}: it would serve nothing"
-            raise UsageError("GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
+        fault = f"no Gateway is of a class of {controller}: it would serve nothing"
+        refuse(not mine, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
         return served(mine, self.http_routes, options)
 
     def served_ingresses(self, http: int = 80, https: int = 443) -> list[Served]:
@@ -150,17 +142,14 @@ class Objects:
         entries: dict[str, list[Entry]] = {}
         for route in self.routes:
             entries.setdefault(route.host, []).append(self._entry(route))
-        hosts = {
-            host: tuple(sorted(found, key=lambda entry: entry.match.precedence)) for host, found in entries.items()
-        }
+        hosts = {host: in_order(found) for host, found in entries.items()}
         secrets = {route.host: route.secret for route in self.routes if route.secret}
         encrypted = Served(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
         return [Served(http, hosts), *([encrypted] if secrets else [])]
 
     def _entry(self, route: Route) -> Entry:
-        if route.rewrite or route.forwarded_prefix:
-            fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
-            raise UsageError(f"Ingress/{route.ingress}: metadata.annotations", fault, remedy)
+        fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
+        refuse(route.rewrite or route.forwarded_prefix, f"Ingress/{route.ingress}: metadata.annotations", fault, remedy)
         numbers = {name: number for number, name in self.services[route.service].names.items()}
         port = route.port if isinstance(route.port, int) else numbers[route.port]
         match = Match("Exact" if route.path_type == "Exact" else "PathPrefix", route.path)
@@ -185,12 +174,8 @@ class Objects:
         refuse_unknown(service, self.services, f"Service/{service}", "there is no such Service")
         found = self.services[service]
         pods = tuple(filter(found.selects, self.pods))
-        if not pods:
-            raise UsageError(
-                f"Service/{service}",
-                f"its selector {dict(found.selector)} matches no pod",
-                "compare it with the pod template's labels",
-            )
+        fault = f"its selector {dict(found.selector)} matches no pod"
+        refuse(not pods, f"Service/{service}", fault, "compare it with the pod template's labels")
         return pods
 
     def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Member, ...]:
@@ -229,10 +214,8 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     for route in [*found.routes, *found.host_routes, *backends]:
         if route.service not in found.services or found.services[route.service].selector:
             found.target_port(route.service, route.port)
-    if not found.role("backend"):
-        raise UsageError(
-            "manifests", f"no Deployment's pods are labelled {ROLE_LABEL}: backend", "include base/backend"
-        )
+    fault = f"no Deployment's pods are labelled {ROLE_LABEL}: backend"
+    refuse(not found.role("backend"), "manifests", fault, "include base/backend")
     return found
 
 
@@ -298,7 +281,7 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
             )
         case "Secret":
             return replace(objects, secrets={**objects.secrets, name: _secret(place, raw)})
-        case _ if kind in _CLUSTER_ONLY or (kind == "DaemonSet" and _of_node(raw)):
+        case _ if _CLUSTER_ONLY.fullmatch(kind) or (kind == "DaemonSet" and _of_node(raw)):
             return objects
         case _:
             return replace(objects, others=(*objects.others, raw))
@@ -317,7 +300,7 @@ def _class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
 
 
 def _of_node(raw: Mapping[str, Any]) -> bool:
-    return raw["metadata"].get("labels", {}).get(SCOPE_LABEL) == "node"
+    return raw["metadata"].get("labels", {}).get("lab/scope") == "node"
 
 
 def _service(place: str, raw: Mapping[str, Any]) -> Service:
@@ -343,8 +326,7 @@ def _slice(place: str, raw: Mapping[str, Any]) -> Slice:
     """UsageError for what is no slice of a Service, or is not honoured here."""
     metadata = raw["metadata"]
     service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
-    if not service:
-        raise UsageError(f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
+    refuse(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
     ports: dict[str, int] = {}
     addresses: list[str] = []
     with Fields(place, raw) as fields:
@@ -373,13 +355,11 @@ def _secret(place: str, raw: Mapping[str, Any]) -> Secret:
             try:
                 data[key] = base64.b64decode(value or "", validate=True).decode()
             except (TypeError, binascii.Error, UnicodeDecodeError):
-                raise UsageError(
-                    f"{place}: data.{key}", "is no base64 of a text", "or write it to stringData"
-                ) from None
-    if raw.get("type") == _TLS and (missing := [name for name in _PAIR if name not in data]):
-        raise UsageError(
-            f"{place}: data", f"{missing[0]!r} is missing", f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
-        )
+                fault = "is no base64 of a text"
+                raise UsageError(f"{place}: data.{key}", fault, "or write it to stringData") from None
+    for name in _PAIR if raw.get("type") == _TLS else ():
+        remedy = f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
+        refuse(name not in data, f"{place}: data", f"{name!r} is missing", remedy)
     return Secret(data, certificates.requested(place, annotations))
 
 
@@ -388,10 +368,6 @@ def _data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:
         fields.waive("apiVersion", "kind", "metadata", "immutable")
         data = fields.take("data", dict[str, Any]())
     for key, value in data.items():
-        if not isinstance(value, str):
-            raise UsageError(
-                f"{place}: data.{key}",
-                f"expected a string, got {value!r}",
-                f'write it in quotes: "{str(value).lower()}"',
-            )
+        remedy = f'write it in quotes: "{str(value).lower()}"'
+        refuse(not isinstance(value, str), f"{place}: data.{key}", f"expected a string, got {value!r}", remedy)
     return data

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.base.errors import MeasuringError, UsageError
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.base.errors import MeasuringError
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 
 Amount = int | str
 """A number of pods, or a share of them such as `25%`."""
@@ -84,9 +84,9 @@ def read_amount(fields: Fields, name: str) -> Amount | None:
     """A field that is a number or a percentage; None where it is missing. UsageError."""
     value = fields.any(name)
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if value is None or whole or (isinstance(value, str) and re.fullmatch(r"\d+%", value)):
-        return value
-    raise UsageError(fields.at(name), f"expected a number or a percentage, got {value!r}", "such as 1 or 25%")
+    fits = value is None or whole or (isinstance(value, str) and re.fullmatch(r"\d+%", value))
+    fields.refuse(not fits, name, f"expected a number or a percentage, got {value!r}", "such as 1 or 25%")
+    return value
 
 
 def amount(value: Amount, of: int, up: bool) -> int:
@@ -95,9 +95,7 @@ def amount(value: Amount, of: int, up: bool) -> int:
     >>> amount("25%", 3, up=True), amount("25%", 3, up=False), amount(2, 3, up=True)
     (1, 0, 2)
     """
-    if isinstance(value, int):
-        return value
-    share = int(value.removesuffix("%")) * of / 100
+    share = value if isinstance(value, int) else int(value.removesuffix("%")) * of / 100
     return math.ceil(share) if up else math.floor(share)
 
 
@@ -119,11 +117,8 @@ class Budget:
         `ready`: the pod; `healthy`: ready pods that do not terminate; `expected`: replicas asked for.
         """
         wanted = self.healthy_wanted(expected)
-        if not ready and healthy >= wanted > 0:
-            return None
-        if healthy - 1 < wanted:
-            return f"PodDisruptionBudget {self.name} needs {wanted} healthy pods and has {healthy}"
-        return None
+        may_go = (not ready and healthy >= wanted > 0) or healthy > wanted
+        return None if may_go else f"PodDisruptionBudget {self.name} needs {wanted} healthy pods and has {healthy}"
 
     def shown(self) -> Mapping[str, Any]:
         """As Kubernetes would show it."""
@@ -144,8 +139,8 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
             labels = selector.need("matchLabels", dict[str, str]())
         least, most_out = (read_amount(spec, name) for name in ("minAvailable", "maxUnavailable"))
         spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget",), "IfHealthyBudget", remedy="leave it out")
-    if (least is None) == (most_out is None):
-        raise UsageError(f"{place}: spec", "expected one of minAvailable and maxUnavailable", "keep one")
+    fault = "expected one of minAvailable and maxUnavailable"
+    refuse((least is None) == (most_out is None), f"{place}: spec", fault, "keep one")
     return Budget(str(raw["metadata"]["name"]), labels, least, most_out)
 
 

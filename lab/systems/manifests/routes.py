@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, refuse, spec_of
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
@@ -54,41 +53,23 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
             with rule.inner("http") as http:
                 host = rule.need("host", "")
                 for path in http.each("paths", "path"):
-                    service, port = _backend(path)
+                    with path.inner("backend") as backend, backend.inner("service") as to, to.inner("port") as ref:
+                        service, port = to.need("name", ""), ref.any("number") or ref.any("name")
+                        ref.waive("name")
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
-                    found.append(
-                        Route(
-                            metadata.get("namespace", "default"),
-                            metadata["name"],
-                            host,
-                            path.need("path", ""),
-                            kind,
-                            service,
-                            port,
-                            rewrite,
-                            forwarded,
-                            secrets.get(host, ""),
-                        )
-                    )
+                    at = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
+                    found.append(Route(metadata.get("namespace", "default"), metadata["name"], *at))
     return found
-
-
-def _backend(path: Fields) -> tuple[str, int | str]:
-    with path.inner("backend") as backend, backend.inner("service") as service, service.inner("port") as port:
-        number = port.any("number") or port.any("name")
-        port.waive("name")
-        return service.need("name", ""), number
 
 
 def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:
     """(rewrite, forwarded prefix). UsageError for another of ingress-nginx's."""
     for name in annotations:
-        if name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED):
-            raise UsageError(where, f"the local target does not honour {name}", "use --target kind, or remove it")
+        foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
+        refuse(foreign, where, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
-    if forwarded and not rewrite:
-        fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
-        raise UsageError(where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
+    fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
+    refuse(forwarded and not rewrite, where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return rewrite, forwarded
 
 
@@ -117,18 +98,16 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
     """UsageError for what the router does not admit, or this target does not honour."""
     metadata = raw["metadata"]
     for annotation in metadata.get("annotations") or {}:
-        if "router.openshift.io/" in annotation:
-            fault = f"the local target does not honour {annotation}"
-            raise UsageError(f"{place}: metadata.annotations", fault, "remove it, or use --target kind")
+        fault, remedy = f"the local target does not honour {annotation}", "remove it, or use --target kind"
+        refuse("router.openshift.io/" in annotation, f"{place}: metadata.annotations", fault, remedy)
     with spec_of(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
-        if spec.any("wildcardPolicy") != "None":
-            remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
-            raise UsageError(spec.at("wildcardPolicy"), "expected None: the router does not admit it", remedy)
+        fault = "expected None: the router does not admit it"
+        remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
+        spec.refuse(spec.any("wildcardPolicy") != "None", "wildcardPolicy", fault, remedy)
         to.choice("kind", ("Service",), "Service")
         to.waive("weight")  # there is one Service
         target = port.any("targetPort")
-        if target is None:
-            raise UsageError(port.place, "'targetPort' is missing", "name the Service's port: http or https")
+        port.refuse(target is None, "", "'targetPort' is missing", "name the Service's port: http or https")
         tls, insecure = _tls(spec)
         return HostRoute(
             namespace=metadata.get("namespace", "default"),
@@ -147,8 +126,8 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
 def _headers(spec: Fields) -> Iterator[tuple[str, str]]:
     """Of requests; actions on responses are not honoured here."""
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
-        if actions.take("response", list[Any]()):
-            raise UsageError(actions.at("response"), "the local target does not honour it", "use --target kind")
+        given = actions.take("response", list[Any]())
+        actions.refuse(given, "response", "the local target does not honour it", "use --target kind")
         for item in actions.each("request"):
             name = item.need("name", "")
             with item.inner("action") as action, action.inner("set") as settings:

@@ -33,6 +33,7 @@ class NginxControl:
 
     def __init__(self, process: Process, config: str, syncs_per_s: float, program: str = "nginx") -> None:
         self._process, self._config, self.interval_s, self._program = process, config, 1 / syncs_per_s, program
+        self._place = process.container.place
         self._main: int | None = None
         self._before: frozenset[int] = frozenset()
         self._workers = 1
@@ -70,52 +71,39 @@ class NginxControl:
     def config_bytes(self) -> int:
         return bytes_of(self._process, [self._config])
 
-    @property
-    def _place(self) -> str:
-        return self._process.container.place
-
     def _try(self, file: Path, text: str, over: threading.Event) -> bool:
         """As the controller tries a configuration, in the container; what fails leaves the old one at work.
 
-        False: it was `over` before that was known.
+        False: it was `over` before that was known. What was started has ended in any case.
         """
         tried = file.with_name("tried.conf")
         tried.write_text(text)
         tried.chmod(0o644)
         command = [self._program, "-t", "-q", "-c", str(Path(self._config).with_name(tried.name))]
+        deadline = time.monotonic() + TRY_S
         with tempfile.TemporaryFile() as output:
             try:
                 trial = self._process.run_pinned(command, output.fileno())
-                ended = self._ended(trial, over)
+                while trial.poll() is None and time.monotonic() < deadline and not over.is_set():
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        trial.wait(0.02)
+                if late := trial.poll() is None:
+                    self._process.end_entered(trial)
             except ProcessLookupError as error:
                 raise MeasuringError(self._place, f"nginx -t: {error}", self._process.tail(5)) from None
             finally:
                 tried.unlink()
             if over.is_set():
                 return False
-            if not ended:
-                raise MeasuringError(
-                    self._place,
-                    f"nginx -t: did not end within {TRY_S:g} s",
-                    self._process.tail(5) or "the old one stays",
-                )
+            if late:
+                remedy = self._process.tail(5) or "the old one stays"
+                raise MeasuringError(self._place, f"nginx -t: did not end within {TRY_S:g} s", remedy)
             if trial.returncode:
                 output.seek(0)
                 said = output.read().decode(errors="replace").strip().splitlines()
                 fault = f"nginx -t refuses the new configuration: {said[0] if said else ''}"
                 raise MeasuringError(self._place, fault, "the old one stays")
         return True
-
-    def _ended(self, trial: subprocess.Popen[bytes], over: threading.Event) -> bool:
-        """Whether it ended by itself, within its time and before it was `over`; it has ended in any case."""
-        deadline = time.monotonic() + TRY_S
-        while trial.poll() is None and time.monotonic() < deadline and not over.is_set():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                trial.wait(0.02)
-        if trial.poll() is not None:
-            return True
-        self._process.end_entered(trial)
-        return False
 
 
 def _title(pid: int) -> str:

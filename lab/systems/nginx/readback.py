@@ -17,6 +17,7 @@ import fnmatch
 import posixpath
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,9 +26,9 @@ from typing import Any
 
 import crossplane
 
-from lab.model.measurable import System
+from lab.model.endpoint import Response
+from lab.model.system import System
 from lab.model.variants.variants import Check
-from lab.systems.nginx import effects
 from lab.systems.reading import (
     ABSENT,
     CLOCK_S,
@@ -43,6 +44,72 @@ from lab.systems.reading import (
     started,
     wrong,
 )
+
+PAGE, TIMEOUT_S = "/8kB.txt", 5.0
+_OUTPUT = ("off", "/var/log/nginx/access.log", "/dev/stdout")
+_OWN_OUTPUT = "/proc/1/fd/1"
+"""Of the container's first process, whose output nginx inherits."""
+_SEEN_WITHIN_S = 0.5
+"""A line is written right after its response; half a second is what a busy machine may take."""
+
+
+def fault(system: System, check: Check, arguments: str) -> str:
+    """What speaks against the directive being in effect for one request, seen from the client's place: what it says is one thing, what happens another.
+
+    Empty when nothing does, or nothing can be seen: a log that is no regular file (a container's output in a cluster) is not looked at.
+    """
+    match (check.name or "").split()[0]:
+        case "gzip":  # a page that compresses comes compressed to a client that accepts it
+            sent = _fetch(system, {"Accept-Encoding": "gzip"}).headers.get("content-encoding", "identity")
+            wanted = "gzip" if arguments == "on" else "identity"
+            return "" if sent == wanted else f"{PAGE} came with encoding {sent}, expected {wanted}"
+        case "proxy_cache" if arguments != "off":  # the second of two requests is a hit
+            _fetch(system)
+            status = _fetch(system).headers.get("x-cache-status", "none")
+            return (
+                "" if status == "HIT" else f"the second request for {PAGE} has the cache status {status}, expected HIT"
+            )
+        case "access_log":
+            return _access_log(system, check, arguments)
+        case _:
+            return ""
+
+
+def _access_log(system: System, check: Check, arguments: str) -> str:
+    """One request makes the log longer, unless it is off or buffered. Of a log that is off the container's output is looked at, where it would go as shipped."""
+    path, *options = arguments.split()
+    if path.startswith("syslog:"):
+        return ""
+    file = _OWN_OUTPUT if path in _OUTPUT else path
+    kept = path == "off" or any(option.startswith(("buffer=", "gzip")) for option in options)
+    before = _size(system, check, file)
+    _fetch(system)
+    if before is None:
+        return ""
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while (after := _size(system, check, file)) == before and not kept and time.monotonic() < deadline:
+        time.sleep(0.01)
+    grown = after != before
+    if grown and kept:
+        return f"one request made {file} longer, though its log is {'off' if path == 'off' else 'buffered'}"
+    return "" if grown or kept else f"a request left {file} as long as it was"
+
+
+def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response:
+    answer = system.fetch(system.entry(), PAGE, TIMEOUT_S, headers)
+    if answer.status != 200:
+        raise UnreadableError(f"{PAGE} was answered with status {answer.status}")
+    return answer
+
+
+def _size(system: System, check: Check, file: str) -> int | None:
+    """None for what is no regular file, and for the output of a program with file capabilities, which the kernel hides."""
+    asked = ["stat", "-L", "-c", "%F:%s", file]
+    if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, asked).stderr:
+        return None
+    kind, _, size = run(system, check, asked).strip().rpartition(":")
+    return int(size) if kind in ("regular file", "regular empty file") else None
+
 
 _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
 
@@ -69,7 +136,9 @@ def read(system: System, check: Check) -> Reading:
     ]
     found = [_argument(args, part) for args in stated]
     if check.times is not None:
-        reading = _counted(check, found)
+        detail = f"expected {check.value!r} {check.times} times, found it {found.count(check.value)} times"
+        observed, ok = f"{found.count(check.value)} times", found.count(check.value) == check.times
+        reading = Reading(check, observed, ok, "" if ok else detail)
     else:
         found = [check.value] if check.among and check.value in found else found
         reading = compared(check, joined(found) if found else ABSENT)
@@ -78,16 +147,9 @@ def read(system: System, check: Check) -> Reading:
         reading = wrong(check, reading.observed, detail)
     if reading.ok:
         reading = _loaded(system, reading, main, workers)
-    if reading.ok and stated and (fault := effects.fault(system, check, " ".join(stated[0]))):
-        return wrong(check, reading.observed, fault)
+    if reading.ok and stated and (said := fault(system, check, " ".join(stated[0]))):
+        return wrong(check, reading.observed, said)
     return reading
-
-
-def _counted(check: Check, found: Sequence[str]) -> Reading:
-    there = found.count(check.value)
-    if there == check.times:
-        return Reading(check, f"{there} times", ok=True)
-    return wrong(check, f"{there} times", f"expected {check.value!r} {check.times} times, found it {there} times")
 
 
 def _argument(args: Sequence[str], part: str) -> str:
@@ -178,11 +240,6 @@ def _walk(
         yield Directive(context, place, block["directive"], block["args"])
         if "block" in block:
             inner, here = (f"{outer}/{block['directive']}".lstrip("/") for outer in (context, place))
-            which = _which(block)
+            names = (each["args"] for each in block["block"] if each["directive"] == "server_name")
+            which = " ".join(next(names, ()) if block["directive"] == "server" else block["args"])
             yield from _walk(block["block"], inner, f"{here}[{which}]" if which else here, files, folder)
-
-
-def _which(block: Mapping[str, Any]) -> str:
-    """What tells a block from others of its kind."""
-    names = (inner["args"] for inner in block["block"] if inner["directive"] == "server_name")
-    return " ".join(next(names, ()) if block["directive"] == "server" else block["args"])

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.systems.nginx.served import Directives, control, started
-from lab.systems.nginx.system import LOADER, refuse_nginx_workers
+from lab.systems.nginx.system import LOADER, Directives, control, refuse_nginx_workers, started
 from lab.systems.renewing import by_signal
 from lab.systems.settings import filled, load_keys
 from lab.systems.system import (
@@ -50,7 +49,15 @@ _HEADERS = {
 
 
 def realise(context: Context) -> Realisation:
-    place, data = _configmap(context)
+    container = context.container
+    at = f"{container.place}.args"
+    expect(container, not container.command, "no command", "nginx-f5")
+    given = arguments(container, container.args, (_CONFIGMAP, _CLASS), _WAIVED)
+    classes = context.objects.classes
+    if (wanted := given.get(_CLASS, "nginx")) not in classes or classes[wanted] != "nginx.org/ingress-controller":
+        fault = f"no IngressClass {wanted!r} is of nginx.org/ingress-controller: it would serve nothing"
+        raise UsageError(at, fault, did_you_mean(wanted, classes))
+    place, data = configmap_of(at, given.get(_CONFIGMAP, ""), context)
     values = filled(place, data, KEYS)
     for name, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[name].isdecimal():
@@ -67,17 +74,17 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
             text = _flag(f"{place}: {name}", text)
         if text and key.directive and (name, text) not in _UNWRITTEN:
             found.setdefault(key.section, []).append(key.directive.format(text))
-    off = values["access-log-off"] and _flag(f"{place}: access-log-off", values["access-log-off"]) == "on"
+    if values["access-log-off"] and _flag(f"{place}: access-log-off", values["access-log-off"]) == "on":
+        found.setdefault("server", []).append("access_log off")
     form = f"'{values['log-format']}'" if values["log-format"] else _LOG_FORMAT
-    log = [f"log_format main {form}", "sendfile on"]
     headers = {**({"Connection": ""} if values["keepalive"] not in ("", "0") else {}), **_HEADERS}
     return Directives(
         main=found.get("main", []),
         events=found.get("events", []),
-        http=[*log, *found.get("http", [])],
+        http=[f"log_format main {form}", "sendfile on", *found.get("http", [])],
         upstream=found.get("upstream", []),
         after=found.get("after", []),
-        server=[*found.get("server", []), *(["access_log off"] if off else [])],
+        server=found.get("server", []),
         location=["proxy_http_version 1.1", *found.get("location", [])],
         member="".join(f" {each}" for each in found.get("member", [])),
         headers=headers,
@@ -87,22 +94,9 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
 
 def _flag(place: str, text: str) -> str:
     words = {"true": "on", "false": "off", "on": "on", "off": "off"}
-    if text.lower() not in words:
-        raise UsageError(place, f"expected True or False, got {text!r}", "correct it")
-    return words[text.lower()]
-
-
-def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
-    """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
-    container = context.container
-    at = f"{container.place}.args"
-    expect(container, not container.command, "no command", "nginx-f5")
-    given = arguments(container, container.args, (_CONFIGMAP, _CLASS), _WAIVED)
-    classes = context.objects.classes
-    if (wanted := given.get(_CLASS, "nginx")) not in classes or classes[wanted] != "nginx.org/ingress-controller":
-        fault = f"no IngressClass {wanted!r} is of nginx.org/ingress-controller: it would serve nothing"
-        raise UsageError(at, fault, did_you_mean(wanted, classes))
-    return configmap_of(at, given.get(_CONFIGMAP, ""), context)
+    if found := words.get(text.lower()):
+        return found
+    raise UsageError(place, f"expected True or False, got {text!r}", "correct it")
 
 
 SYSTEM = ProxySystem(

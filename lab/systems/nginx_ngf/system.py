@@ -12,12 +12,11 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import refuse_unknown
 from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import rules_of
 from lab.systems.manifests.objects import Objects
-from lab.systems.nginx.served import Directives, control, started
-from lab.systems.nginx.system import LOADER
+from lab.systems.nginx.system import LOADER, Directives, control, started
 from lab.systems.renewing import by_signal
 from lab.systems.system import (
     Context,
@@ -166,18 +165,16 @@ def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
 def _targets(place: str, spec: Fields, kind: str, wanted: Collection[str]) -> None:
     """UsageError unless a policy is for all that there is: directives stand once here."""
     named = {_is(place, item, kind, wanted) for item in spec.each("targetRefs")}
-    if missing := sorted(set(wanted) - named):
-        fault = f"is for {', '.join(sorted(named)) or 'nothing'} alone, not for {missing[0]}"
-        raise UsageError(
-            f"{place}: spec.targetRefs", fault, f"the local target has one such setting: name {missing[0]}, too"
-        )
+    for missing in sorted(set(wanted) - named):
+        fault = f"is for {', '.join(sorted(named)) or 'nothing'} alone, not for {missing}"
+        spec.refuse(missing, "targetRefs", fault, f"the local target has one such setting: name {missing}, too")
 
 
 def _is(place: str, item: Fields, kind: str, known: Collection[str]) -> str:
     item.choice("kind", (kind,))
     item.waive("group")
-    if (name := item.need("name", "")) not in known:
-        raise UsageError(f"{place}: {item.at('name')}", f"there is no {kind} {name!r}", did_you_mean(name, known))
+    name = item.need("name", "")
+    refuse_unknown(name, known, f"{place}: {item.at('name')}", f"there is no {kind} {name!r}")
     return name
 
 

@@ -7,7 +7,6 @@ A Deployment's pod template, as the pod `proxy-0`:
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import yaml
 
 from lab.systems.manifests.objects import SERVICE_LABEL, Member, Service
 from lab.targets.cluster.api import Object
-from lab.targets.cluster.objects import Reference, certify, pod_template
+from lab.targets.cluster.objects import pod_template
 from lab.targets.local.sandbox.network import NODE_ADDRESS
 
 DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
@@ -31,15 +30,6 @@ MANAGED = {"endpointslice.kubernetes.io/managed-by": "ingress-lab"}
 def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that the lab reads for its processes; everything else is the controller's to judge."""
     return [obj for obj in manifests if obj["kind"] in PROCESSES]
-
-
-def applied(manifests: Iterable[Object]) -> list[Object]:
-    """What goes to the API server, in the order in which it does: all of it, Secrets with the certificates that they ask for."""
-    found = copy.deepcopy(list(manifests))
-    for obj in found:
-        if obj["kind"] == "Secret":
-            certify(obj)
-    return sorted(found, key=lambda obj: Reference.of(obj).rank)
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:

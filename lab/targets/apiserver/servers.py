@@ -7,7 +7,6 @@ write, `registry` does. Refuses to be waited for longer than it takes: `start` r
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import secrets
@@ -16,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import urllib3
 
@@ -44,9 +44,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._thread: threading.Thread | None = None
-        self._api: Api | None = None
-        self._fault: BaseException | None = None
+        self._starting: Future[Api] | None = None
         self._stopped = threading.Event()
 
     @property
@@ -56,23 +54,19 @@ class Servers:
 
     def start(self) -> None:
         """Once; what goes wrong is told by `api`. UsageError when a program is not there."""
-        if self._thread is None:
+        if self._starting is None:
             for name in programs.SERVERS:
                 programs.server(name)
-            self._thread = threading.Thread(target=self._run, name="servers", daemon=True)
-            self._thread.start()
+            self._starting = ThreadPoolExecutor(1, "servers").submit(self._run)
 
     def api(self) -> Api:
         """The API server, ready. LostError when it does not come up, or has ended."""
-        assert self._thread is not None
-        self._thread.join()
-        if self._fault is not None:
-            raise self._fault
+        assert self._starting is not None
+        api = self._starting.result()
         for name, process in self._processes.items():
             if process.poll() is not None:
                 raise LostError(f"{name} of this run", f"has ended: {_tail(name)}", "start the command again")
-        assert self._api is not None
-        return self._api
+        return api
 
     def processes(self) -> list[int]:
         return [process.pid for process in self._processes.values() if process.poll() is None]
@@ -80,30 +74,29 @@ class Servers:
     def stop(self) -> None:
         """Idempotent."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._starting is not None:
+            wait([self._starting])
         for process in reversed(self._processes.values()):
             process.kill()
             process.wait()
         self._processes.clear()
 
-    def _run(self) -> None:
+    def _run(self) -> Api:
         """The thread. Each waits for the one before it."""
         try:
             token = _prepare()
-            reading = threading.Thread(target=_import, name="import", daemon=True)
-            reading.start()
             self._started("etcd", *_ETCD)
             self._until("etcd", _answers)
             self._started("kube-apiserver", *_KUBE_APISERVER)
+            for module in ("kubernetes.client", "kubernetes.config"):
+                importlib.import_module(module)  # a second or more: while the server starts
             pool = urllib3.PoolManager(ca_cert_data=self.authority, headers={"Authorization": f"Bearer {token}"})
             self._until("kube-apiserver", lambda: _ready(pool))
-            reading.join()
-            self._api = Api(CONTEXT, FOLDER / "kubeconfig")
-        except LabError as error:
-            self._fault = error
+            return Api(CONTEXT, FOLDER / "kubeconfig")
+        except LabError:
+            raise
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            self._fault = LostError("the API server of this run", str(error), "`just doctor` tries what it needs")
+            raise LostError("the API server of this run", str(error), "`just doctor` tries what it needs") from None
 
     def _started(self, name: str, *options: str) -> None:
         with (FOLDER / f"{name}.log").open("ab") as log:
@@ -166,12 +159,11 @@ def _prepare() -> str:
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
     accounts = certificates.issue(certificates.Request(("service-accounts",), "ecdsa-256"))
-    server = {"clusters": [{"name": CONTEXT, "cluster": {"server": f"https://127.0.0.1:{PORT}"}}]}
-    server["clusters"][0]["cluster"]["certificate-authority"] = str(FOLDER / "ca.crt")  # type: ignore[index]
+    cluster = {"server": f"https://127.0.0.1:{PORT}", "certificate-authority": str(FOLDER / "ca.crt")}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        **server,
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
         "users": [{"name": CONTEXT, "user": {"token": token}}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
     }
@@ -190,13 +182,6 @@ def _prepare() -> str:
 
 def _issued() -> dict[str, str]:
     return dict(certificates.issue(certificates.Request(NAMES, "ecdsa-256")))
-
-
-def _import() -> None:
-    """It takes a second or more: while the servers start."""
-    with contextlib.suppress(ImportError):  # told where it is needed
-        importlib.import_module("kubernetes.client")
-        importlib.import_module("kubernetes.config")
 
 
 def _answers() -> bool:

@@ -23,16 +23,14 @@ from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import MACHINE, Context, Controller, Realisation
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.programs import SERVERS, provide, server, version
-from lab.targets.apiserver.registry import Place, Registry
-from lab.targets.apiserver.servers import PORT, Servers
+from lab.targets.apiserver.registry import Registry
+from lab.targets.apiserver.servers import Servers
 from lab.targets.cluster.objects import on_side
 from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import Network
 from lab.targets.local.target import LocalTarget
-
-LSATTR = "lsattr"
 
 
 class ApiserverTarget(LocalTarget):
@@ -89,8 +87,8 @@ class ApiserverTarget(LocalTarget):
         found = super().check_variant(variant, points)
         (pod, *_) = self.read(variant.manifests).role("proxy") or [None]
         for check in variant.readback:
-            if pod and check.kind == "disk" and check.value == "sync" and not _has(pod.containers[0], LSATTR):
-                fault = f"the controller's files have no {LSATTR}, which tells whether {check.name} waits for the disk"
+            if pod and check.kind == "disk" and check.value == "sync" and not _has(pod.containers[0], "lsattr"):
+                fault = f"the controller's files have no lsattr, which tells whether {check.name} waits for the disk"
                 raise NotMeasurableError("a slow disk", variant.name, fault, "--target local or kind shows it")
         return found
 
@@ -115,8 +113,7 @@ class ApiserverTarget(LocalTarget):
         changing: bool,
         side: Side,
     ) -> Routes:
-        place = Place(self.servers.api(), side, self.servers.authority, PORT, self.servers.processes)
-        return Registry([dict(obj) for obj in manifests], place, wanted, net, kubelet, log, changing)
+        return Registry([dict(obj) for obj in manifests], self.servers, side, wanted, net, kubelet, log, changing)
 
 
 def _about(controller: Controller) -> str:

@@ -7,11 +7,11 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.targets.cluster.connection import READ_S, Connection, Stream
@@ -19,6 +19,7 @@ from lab.targets.cluster.connection import READ_S, Connection, Stream
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse as Answer
 
+T = TypeVar("T")
 Object = dict[str, Any]
 RUN_LABEL = "lab/run"
 """On everything that the lab makes, namespaces first: what lacks it is somebody else's."""
@@ -29,10 +30,6 @@ MANAGER = "ingress-lab"
 CLIENT_NAMESPACE = "ingress-lab-client"
 """Of the generator's pod, the lease and the inventory. The variants' namespace is the manifests' own."""
 CLIENT_POD = "generator"
-COLLECTION_S = 60.0
-"""For one request that deletes many: 1000 Routes took 5 s on an idle disk."""
-WATCHING_S = 3600
-"""A watch is ended by the server after that; longer than a sample lasts."""
 EVICTION_REFUSED = 429
 WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
@@ -61,23 +58,26 @@ def right() -> Iterator[None]:
         ) from None
 
 
+def until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
+    """What `ask` answers as soon as that is something, else what it answered last when the time was over."""
+    deadline = time.monotonic() + limit_s
+    while not (answer := ask()) and time.monotonic() <= deadline:
+        time.sleep(poll_s)
+    return answer
+
+
 class RefusedError(MeasuringError):
     """The server took the request and will not do it: an invalid field, an admission webhook, a quota."""
 
 
-class Api:
+class Api(Connection):
     """UsageError: no kubeconfig, no such context. LostError from any call: the server does not answer."""
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
-        self._connection = Connection(context, kubeconfig)
-        self.place = self._connection.place
+        super().__init__(context, kubeconfig)
         file = (f"--kubeconfig={kubeconfig}",) if kubeconfig else ()
         self.kubectl = ("kubectl", f"--context={context}", *file)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    @property
-    def core(self) -> Any:
-        return self._connection.core
 
     def version(self) -> str:
         """`v1.34.4`."""
@@ -117,7 +117,7 @@ class Api:
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
         """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
-        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": WATCHING_S}
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
         return self._stream(self._path(api_version, kind, namespace) or "", query, _said(kind, namespace))
 
     def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream:
@@ -150,17 +150,14 @@ class Api:
     def evict(self, namespace: str, pod: str) -> str | None:
         """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
-        path, said = (
-            f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction",
-            f"eviction of {_said('Pod', namespace, pod)}",
-        )
-        answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
-        if answer.status == EVICTION_REFUSED:
-            for cause in (answer.json().get("details") or {}).get("causes") or ():
-                if cause.get("reason") == "DisruptionBudget":
-                    return " ".join(str(cause.get("message")).split())
-        self._judged(answer, "POST", said)
-        return None
+        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", f"eviction of Pod {namespace}/{pod}"
+        answer = self._ask("POST", said, path, body=body, missing=(EVICTION_REFUSED,))
+        if answer.status != EVICTION_REFUSED:
+            return None
+        for cause in (answer.json().get("details") or {}).get("causes") or ():
+            if cause.get("reason") == "DisruptionBudget":
+                return " ".join(str(cause.get("message")).split())
+        raise self._fault(answer, "POST", said)
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
         """Server-side apply: fields that MANAGER applied before and does not now, go. UsageError for a field that the server does not know."""
@@ -206,7 +203,9 @@ class Api:
         """One request for all that have these labels."""
         if (path := self._path(api_version, kind, namespace)) is not None:
             query, said = {"labelSelector": labels}, _said(kind, namespace)
-            self._ask("DELETE", said, path, query, _options(grace_s, orphan), read_s=COLLECTION_S)
+            self._ask(
+                "DELETE", said, path, query, _options(grace_s, orphan), read_s=60.0
+            )  # 1000 Routes took 5 s on an idle disk
 
     def log(
         self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
@@ -229,18 +228,20 @@ class Api:
 
     def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
         """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
-        asked = list(dict.fromkeys(wanted))
-        with ThreadPoolExecutor(8) as pool:
-            allowed = list(pool.map(self._may, asked))
-        return [_right(*right) for right, may in zip(asked, allowed, strict=True) if not may]
 
-    def _may(self, right: tuple[str, str, str, str | None]) -> bool:
-        verb, group, resource, namespace = right
-        resource, _, subresource = resource.partition("/")
-        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
-        return bool(self.create(review)["status"]["allowed"])
+        def may(right: tuple[str, str, str, str | None]) -> bool:
+            verb, group, resource, namespace = right
+            what, _, subresource = resource.partition("/")
+            attributes = {"verb": verb, "group": group, "resource": what, "subresource": subresource}
+            spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+            return bool(self.create(review)["status"]["allowed"])
+
+        return [
+            f"{verb} {resource}{'.' + group if group else ''}{f' in namespace {namespace}' if namespace else ''}"
+            for verb, group, resource, namespace in dict.fromkeys(wanted)
+            if not may((verb, group, resource, namespace))
+        ]
 
     def _write(
         self,
@@ -269,15 +270,16 @@ class Api:
         missing: Container[int] = (),
         read_s: float = READ_S,
     ) -> Answer:
-        """The answer, if it is a good one, or of a status that says that it is not there."""
-        answer = self._connection.send(method, path, query, body, content_type, read_s)
-        return answer if answer.status in missing else self._judged(answer, method, said)
+        """The answer, if it is a good one, or of a status that says that it is not there, or not to be had."""
+        answer = self.send(method, path, query, body, content_type, read_s, missing)
+        if answer.status < 300 or answer.status in missing:
+            return answer
+        raise self._fault(answer, method, said)
 
     def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
-        found = self._connection.stream(path, query)
+        found = self.stream(path, query)
         if not isinstance(found, Stream):
-            self._judged(found, "GET", said)
-            raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
+            raise self._fault(found, "GET", said)
         return found
 
     def _path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
@@ -288,29 +290,26 @@ class Api:
         inner = f"/namespaces/{namespace}" if namespaced and namespace else ""
         return f"{_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
 
-    def _judged(self, answer: Answer, method: str, said: str) -> Answer:
-        """The answer, if it is a good one."""
-        if answer.status < 300:
-            return answer
+    def _fault(self, answer: Answer, method: str, said: str) -> LabError:
+        """What a bad answer says."""
         place = f"{self.place}: {said}"
         try:
-            status: Mapping[str, Any] = answer.json()
+            words = str(answer.json().get("message") or "").strip()
         except ValueError:
-            status = {}
-        words = str(status.get("message") or answer.data[:300].decode(errors="replace")).strip()
+            words = ""
+        words = words or answer.data[:300].decode(errors="replace").strip()
         if answer.status == 401:
-            raise DeniedError(
-                place, f"{method}: the API server does not know you: {words}", "log in to the cluster again"
-            )
+            fault = f"{method}: the API server does not know you: {words}"
+            return DeniedError(place, fault, "log in to the cluster again")
         if answer.status == 403 and (may_not := _MAY_NOT.search(words)):
             fault = f"user {may_not['who']} cannot {may_not['what']}"
-            raise DeniedError(place, fault, "ask for this right, or name another context")
+            return DeniedError(place, fault, "ask for this right, or name another context")
         if answer.status == 403 and "attempting to grant RBAC permissions" in words:
-            raise DeniedError(place, words, "ask for the rights that this role grants, or name another context")
+            return DeniedError(place, words, "ask for the rights that this role grants, or name another context")
         if answer.status == 409:
-            raise ConflictError(place, words, "try again")
+            return ConflictError(place, words, "try again")
         fault, remedy = f"{method} refused ({answer.status}): {words}", "correct what it names"
-        raise UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
+        return UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
 
 
 def _root(api_version: str) -> str:
@@ -320,11 +319,6 @@ def _root(api_version: str) -> str:
 def _said(kind: str, namespace: str | None = None, name: str | None = None) -> str:
     """`Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
-
-
-def _right(verb: str, group: str, resource: str, namespace: str | None) -> str:
-    """`create deployments.apps in namespace ingress-lab`."""
-    return f"{verb} {resource}{'.' + group if group else ''}" + (f" in namespace {namespace}" if namespace else "")
 
 
 def _options(grace_s: int | None, orphan: bool) -> Object:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -24,12 +23,12 @@ from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.base.quantities import quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import deletion
-from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object, right, until
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.objects import Reference, made, pod_spec, role
+from lab.targets.cluster.inventory import GRACE_S, Inventory, by_rank
+from lab.targets.cluster.objects import ROLES, Reference, made, pod_spec, role
 from lab.targets.cluster.pods import conditions, container_id, container_status, ready, reasoned, running
+from lab.targets.cluster.recorder import ClusterRecorder
 
 RESIZED_S = 10.0
 KILLED_S = 1.0
@@ -37,9 +36,6 @@ KILLED_S = 1.0
 CRASHED_S = 30.0
 POLL_S = 0.05
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
-ENDED: Sequence[Role] = ("proxy", "backend")
-Say = Callable[[str, str, str], None]
-"""(kind, object, detail): an event that no watch would tell."""
 CRASHER = "lab-crash"
 CONTAINER_ID = re.compile("[0-9a-f]{64}")
 """What is looked for in the node's cgroups: anything shorter would be found in those of others."""
@@ -53,31 +49,35 @@ exit 1
 
 
 class Changes:
-    """Of one variant that is up. Every method raises MeasuringError in the server's words when it is refused."""
+    """Of one variant that is up; its `ClusterSystem` is one. Every method raises MeasuringError in the server's words when it is refused."""
 
     def __init__(
         self,
         api: Api,
         images: Images,
-        inventory: Inventory,
+        inventory: Inventory | None,
         manifests: Sequence[Mapping[str, Any]],
         namespace: str,
         run: str,
-        say: Say,
     ) -> None:
-        self._api, self._image, self._inventory = api, images.named("loadgen"), inventory
-        self._manifests, self._namespace, self._run, self._say = manifests, namespace, run, say
+        """`inventory`: where pods and routes may change, and what is applied meanwhile is listed."""
+        self._api, self._images, self._inventory = api, images, inventory
+        self._manifests, self._namespace, self._run = manifests, namespace, run
+        self._changing = inventory is not None
         self._listed: set[Reference] = set()
+        self._squeezed: set[Role] = set()
+        self._recorder: ClusterRecorder | None = None
 
     def first(self, role: Role) -> Object:
         """The role's first pod: the oldest that is ready; where none is, the oldest that is not ending."""
-        there = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
+        there = [pod for pod in self._all(role) if "deletionTimestamp" not in pod["metadata"]]
         if not there:
             fault = f"no pod is there in {self._namespace} that is not ending already"
             raise MeasuringError(f"role {role}", fault, "`kubectl get pods` there shows what its Deployment does")
         by_age = sorted(there, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
         return next(filter(ready, by_age), by_age[0])
 
+    @right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
         pod = self.first(role)
         name = pod["metadata"]["name"]
@@ -86,29 +86,35 @@ class Changes:
                 self._api.delete("v1", "Pod", name, self._namespace)
             case "evict":
                 if (refused := self._api.evict(self._namespace, name)) is not None:
-                    self._say("EvictionRefused", name, refused)
+                    if self._recorder is not None:  # no watch would tell
+                        self._recorder.say("EvictionRefused", name, refused)
                     return False
             case "crash":
-                crash(self._api, self._image, pod, self._run)
+                crash(self._api, self._images.named("loadgen"), pod, self._run)
         return True
 
+    @right()
     def scale(self, role: Role, replicas: int) -> None:
         self._change(role, {"replicas": replicas})
 
+    @right()
     def roll(self, role: Role) -> None:
         """The time to a microsecond: two within a second are two."""
-        stamp = {RESTARTED: datetime.now(UTC).isoformat()}
-        self._change(role, {"template": {"metadata": {"annotations": stamp}}})
+        self._change(role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}})
 
+    @right()
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Of every pod that is not ending, ready or not: a starved one is not for long.
+        """Of every pod that is not ending, ready or not: a starved one is not for long. A watch spares it meanwhile.
 
-        A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. None
-        raises LostError and DeniedError only.
+        A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. Its undoing raises LostError only.
         """
-        asked = self._pod_spec(role)["containers"][0].get("resources") or {}
+        self._squeezed.add(role)
+        found, ref = self._deployment(role)
+        if ref != Reference.of(found):  # with what its controller adds
+            found = self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or found
+        asked = pod_spec(found)["containers"][0].get("resources") or {}
         limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
-        pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
+        pods = [pod for pod in self._all(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
             raise MeasuringError(f"role {role}", "no pod is there to be squeezed", "squeeze it while it serves")
         asked_of: list[tuple[str, str]] = []
@@ -124,24 +130,13 @@ class Changes:
         for name, wanted in asked_of:
             with _unfailing(undoing=cpu is None):
                 self._await_resize(name, wanted)
+        if cpu is None:
+            self._squeezed.discard(role)
 
-    def settle(self, kill: Callable[[Object], object]) -> None:
-        """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
-
-        `kill` a container's processes from inside, LabError when that cannot be done; one that does not end by it is
-        killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
-        """
-        for pod in (pod for which in ENDED for pod in self._pods(which)):
-            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= deletion.GRACE_S:
-                continue
-            with _unfailing():
-                kill(pod)
-            with _unfailing():
-                if (still := self._still_running(pod)) is not None:
-                    crash(self._api, self._image, still, self._run)
-
+    @right()
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
+        assert self._inventory is not None, "up(changing=True) comes first"
         labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
         shared = {**dict(set[tuple[str, str]].intersection(*labels)), RUN_LABEL: self._run}
         wanted: dict[Reference, Object] = {}
@@ -152,25 +147,30 @@ class Changes:
         if new := wanted.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
-        with ThreadPoolExecutor(deletion.THREADS) as pool:
-            for rank in sorted({ref.rank for ref in wanted}):
-                list(pool.map(self._api.apply, [obj for ref, obj in wanted.items() if ref.rank == rank]))
+        by_rank(wanted, lambda ref: self._api.apply(wanted[ref]))
 
-    # -- inside -------------------------------------------------------------------------------------------
+    def settle(self, kill: Callable[[Object], object]) -> None:
+        """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
 
-    def _pods(self, role: Role) -> list[Object]:
+        `kill` a container's processes from inside, LabError when that cannot be done; one that does not end by it is
+        killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
+        """
+        for pod in (pod for which in ROLES for pod in self._all(which)):
+            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= GRACE_S:
+                continue
+            with _unfailing():
+                kill(pod)
+            with _unfailing():
+                if not until(lambda pod=pod: not self._runs_on(pod), KILLED_S, POLL_S):
+                    crash(self._api, self._images.named("loadgen"), pod, self._run)
+
+    def _all(self, role: Role) -> list[Object]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
-    def _still_running(self, pod: Object) -> Object | None:
-        """The pod as it is now, where its first container runs on for KILLED_S."""
-        deadline = time.monotonic() + KILLED_S
-        while True:
-            now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-            if now is None or now["metadata"]["uid"] != pod["metadata"]["uid"] or not running(now):
-                return None
-            if time.monotonic() > deadline:
-                return now
-            time.sleep(POLL_S)
+    def _runs_on(self, pod: Mapping[str, Any]) -> bool:
+        """The very container that is told of runs now."""
+        now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
+        return now is not None and running(now) and container_id(now) == container_id(pod)
 
     def _deployment(self, wanted: Role) -> tuple[Mapping[str, Any], Reference]:
         """(the object that makes its pods, the Deployment that does): one and the same, or what a controller makes the Deployment of."""
@@ -180,13 +180,6 @@ class Changes:
             kind = "nothing" if found is None else found["kind"]
             raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
         return found, ref
-
-    def _pod_spec(self, wanted: Role) -> Object:
-        """Of its pods; where a controller makes their Deployment, with what that adds."""
-        found, ref = self._deployment(wanted)
-        if ref == Reference.of(found):
-            return pod_spec(found)
-        return pod_spec(self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or found)
 
     def _change(self, wanted: Role, spec: Object) -> None:
         _, ref = self._deployment(wanted)
@@ -262,7 +255,11 @@ def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     try:
         deadline = time.monotonic() + CRASHED_S
-        while (phase := _phase(api, namespace)) != "Succeeded":
+        while True:
+            found = api.get("v1", "Pod", CRASHER, namespace) or {}
+            phase = found.get("status", {}).get("phase", "gone")
+            if phase == "Succeeded":
+                return
             if phase == "Failed" or time.monotonic() > deadline:
                 said = api.log(namespace, CRASHER, CRASHER, 3).strip()
                 fault = f"its container was not killed: {said or f'pod {CRASHER} is {phase}'}"
@@ -270,8 +267,3 @@ def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
             time.sleep(POLL_S)
     finally:
         api.delete("v1", "Pod", CRASHER, namespace, 0)
-
-
-def _phase(api: Api, namespace: str) -> str:
-    found = api.get("v1", "Pod", CRASHER, namespace)
-    return str((found or {}).get("status", {}).get("phase", "gone"))

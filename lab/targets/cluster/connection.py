@@ -13,9 +13,8 @@ import os
 import ssl
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
 """For so long a request that met no answer, or `not now`, is sent again."""
-CONNECTIONS = 32
-"""Kept open: three watches and a log per proxy hold one each, and what is asked beside them comes in threads."""
-NOT_NOW = {429, 502, 503, 504}
-UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
 
 
 class Stream:
@@ -94,7 +89,8 @@ class Connection:
         from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
-        self._configuration.connection_pool_maxsize = CONNECTIONS
+        # Three watches and a log per proxy hold a connection each, and what is asked beside them comes in threads.
+        self._configuration.connection_pool_maxsize = 32
         # What the library logs instead of raising it: that a credential plugin failed. Without a target all is kept.
         problems = MemoryHandler(capacity=1)
         problems.setLevel(logging.ERROR)
@@ -113,17 +109,13 @@ class Connection:
         if problems.buffer and not (self._configuration.api_key or self._configuration.cert_file):
             said = " ".join(problems.buffer[-1].getMessage().split())
             raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
-        self._configuration.proxy = _proxy(self._configuration.host)
+        # As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy.
+        url = urlsplit(self._configuration.host)
+        host = url.hostname or ""
+        direct = host in ("localhost", "::1") or host.startswith("127.") or urllib.request.proxy_bypass(host)
+        self._configuration.proxy = None if direct else urllib.request.getproxies().get(url.scheme)
         self._configuration.no_proxy = ""
-        self._client = client.ApiClient(self._configuration)
-        self.__dict__.pop("core", None)  # the one of before has the credentials of before
-
-    @cached_property
-    def core(self) -> Any:
-        """A CoreV1Api of its own: the library's streams change their client while they connect."""
-        from kubernetes import client  # see the module's docstring
-
-        return client.CoreV1Api(client.ApiClient(self._configuration))
+        self.client = client.ApiClient(self._configuration)
 
     def send(
         self,
@@ -133,12 +125,12 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         read_s: float = READ_S,
-        refusal: int | None = None,
+        answers: Container[int] = (),
     ) -> Answer:
         """One request. LostError when there is no answer, again and again for BLIP_S; a bad status is the caller's.
 
-        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `refusal`: a status that is the
-        answer here and not `not now` (an eviction's 429).
+        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `answers`: statuses that are
+        answers here and not `not now` (an eviction's 429).
         """
         give_up = time.monotonic() + BLIP_S
         url = path + ("?" + urlencode(query) if query else "")
@@ -157,14 +149,15 @@ class Connection:
                     renewed = True
                     self._open()
                     continue
-                if answer.status not in NOT_NOW or answer.status == refusal:
+                if answer.status not in (429, 502, 503, 504) or answer.status in answers:
                     return answer
                 fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
                 where = urlsplit(self._configuration.host).netloc
                 where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
                 said = f"the API server does not {'answer' if answer is None else 'do it now'}: {where}: {fault}"
-                raise LostError(self.place, said, UNREACHABLE) from None
+                remedy = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
+                raise LostError(self.place, said, remedy) from None
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
 
@@ -182,9 +175,9 @@ class Connection:
         headers = {"Accept": "application/json", "User-Agent": "ingress-lab"}
         if body is not None:
             headers["Content-Type"] = content_type
-        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        self.client.update_params_for_auth(headers, [], ["BearerToken"])
         try:
-            return self._client.rest_client.pool_manager.request(
+            return self.client.rest_client.pool_manager.request(
                 method,
                 self._configuration.host + url,
                 body=None if body is None else json.dumps(body),
@@ -197,15 +190,6 @@ class Connection:
             raise ssl.SSLError(_words(error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise OSError(_words(error)) from None
-
-
-def _proxy(url: str) -> str | None:
-    """As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy."""
-    host = urlsplit(url).hostname or ""
-    local = host in ("localhost", "::1") or host.startswith("127.")
-    if local or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(urlsplit(url).scheme)
 
 
 def _words(error: BaseException) -> str:

@@ -18,25 +18,19 @@ from typing import Literal
 from lab.base.errors import UsageError
 
 INFO_S = 10.0
-PULL_S = 600.0
-LOAD_S = 300.0
-LIST_S = 60.0
 DISK_BYTES = 6 * 2**30
 """A node image is 1 GB packed and 3 unpacked; the rest is what pods' images and logs take."""
 REMEDY = "install Docker and start it (systemctl start docker), or point DOCKER_HOST at an engine"
 DENIED = "add yourself to its group (sudo usermod -aG docker $USER, then log in again), or run the lab as root"
-BRING = Path(__file__).parents[3] / "scripts" / "bring"
-CACHE = (Path(__file__).parents[3] / ".cache").resolve()
-
-Origin = Literal["there", "loaded", "pulled"]
+ROOT = Path(__file__).parents[3]
 
 
 def bring(tool: str) -> None:
     """It is on PATH afterwards: UsageError where it is not and cannot be brought. What is brought is told on stderr, with its time."""
     found = shutil.which(tool)
-    if found is not None and not Path(found).parent.resolve().is_relative_to(CACHE):
+    if found is not None and not Path(found).parent.resolve().is_relative_to((ROOT / ".cache").resolve()):
         return  # nix's, or the user's own
-    brought = subprocess.run([BRING, tool], check=False).returncode == 0
+    brought = subprocess.run([ROOT / "scripts" / "bring", tool], check=False).returncode == 0
     if shutil.which(tool) is None:
         lost = "was brought and is not on PATH: the lab was not started by scripts/shell"
         remedy = f"`scripts/shell scripts/bring {tool}` says why; nix has it, and one of your own on PATH will do"
@@ -115,10 +109,9 @@ def check_disk(engine: Engine) -> None:
     """UsageError when there is not room for a cluster."""
     free = free_bytes(engine)
     if free is not None and free < DISK_BYTES:
-        fault = f"{free / 2**30:.1f} GB free where Docker keeps its data, a cluster takes up to {DISK_BYTES >> 30}"
         raise UsageError(
             str(engine.root),
-            fault,
+            f"{free / 2**30:.1f} GB free where Docker keeps its data, a cluster takes up to {DISK_BYTES >> 30}",
             "free some: `docker system df` shows what Docker has, `docker system prune` removes what is unused",
         )
 
@@ -129,7 +122,7 @@ def held(reference: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Origin:
+def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Literal["there", "loaded", "pulled"]:
     """See that every node has it, and say how it came there. UsageError when it is to be had from nowhere."""
     here = None if "@" in reference else held(reference)
     lacking = [node for node in nodes if not _has(node, reference, here)]
@@ -138,11 +131,11 @@ def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Or
     place = f"image {short}"
     if here:
         argv = ["kind", "load", "docker-image", reference, "--name", cluster, "--nodes", ",".join(lacking)]
-        output(argv, LOAD_S, place, f"`docker image inspect {reference}` here; then `just up kind` again")
+        output(argv, 300.0, place, f"`docker image inspect {reference}` here; then `just up kind` again")
         return "loaded"
     remedy = f"LAB_IMAGES=<file> with a line `{short}: …` names another, of a registry or held by Docker here; then `just up kind` again"
     for node in lacking:
-        done = run(["docker", "exec", node, "crictl", "pull", reference], PULL_S)
+        done = run(["docker", "exec", node, "crictl", "pull", reference], 600.0)
         if done.returncode:
             raise UsageError(place, f"{reference}: {last_words(done)}", remedy)
     return "pulled"
@@ -169,7 +162,7 @@ def full(reference: str) -> str:
 def _has(node: str, reference: str, image_id: str | None) -> bool:
     """Under this name, and with the contents that Docker has here, if it has any."""
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
-    said = output(argv, LIST_S, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
+    said = output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
     wanted = full(reference)
     return any(
         wanted in {*image.get("repoTags", ()), *image.get("repoDigests", ())} and image_id in (None, image["id"])

@@ -21,7 +21,6 @@ from lab.targets.cluster.images import Images
 from lab.targets.cluster.pods import ready
 
 UNKNOWN, NOT_VISIBLE = "unknown", "not visible"
-PINNING = "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them"
 NETWORKS: Mapping[str, str] = {
     "antrea-agent": "Antrea",
     "aws-node": "Amazon VPC CNI",
@@ -38,18 +37,18 @@ NETWORKS: Mapping[str, str] = {
     "weave-net": "Weave Net",
 }
 """DaemonSet → the network that it brings to every node: the names that the projects' own manifests give them."""
-PROXY_SETTINGS = (("kube-proxy", "config.conf"), ("kube-proxy-config", "config"))
-"""ConfigMaps of kube-system and their keys: kubeadm's and kind's, then EKS's."""
 
 
 def facts(api: Api, images: Images) -> dict[str, str]:
     """Versions, nodes, modes, and every image by its short name."""
     nodes = api.list("v1", "Node")
+    # `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`.
+    providers = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes}
     return {
         "kubernetes": api.version(),
-        "provider": _provider(nodes),
+        "provider": ", ".join(sorted(providers - {""})) or UNKNOWN,
         "nodes": nodes_in_words(nodes),
-        "pinning": PINNING,
+        "pinning": "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them",
         "kube_proxy": _visible(lambda: _kube_proxy(api)),
         "pod_network": _visible(lambda: _network(api)),
         **{f"image_{short}": images.named(short) for short in sorted(images.pinned)},
@@ -91,12 +90,6 @@ def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for pod in pods:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
         states = {item["name"]: item for item in status.get("containerStatuses", [])}
-        images = {
-            container["name"]: ImageRecord(
-                image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
-            )
-            for container in spec["containers"]
-        }
         record = PodRecord(
             role=metadata.get("labels", {}).get(ROLE_LABEL),
             name=metadata["name"],
@@ -104,7 +97,10 @@ def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             ready=ready(pod),
             restarts=sum(item.get("restartCount", 0) for item in states.values()),
             qos=status.get("qosClass"),
-            images=images,
+            images={
+                each["name"]: ImageRecord(image=each["image"], image_id=states.get(each["name"], {}).get("imageID"))
+                for each in spec["containers"]
+            },
         )
         found.append(record.model_dump())
     return found
@@ -126,14 +122,9 @@ def _node(node: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _provider(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """From the nodes' `providerID`: `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`."""
-    found = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes} - {""}
-    return ", ".join(sorted(found)) or UNKNOWN
-
-
 def _kube_proxy(api: Api) -> str:
-    for name, key in PROXY_SETTINGS:
+    # kubeadm's and kind's ConfigMap with its key, then EKS's.
+    for name, key in (("kube-proxy", "config.conf"), ("kube-proxy-config", "config")):
         settings = api.get("v1", "ConfigMap", name, "kube-system")
         if settings is not None and key in settings.get("data", {}):
             return str(yaml.safe_load(settings["data"][key]).get("mode") or "iptables (by default)")

@@ -1,11 +1,7 @@
-"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of other names), and building the
-generators', which no registry has.
-
-LAB_IMAGES holds `short name: reference` in YAML: a registry mirror's names, or tags that the local Docker engine holds.
-Refuses short names that the lab does not have. Knows nothing of registries: whether an image is there, they say.
-
-In a nix shell the flake builds the generators' image (`.#loadgen`); elsewhere Docker, from `lab/targets/provision/images/Dockerfile` and
-the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a new one.
+"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of `short name: reference` lines), and building
+the generators', which no registry has: in a nix shell by the flake (`.#loadgen`), elsewhere by Docker, from
+`lab/targets/provision/images/Dockerfile` and the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a
+new one. Refuses short names that the lab does not have. Whether an image is there, registries say.
 """
 
 from __future__ import annotations
@@ -35,9 +31,6 @@ NOT_OF_VARIANTS = frozenset({"kind-node", "debian", "loadgen"})
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "lab" / "targets" / "provision" / "images" / "Dockerfile"
 PROGRAM_DOCKERFILE = DOCKERFILE.with_name("program.Dockerfile")
-FLAKE = (ROOT / "flake.lock", ROOT / "flake.nix")
-OWN_PROGRAMS = ("k6", "oha", "wrk2")
-"""What Debian has not. Only k6 must be there."""
 BUILD_S = 900.0
 PINNED = ROOT / "manifests" / "images" / "images.yaml"
 _REFERENCE = re.compile(r"/.+|[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
@@ -121,7 +114,7 @@ def _documents() -> list[dict[str, Any]]:
 @cache
 def loadgen_tag(base: str) -> str:
     """Twelve digits of the hash of everything that goes into it. `base` is the Debian it is built on."""
-    parts = FLAKE if _nix() else (DOCKERFILE, *_programs().values())
+    parts = (ROOT / "flake.lock", ROOT / "flake.nix") if _nix() else (DOCKERFILE, *_programs().values())
     digest = hashlib.sha256(b"" if _nix() else base.encode())
     for part in parts:
         with open(part, "rb") as content:
@@ -157,13 +150,14 @@ def build_program(short: str, program: Path, reference: str, base: str) -> None:
 
 def _build(short: str, reference: str, base: str, context: Sequence[Path], asked: Sequence[str]) -> None:
     """Of a Dockerfile, which is the context's first file, and what lies beside it. UsageError with the builder's last words."""
-    dockerfile, remedy_base = context[0], f"on {base}; LAB_IMAGES chooses another `debian`, or a ready `{short}`"
+    dockerfile = context[0]
     with TemporaryDirectory(prefix="lab-image-") as name:
         for path in context:
             shutil.copy(path, Path(name) / path.name)
-        file = ["--file", f"{name}/{dockerfile.name}"]
-        argv = ["docker", "build", *file, *asked, "--build-arg", f"BASE={base}", "--tag", reference, name]
-        remedy = f"it is built from {dockerfile.relative_to(ROOT)} {remedy_base}"
+        told = [*asked, "--build-arg", f"BASE={base}", "--tag", reference]
+        argv = ["docker", "build", "--file", f"{name}/{dockerfile.name}", *told, name]
+        another = f"LAB_IMAGES chooses another `debian`, or a ready `{short}`"
+        remedy = f"it is built from {dockerfile.relative_to(ROOT)} on {base}; {another}"
         docker.output(argv, BUILD_S, f"image {short}", remedy)
 
 
@@ -173,7 +167,8 @@ def _nix() -> bool:
 
 def _programs() -> dict[str, Path]:
     """Those of scripts/shell; k6 may also be one's own, as long as it is static."""
-    found = {name: path for name in OWN_PROGRAMS if (path := ROOT / ".cache" / "bin" / name).is_file()}
+    # What Debian has not; only k6 must be there.
+    found = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}
     if "k6" not in found and (k6 := shutil.which("k6")):
         found["k6"] = Path(k6)
     return found

@@ -1,33 +1,53 @@
 """Whose a name is that a whole cluster shares (made by the lab, or refused), and what the lab has applied on a cluster: a list kept there, so
-that what a variant leaves is pruned, even after a crash.
+that what a variant leaves is pruned, even after a crash. What goes is asked to end, then waited for with a deadline.
 
 A ConfigMap in CLIENT_NAMESPACE, one object a line:
 
     apps/v1 Deployment ingress-lab proxy
     rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-proxy
 
-An object is listed before it is applied, and struck off after it is gone. Refuses to write into a namespace, or over a
-cluster-scoped object, that does not carry RUN_LABEL, and to delete there; and to act on a list that another run has
-written, but when it takes the place over (`take_over`).
+An object is listed before it is applied, and struck off after it is gone. Refuses to write into a namespace, or over a cluster-scoped object,
+that does not carry RUN_LABEL, and to delete there; and to act on a list that another run has written, but when it takes the place over
+(`take_over`).
 """
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.pairs import Side
 from lab.model.variants.kustomize import read_yaml
+from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.table import DEFINITIONS
-from lab.targets.cluster import deletion, objects
-from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, ConflictError, DeniedError, RefusedError
-from lab.targets.cluster.deletion import THREADS
+from lab.targets.cluster import objects
+from lab.targets.cluster.api import (
+    BROUGHT_UP,
+    CLIENT_NAMESPACE,
+    RUN_LABEL,
+    Api,
+    ConflictError,
+    DeniedError,
+    RefusedError,
+)
 from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, flat, headless
 
+POLL_S = 0.1
+THREADS = 8
+GRACE_S = 1
+"""Of proxies and backends: nobody is served any more (the published router has 3600 s)."""
+PODS_S, REVERTING_S = 30.0, 60.0
+"""Until pods are gone; where node-tuning pods are among them, whose preStop puts the node's settings back."""
+GONE_S = 120.0
+ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
+HELD = ("GatewayClass",)
+NODE_SCOPE = ("lab/scope", "node")
+CONTROLLER_SCOPE = ("lab/scope", "controller")
+"""Of a Deployment and its pods which make other workloads."""
 TERMINATING_S = 90.0
 """For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
 KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
@@ -43,6 +63,114 @@ CLUSTER_KINDS = (
 )
 """The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
 WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
+
+
+def end_all(api: Api, workloads: Collection[Reference]) -> list[str]:
+    """Delete them, and ask what they started to end: in which namespaces to `await_pods`. MeasuringError at the deadline.
+
+    Pods are orphaned first: the garbage collector would grant each its own grace, and a kubelet that has begun to wait
+    for 300 s is not hurried by a second delete with 1 s [tried, 1.34]. Node-tuning pods are waited for: what they put
+    back must not meet what the next ones set. Controllers that make workloads go before all others, and are waited for: they would
+    make them again.
+    """
+    places = sorted({ref.namespace for ref in workloads})
+    making = f"{RUN_LABEL},{'='.join(CONTROLLER_SCOPE)}"
+    found = {Reference.of(obj) for place in places for obj in api.list("apps/v1", "Deployment", place, making)}
+    if makers := found & set(workloads):
+        _end(api, makers, places, making)
+        await_pods(api, places, only=making)
+    _end(api, set(workloads) - makers, places, RUN_LABEL)
+    if any(map(_reverts, _end_pods(api, places))):
+        await_pods(api, places)
+    for ref in workloads:
+        _await_end(api, ref)
+    return places
+
+
+def _end(api: Api, workloads: Collection[Reference], places: Collection[str], labels: str) -> None:
+    """Delete them; what they have made, of these labels, is orphaned."""
+    for ref in sorted(workloads, key=str):
+        grace_s = GRACE_S if ref.kind == "Pod" else None
+        api.delete(ref.api_version, ref.kind, ref.name, ref.namespace, grace_s, orphan=ref.kind in ORPHANING)
+    for place in places:
+        api.delete_all("apps/v1", "ReplicaSet", place, labels, orphan=True)
+        api.delete_all("apps/v1", "ControllerRevision", place, labels)
+
+
+def await_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> None:
+    """Until the lab's pods there are gone, those with the labels `only`, the generator's excepted and those stamped `but`.
+    MeasuringError at the deadline.
+    """
+    started = time.monotonic()
+    while pods := _end_pods(api, places, but, only):
+        limit_s = REVERTING_S if any(map(_reverts, pods)) else PODS_S
+        if time.monotonic() - started > limit_s:
+            left = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in pods[:5])
+            fault = f"still there after {limit_s:.0f} s: {left}"
+            raise MeasuringError(f"{api.place}: pods", fault, "`kubectl describe pod` says why; is its node up?")
+        time.sleep(POLL_S)
+
+
+def _end_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> list[Mapping[str, Any]]:
+    """The metadata of the pods that are still there; each has been asked to end."""
+    ours = f"{only},{ROLE_LABEL}!=generator"
+    found = [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]
+    pods = [pod for pod in found if not but or (pod.get("annotations") or {}).get(BROUGHT_UP) != but]
+    for pod in pods:
+        if "deletionTimestamp" not in pod:
+            api.delete("v1", "Pod", pod["name"], pod["namespace"], None if _reverts(pod) else GRACE_S)
+    return pods
+
+
+def _reverts(pod: Mapping[str, Any]) -> bool:
+    return pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]
+
+
+def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
+    """`act` of them by several threads, those that others need before those others; or the other way round."""
+    ranks: dict[int, list[Reference]] = {}
+    for ref in refs:
+        ranks.setdefault(ref.rank, []).append(ref)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for rank in sorted(ranks, reverse=last_first):
+            list(pool.map(act, ranks[rank]))
+
+
+def delete(api: Api, refs: Iterable[Reference]) -> None:
+    """Delete and wait until they are gone: the last kinds in `objects.ORDER` first. MeasuringError at the deadline."""
+
+    def end(ref: Reference) -> None:
+        place = ref.api_version, ref.kind, ref.name, ref.namespace or None
+        if api.delete(*place):
+            return
+        if ref.kind in HELD and (found := api.get(*place)) is not None and found["metadata"].pop("finalizers", None):
+            # Somebody else writes to it, or it has just gone: the wait for its end tells.
+            with suppress(ConflictError, RefusedError):
+                api.replace(found)
+        _await_end(api, ref)
+
+    by_rank(refs, end, last_first=True)
+
+
+def _await_end(api: Api, ref: Reference) -> None:
+    deadline = time.monotonic() + GONE_S
+    while (found := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
+        if time.monotonic() > deadline:
+            finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
+            why = (
+                f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}",
+                "whoever set the finalizer must act on it",
+            )
+            raise MeasuringError(f"{api.place}: {ref}", *(stuck(found) if ref.kind == "Namespace" else why))
+        time.sleep(POLL_S)
+
+
+def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:
+    """(fault, remedy) of a namespace that is being deleted and does not end."""
+    conditions = namespace.get("status", {}).get("conditions") or ()
+    why = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
+    fault = "is being deleted and does not end" + (f": {'; '.join(why)}" if why else "")
+    return fault, f"`kubectl describe namespace {namespace['metadata']['name']}` says more"
 
 
 class Inventory:
@@ -85,10 +213,7 @@ class Inventory:
         for place in sorted(places):
             claim_namespace(self._api, place, self._run, rendered.get(place))
         self._delete(listed - planned)
-        with ThreadPoolExecutor(THREADS) as pool:
-            for rank in sorted({ref.rank for ref in wanted}):
-                ranked = [ref for ref in wanted if ref.rank == rank]
-                list(pool.map(lambda ref: self._apply(ref, wanted[ref], again=ref in listed), ranked))
+        by_rank(wanted, lambda ref: self._apply(ref, wanted[ref], again=ref in listed))
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
@@ -100,37 +225,33 @@ class Inventory:
                 raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
         self._write(listed | set(refs))
 
-    def remove_workloads(self) -> None:
-        """Deployments, DaemonSets and so on, and wait until their pods are gone. MeasuringError when they do not go."""
-        self.end_workloads()
-        self.await_pods()
-
     def end_workloads(self) -> None:
-        """The same without the wait: their pods take seconds to end, in which what comes next can come up (`await_pods`)."""
+        """Deployments, DaemonSets and so on: their pods take seconds to end, in which what comes next can come up (`await_pods`)."""
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
             if ours := self._ours(workloads):
-                self._ending = deletion.end_workloads(self._api, ours)
+                self._ending = end_all(self._api, ours)
             self._write(listed - workloads)
 
     def await_pods(self, but: str = "") -> None:
         """Until those are gone that were asked to end, not those that carry the stamp `but`. MeasuringError when they do not go."""
         if self._ending:
-            deletion.await_pods(self._api, self._ending, but)
+            await_pods(self._api, self._ending, but)
             self._ending = []
 
     def remove(self) -> None:
         """Everything that is listed, namespaces last; then the list. MeasuringError when something does not end."""
-        self.remove_workloads()
+        self.end_workloads()
+        self.await_pods()
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
             self._delete(self._read())
             self._api.delete("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
 
     def take_over(self) -> None:
         """`remove` what a run has left that ended in the middle. Only right after the lease was acquired."""
-        if data := self._data():
-            self._write(_parse(data))
-        self.remove()
+        if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
+            self._write(self._read(anybodys=True))
+            self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
         """`again`: it may be there from the last variant, with fields that cannot be changed. A headless Service stays so without a word
@@ -144,7 +265,7 @@ class Inventory:
                 raise
             as_asked = False
         if not as_asked:
-            deletion.delete(self._api, [ref])
+            delete(self._api, [ref])
             self._api.apply(obj)
 
     def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
@@ -161,21 +282,18 @@ class Inventory:
         """What is in a namespace that goes, goes with it."""
         ours = self._ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
-        deletion.delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
+        delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
-    def _read(self) -> set[Reference]:
-        data = self._data()
-        if data and data.get("run") != self._run:
+    def _read(self, anybodys: bool = False) -> set[Reference]:
+        data = (self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}).get("data") or {}
+        if data and data.get("run") != self._run and not anybodys:
             raise LostError(
                 f"{self._api.place}: ConfigMap {self._name}",
                 f"is of the run {data.get('run', '(unknown)')}: another lab has begun there",
                 "see that no other lab uses this cluster, then --resume",
             )
-        return _parse(data)
-
-    def _data(self) -> Mapping[str, str]:
-        found = self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
-        return (found or {}).get("data") or {}
+        lines = (line.split() for line in data.get("objects", "").splitlines())
+        return {Reference(version, kind, namespace.strip("-"), name) for version, kind, namespace, name in lines}
 
     def _write(self, refs: Iterable[Reference]) -> None:
         metadata = {"name": self._name, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: self._run}}
@@ -200,25 +318,25 @@ def remove_all(api: Api) -> list[str]:
             return []
 
     places = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
-    groups = {kind: WORKLOAD_GROUPS.get(kind, "apps/v1") for kind in WORKLOADS}
     # What may not be listed there goes with its namespace.
-    workloads = [ref for place in places for kind, group in groups.items() for ref in labelled(group, kind, place)]
+    workloads = [
+        ref
+        for place in places
+        for kind in WORKLOADS
+        for ref in labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, place)
+    ]
     if workloads:
-        deletion.await_pods(api, deletion.end_workloads(api, workloads))
+        await_pods(api, end_all(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
     why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
     # Who uses one kind of a group watches the others, too.
-    used = {_group(ref) for ref in why if why[ref]}
-    kept = [ref for ref in why if _group(ref) in used]
+    groups = {ref: ref.name.partition(".")[2] for ref in why}
+    used = {groups[ref] for ref in why if why[ref]}
+    kept = [ref for ref in why if groups[ref] in used]
     said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
     found = [ref for ref in found if ref not in kept]
-    deletion.delete(api, found)
+    delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
-
-
-def _group(definition: Reference) -> str:
-    """Of `gateways.gateway.networking.k8s.io`: all but the first word."""
-    return definition.name.partition(".")[2]
 
 
 def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
@@ -237,15 +355,6 @@ def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
 
 def _namespace(name: str) -> Reference:
     return Reference("v1", "Namespace", "", name)
-
-
-def _parse(data: Mapping[str, str]) -> set[Reference]:
-    """Lines that are no reference are not ours to act on."""
-    lines = [line.split() for line in data.get("objects", "").splitlines()]
-    return {
-        Reference(api_version, kind, "" if namespace == "-" else namespace, name)
-        for api_version, kind, namespace, name in (words for words in lines if len(words) == 4)
-    }
 
 
 def is_ours(found: Mapping[str, Any] | None) -> bool:
@@ -273,7 +382,7 @@ def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = Non
         if "deletionTimestamp" not in found["metadata"]:
             return
         if time.monotonic() > deadline:
-            raise MeasuringError(f"{api.place}: Namespace {name}", *deletion.stuck(found))
+            raise MeasuringError(f"{api.place}: Namespace {name}", *stuck(found))
         time.sleep(0.2)
 
 
@@ -296,22 +405,15 @@ def ensure_kinds(api: Api, run: str) -> list[str]:
     Which had to be added; then they carry its label. What the lab added before is brought up to date: an older one may not know a field that a
     disturbance sets.
     """
-    wanted = flat(read_yaml(file, str(file)) for file in KINDS)
-    return [each["spec"]["names"]["kind"] for each in wanted if _ensure(api, run, copy.deepcopy(dict(each)))]
-
-
-def _ensure(api: Api, run: str, wanted: Object) -> bool:
-    """Whether it had to be added."""
-    metadata = wanted["metadata"]
-    found = api.get(wanted["apiVersion"], wanted["kind"], metadata["name"])
-    if found is not None:
-        if is_ours(found):
-            metadata["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
+    added: list[str] = []
+    for each in flat(read_yaml(file, str(file)) for file in KINDS):
+        wanted: Object = {**each, "metadata": {**each["metadata"], "labels": {RUN_LABEL: run}}}
+        found = api.get(wanted["apiVersion"], wanted["kind"], wanted["metadata"]["name"])
+        if found is None:
+            with suppress(ConflictError):  # somebody added it just now
+                api.create(wanted)
+                added.append(wanted["spec"]["names"]["kind"])
+        elif is_ours(found):
+            wanted["metadata"]["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
             api.apply(wanted)
-        return False
-    metadata["labels"] = {RUN_LABEL: run}
-    try:
-        api.create(wanted)
-    except ConflictError:
-        return False  # somebody added it just now
-    return True
+    return added

@@ -23,7 +23,6 @@ RENEWED_S, RETRIED_S = 15.0, 1.0
 WATCHED_S = 20.0
 LOST_S = 45.0
 """Not renewed for so long, it is given up while it is still ours: measuring stops before another lab may begin."""
-API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 
 
 def run_id() -> str:
@@ -52,7 +51,9 @@ class Lease:
         while self._thread is None:
             found = self._get()
             if found is not None and _holder(found) not in ("", self._holder):
-                left_s, version = _left_s(found), found["metadata"]["resourceVersion"]
+                spec, version = found["spec"], found["metadata"]["resourceVersion"]
+                renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
+                left_s = spec.get("leaseDurationSeconds", 0) - (datetime.now(UTC) - renewed).total_seconds()
                 if left_s > 0 or seen not in ("", version):
                     left_s = max(left_s, RENEWED_S)
                     until = datetime.now(UTC) + timedelta(seconds=left_s)
@@ -110,7 +111,7 @@ class Lease:
         return _now() - self._renewed
 
     def _get(self) -> Object | None:
-        return self._api.get(API_VERSION, KIND, LEASE, CLIENT_NAMESPACE)
+        return self._api.get("coordination.k8s.io/v1", "Lease", LEASE, CLIENT_NAMESPACE)
 
     def _write(self, found: Object | None) -> None:
         """Ours from the moment at which this was begun. ConflictError when it has changed since `found`."""
@@ -118,7 +119,8 @@ class Lease:
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
         if found is None:
             metadata = {"name": LEASE, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: "lease"}}
-            self._api.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
+            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            self._api.create({**made, "spec": spec})
         else:
             self._api.replace(found | {"spec": spec})
         self._renewed = began
@@ -132,12 +134,3 @@ def _now() -> float:
 
 def _holder(lease: Object) -> str:
     return lease["spec"].get("holderIdentity") or ""
-
-
-def _left_s(lease: Object) -> float:
-    """Seconds until it may be taken over, by this machine's clock; 0 for one that was given back."""
-    spec = lease["spec"]
-    if not _holder(lease) or not spec.get("renewTime"):
-        return 0.0
-    renewed = datetime.fromisoformat(spec["renewTime"])
-    return spec.get("leaseDurationSeconds", 0) - (datetime.now(UTC) - renewed).total_seconds()

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.base import quantities
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.paths import at
+from lab.model.endpoint import Role
 from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.manifests import certificates
-from lab.systems.table import DEFINITIONS_OF, MADE
+from lab.systems.table import DEFINITIONS_OF, INTERVALS, MADE
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, Object
 from lab.targets.cluster.images import Images
 
@@ -32,8 +34,8 @@ ORDER = (
 )  # fmt: skip
 """What must be there before what: any other kind comes after these, and WORKLOADS last. Removed in reverse."""
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod")
-SPREAD_ROLES = ("proxy", "backend")
-"""Away from the generator, where there is a second node."""
+ROLES: Sequence[Role] = ("proxy", "backend")
+"""Of a variant's pods; away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 NO_BALANCER = "lab/none"
@@ -84,22 +86,18 @@ def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
 
 def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
     """The objects as they are on the left; on the right whatever is called `ingress-lab` is called otherwise."""
-    return [dict(obj) if side == "left" else _renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
+    return [dict(obj) if side == "left" else renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
 
 
-def with_names_of(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """With hosts of the right side's own, as long as the left's: where clients share one list of addresses, a name leads to one side."""
-    return [dict(obj) if side == "left" else _renamed(obj, DOMAIN, side[0] + DOMAIN[1:]) for obj in manifests]
-
-
-def _renamed(value: Any, old: str, new: str) -> Any:
+def renamed(value: Any, old: str, new: str) -> Any:
+    """With another word in the place of one, wherever an object says it."""
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
         case list():
-            return [_renamed(item, old, new) for item in value]
+            return [renamed(item, old, new) for item in value]
         case dict():
-            return {key: _renamed(item, old, new) for key, item in value.items()}
+            return {key: renamed(item, old, new) for key, item in value.items()}
         case _:
             return value
 
@@ -120,7 +118,7 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
     proxies and backends away from the generator. UsageError for a certificate that cannot be made.
     """
-    prepared = [copy.deepcopy(dict(obj)) for obj in flat(manifests)]
+    prepared = in_order(manifests)
     for obj in prepared:
         _label(obj, run)
         template = pod_template(obj)
@@ -133,13 +131,20 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
             metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
             for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
                 container["image"] = images.resolve(container["image"])
-            if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
+            if metadata["labels"].get(ROLE_LABEL) in ROLES:
                 _place(spec, metadata["labels"][ROLE_LABEL])
-        elif obj["kind"] == "Secret":
-            certify(obj)
         elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
             obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
-    return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
+    return prepared
+
+
+def in_order(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
+    """Copies of all objects, in the order in which they are applied; Secrets filled that ask for a certificate. UsageError for one that cannot be made."""
+    found = sorted((copy.deepcopy(dict(obj)) for obj in flat(manifests)), key=lambda obj: Reference.of(obj).rank)
+    for obj in found:
+        if obj["kind"] == "Secret":
+            certify(obj)
+    return found
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
@@ -193,8 +198,26 @@ def role(obj: Mapping[str, Any]) -> str | None:
 
 def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """Empty for a kind that makes no pods."""
-    template = pod_template(obj)
-    return (template or {}).get("metadata", {}).get("labels") or {}
+    return (pod_template(obj) or {}).get("metadata", {}).get("labels") or {}
+
+
+def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
+    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no such interval.
+
+    A router that has one loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
+    same Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one
+    closes idle keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with
+    5 s, 15 s and 120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
+    """
+    found = [
+        seconds
+        for obj in manifests
+        if role(obj) == "proxy"
+        for container in pod_spec(obj)["containers"]
+        for item in container.get("env", [])
+        if item["name"] in INTERVALS and (seconds := quantities.seconds(str(item.get("value", "")))) is not None
+    ]
+    return max(found) + 1.0 if found else 0.0  # one second for a load itself
 
 
 def _label(holder: Object, run: str) -> None:

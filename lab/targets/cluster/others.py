@@ -1,14 +1,10 @@
 """Who else works on the lab's nodes: other people's pods by the kubelets' own figures, other processes by this machine's /proc.
 
-    pod_cpu_usage_seconds_total{namespace="shop",pod="web-0"} 40.6 1795285868526   →   ("shop", "web-0"): 40.6 s at that moment
-
-A kubelet looks at a pod every 10 to 30 s (cAdvisor's housekeeping: 10 s, up to 15 s where little happens, and as much
-again at random; measured here: every 10 to 24 s), and on nobody's request. So a sample of 5 s is judged by figures that
-begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and
-`others/stale_pods` for how many pods no newer figure came: of those the latest known rate counts.
-Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces with its label). Processes of no
-pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's. No metrics-server
-is asked. Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
+A kubelet looks at a pod every 10 to 30 s (measured here: every 10 to 24 s), and on nobody's request. So a sample of 5 s is judged by figures that
+begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and `others/stale_pods` for how many pods
+no newer figure came: of those the latest known rate counts. Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces
+with its label). Processes of no pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's.
+Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
 """
 
 from __future__ import annotations
@@ -17,6 +13,8 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from lab.base.errors import LostError
 from lab.base.files import readable
@@ -30,9 +28,6 @@ SYSTEM = re.compile(
 """Namespaces of what a cluster runs for itself: Kubernetes, kind's volumes, OpenShift, networks, the clouds' agents."""
 LEAST_WINDOW_S = 10.0
 """Of a pod that is new since the sample began: it was there for no longer than the kubelet took to look."""
-_LINE = re.compile(r"pod_cpu_usage_seconds_total\{(?P<labels>[^}]*)\} (?P<cpu_s>\S+) (?P<at_ms>\d+)")
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-
 ENGINE = re.compile(r"dockerd|containerd|containerd-shim.*|docker-proxy|docker-init|runc.*|podman|conmon|crun")
 """Programs of container engines, by the name in /proc/PID/stat (15 characters): they carry the cluster."""
 
@@ -85,13 +80,11 @@ class Figure:
 def figures(metrics: str) -> Mapping[Pod, Figure]:
     """A kubelet's /metrics/resource. ValueError for a line of another form."""
     found: dict[Pod, Figure] = {}
-    for line in metrics.splitlines():
-        if line.startswith("pod_cpu_usage_seconds_total"):
-            match = _LINE.fullmatch(line)
-            labels = dict(_LABEL.findall(match["labels"])) if match else {}
-            if match is None or not {"namespace", "pod"} <= set(labels):
-                raise ValueError(f"expected a pod's CPU, got {line[:120]!r}")
-            found[labels["namespace"], labels["pod"]] = Figure(int(match["at_ms"]) / 1000, float(match["cpu_s"]))
+    for family in text_string_to_metric_families(metrics):
+        for sample in (one for one in family.samples if one.name == "pod_cpu_usage_seconds_total"):
+            if sample.timestamp is None or not {"namespace", "pod"} <= sample.labels.keys():
+                raise ValueError(f"expected a pod's CPU, got {sample}")
+            found[sample.labels["namespace"], sample.labels["pod"]] = Figure(float(sample.timestamp), sample.value)
     return found
 
 
@@ -129,18 +122,14 @@ class Kubelets:
                 "/version"
             )  # its LostError, if it is gone; else one kubelet is, which the API server asks for us
             return None
-        found = {pod: figure for pod, figure in found.items() if self._foreign(pod[0])}
+        if new := {namespace for namespace, _ in found} - self._known.keys():
+            ours = {item["metadata"]["name"] for item in self._api.list("v1", "Namespace", labels=RUN_LABEL)}
+            self._known |= {one: one not in ours and SYSTEM.fullmatch(one) is None for one in new | ours}
+        found = {pod: figure for pod, figure in found.items() if self._known[pod[0]]}
         newer = {pod for pod, latest in self._latest.items() if pod in found and found[pod].at_s > latest.at_s}
         self._earlier |= {pod: self._latest[pod] for pod in newer}
         self._latest |= found
         return found
-
-    def _foreign(self, namespace: str) -> bool:
-        if namespace not in self._known:
-            ours = {item["metadata"]["name"] for item in self._api.list("v1", "Namespace", labels=RUN_LABEL)}
-            self._known |= dict.fromkeys(ours, False)
-            self._known.setdefault(namespace, SYSTEM.fullmatch(namespace) is None)
-        return self._known[namespace]
 
     def _used(self, before: Mapping[Pod, Figure], after: Mapping[Pod, Figure]) -> Elsewhere:
         cores, window_s, stale = 0.0, 0.0, 0

@@ -25,8 +25,7 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def ready(obj: Mapping[str, Any]) -> bool:
     """Ready, and not being deleted."""
-    said = conditions(obj).get("Ready", {})
-    return "deletionTimestamp" not in obj["metadata"] and said.get("status") == "True"
+    return "deletionTimestamp" not in obj["metadata"] and conditions(obj).get("Ready", {}).get("status") == "True"
 
 
 def container_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,13 +74,35 @@ def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
     `event FailedScheduling (3×): 0/1 nodes …`. What cannot be had is said.
     """
     metadata, status = obj["metadata"], obj.get("status", {})
-    found = or_why("events", lambda: _events(api, metadata))
+
+    def events() -> list[str]:
+        def last(event: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {**event, **(event.get("series") or {})}
+
+        listed = api.list("v1", "Event", metadata.get("namespace", "default"))
+        # A kubelet names its node in the place of the node's uid.
+        ours = [
+            last(one) for one in listed if one["involvedObject"].get("uid") in (metadata.get("uid"), metadata["name"])
+        ]
+        ours.sort(key=lambda one: one.get("lastObservedTime") or one.get("lastTimestamp") or one.get("eventTime") or "")
+        return [
+            f"event {one.get('reason', '?')}{f' ({times}×)' if (times := one.get('count') or 1) > 1 else ''}: {one.get('message', '')}"
+            for one in ours[-EVENTS:]
+        ]
+
+    def log(container: Mapping[str, Any]) -> list[str]:
+        place = metadata["namespace"], metadata["name"], container["name"]
+        text = api.log(*place, LOG_LINES)
+        if not text.strip() and container.get("restartCount"):
+            text = api.log(*place, LOG_LINES, previous=True)
+        return [f"{LOG}{container['name']}: {line}" for line in text.splitlines() if line.strip()]
+
+    found = or_why("events", events)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         done = (container.get("state") or {}).get("terminated") or {}
         if not container.get("ready") and done.get("exitCode") != 0:
-            name = f"{LOG}{container['name']}"
-            found += or_why(name, lambda one=container: _log(api, metadata, one))
-    return found
+            found += or_why(f"{LOG}{container['name']}", lambda one=container: log(one))
+    return list(map(_short, found))
 
 
 def or_why(what: str, ask: Callable[[], list[str]]) -> list[str]:
@@ -92,33 +113,6 @@ def or_why(what: str, ask: Callable[[], list[str]]) -> list[str]:
         raise
     except LabError as error:
         return [f"{what}: {error.fault}"]
-
-
-def _events(api: Api, metadata: Mapping[str, Any]) -> list[str]:
-    """A kubelet names its node in the place of the node's uid."""
-    its = (metadata.get("uid"), metadata["name"])
-    listed = api.list("v1", "Event", metadata.get("namespace", "default"))
-    ours = [item for item in listed if item["involvedObject"].get("uid") in its]
-    return [_event(item) for item in sorted(ours, key=_when)[-EVENTS:]]
-
-
-def _log(api: Api, metadata: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
-    place = metadata["namespace"], metadata["name"], container["name"]
-    text = api.log(*place, LOG_LINES)
-    if not text.strip() and container.get("restartCount"):
-        text = api.log(*place, LOG_LINES, previous=True)
-    return [_short(f"{LOG}{container['name']}: {line}") for line in text.splitlines() if line.strip()]
-
-
-def _when(event: Mapping[str, Any]) -> str:
-    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next(filter(None, times), "")
-
-
-def _event(event: Mapping[str, Any]) -> str:
-    count = (event.get("series") or {}).get("count") or event.get("count") or 1
-    times = f" ({count}×)" if count > 1 else ""
-    return _short(f"event {event.get('reason', '?')}{times}: {event.get('message', '')}")
 
 
 def _short(text: str) -> str:

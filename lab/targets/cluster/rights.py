@@ -25,7 +25,7 @@ EVERY_RUN: tuple[Right, ...] = (
     ("create", "", "pods/exec", NAMESPACE),
     ("get", "", "pods/log", NAMESPACE),
 )
-"""A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.tunnel], from Kubernetes 1.35 `create`, too."""
+"""A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.entrypoint], from Kubernetes 1.35 `create`, too."""
 KINDS: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
 """To add the kinds that Kubernetes does not have."""
 SOME_RUNS: dict[str, tuple[Right, ...]] = {

@@ -25,21 +25,21 @@ CRASHES = 3
 NODE_REFUSES = "refused by the node"
 """What manifests/clusters/node-tuning/tune.sh says at last of a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
-SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
-RETRIED = "RunContainerError"
-"""The container runtime could not start it, which a busy one may a moment later: the kubelet tries again."""
+RETRIED = {"CrashLoopBackOff", "RunContainerError"}
+"""The kubelet tries again: it may only have been faster than what it needs, or the container runtime too busy to start it."""
 FATAL: Mapping[str, str] = {
     "ErrImagePull": IMAGES,
     "ImagePullBackOff": IMAGES,
     "InvalidImageName": IMAGES,
     "ErrImageNeverPull": IMAGES,
     "ImageInspectError": IMAGES,
-    "SysctlForbidden": SYSCTLS,
+    "SysctlForbidden": "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)",
     "CreateContainerConfigError": "correct what it names in the manifests",
     "CreateContainerError": "correct what it names in the manifests",
-    RETRIED: "correct what it names in the manifests; has the image that program?",
+    "RunContainerError": "correct what it names in the manifests; has the image that program?",
 }
 """Reason of a waiting container, or of a failed pod → remedy."""
+GONE = ("is gone", "who removed it?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,8 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Faul
                 raise _error(api, fault, "")
         if now > deadline:
             # A pod says more than the Deployment that waits for it.
-            fault = min(
-                faults, key=lambda fault: (not fault.final, fault.about is None or fault.about["kind"] != "Pod")
-            )
-            raise _error(api, fault, "not in time: ")
+            faults.sort(key=lambda fault: (not fault.final, fault.about is None or fault.about["kind"] != "Pod"))
+            raise _error(api, faults[0], "not in time: ")
         time.sleep(max(0.0, min(poll_s, deadline - now)))
 
 
@@ -124,10 +122,6 @@ def _place(ref: Reference) -> str:
     return f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
 
 
-def _gone(ref: Reference) -> Fault:
-    return Fault(_place(ref), "is gone", "who removed it?", final=True)
-
-
 def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
     """In the words in which its Gateway's conditions, if any, tell why. `up`: its controller, and all else; then it refuses what it is told."""
     gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
@@ -144,33 +138,28 @@ def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
     places = sorted({(ref.api_version, ref.namespace) for ref in routes})
     listed = [obj for version, namespace in places for obj in api.list(version, "Route", namespace, RUN_LABEL)]
     found = {Reference.of(obj): obj for obj in listed}
-    faults = [fault for ref in routes if (fault := _unadmitted(ref, found.get(ref))) is not None]
+    faults: list[Fault] = []
+    for ref in routes:
+        place, ingresses = _place(ref), found.get(ref, {}).get("status", {}).get("ingress") or ()
+        conditions = (one for ingress in ingresses for one in ingress.get("conditions") or ())
+        said = [one for one in conditions if one.get("type") == "Admitted"]
+        if ref not in found:
+            faults.append(Fault(place, *GONE, final=True))
+        elif not said:
+            words = "not admitted yet: no router has said anything"
+            faults.append(Fault(place, words, "the router's log says what it does"))
+        elif not any(one["status"] == "True" for one in said):
+            words = f"not admitted: {reasoned(said[0].get('reason'), said[0].get('message'))}"
+            faults.append(Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S))
     if len(faults) > 1 and not faults[0].final:
         words = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
         return [replace(faults[0], words=words)]
     return faults[:1]
 
 
-def _unadmitted(ref: Reference, route: Object | None) -> Fault | None:
-    if route is None:
-        return _gone(ref)
-    said = [
-        item
-        for ingress in route.get("status", {}).get("ingress") or ()
-        for item in ingress.get("conditions") or ()
-        if item.get("type") == "Admitted"
-    ]
-    if any(item["status"] == "True" for item in said):
-        return None
-    if not said:
-        return Fault(_place(ref), "not admitted yet: no router has said anything", "the router's log says what it does")
-    words = f"not admitted: {reasoned(said[0].get('reason'), said[0].get('message'))}"
-    return Fault(_place(ref), words, "correct what it names", final=True, patience_s=PATIENCE_S)
-
-
 def _unready(ref: Reference, found: Object | None) -> Fault | None:
     if found is None:
-        return _gone(ref)
+        return Fault(_place(ref), *GONE, final=True)
     if ref.kind == "Pod":
         return pod_fault(found)
     known = Fault(_place(ref), "", about=found)
@@ -183,13 +172,13 @@ def _unready(ref: Reference, found: Object | None) -> Fault | None:
         return replace(known, words=words, remedy="is the controller manager up?")
     if found["kind"] == "DaemonSet":
         wanted = status.get("desiredNumberScheduled", 0)
-        counts = {"made": status.get("updatedNumberScheduled", 0), "ready": status.get("numberReady", 0)}
+        keys = {"made": "updatedNumberScheduled", "ready": "numberReady"}
         if wanted == 0:
             return replace(known, words="no node is its", remedy="see its nodeSelector and the nodes' labels")
     else:
         wanted = found["spec"].get("replicas", 1)
         keys = {"made": "updatedReplicas", "ready": "readyReplicas", "there": "replicas"}
-        counts = {name: status.get(key, 0) for name, key in keys.items()}
+    counts = {name: status.get(key, 0) for name, key in keys.items()}
     if all(count == wanted for count in counts.values()):
         return None
     return replace(known, words=f"{wanted} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -227,19 +216,19 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
         return None
     if last.get("terminated"):
         before = f" (before: {exited(last['terminated'] | {'message': ''})})"
-    words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
-    crashed = False
+    remedy, final, crashed = "", False, False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         often = container.get("restartCount", 0) + 1 >= CRASHES
-        crashed = reason == "CrashLoopBackOff" and often
+        crashed = often and reason == "CrashLoopBackOff"
         words = f"{reasoned(reason, waiting.get('message'))}{before}"
-        final = crashed or (reason in FATAL and (often or reason != RETRIED))
+        final = often if reason in RETRIED else reason in FATAL
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        words, remedy = exited(ended), ""
+        words = exited(ended)
     elif noun == "init container":
-        words, remedy = f"running{before}", ""
+        words = f"running{before}"
+    else:
+        words, remedy = f"running, not ready{before}", "its readiness or startup probe does not succeed"
     told = f"not ready: {noun} {container['name']}: {words}"
-    image = container.get("image", "")
-    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=image)
+    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=container.get("image", ""))

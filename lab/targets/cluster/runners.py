@@ -1,11 +1,22 @@
-"""The life of a load of many generators: its runners made, looked at, let go together, heard and removed.
+"""A load of many generators as k6-operator has it: the TestRun, the runners that the operator makes of one, and their life: made, looked at, let
+go together, heard and removed.
 
+    TestRun load-7, parallelism 2   →   pod load-7-1: k6 run … --execution-segment=0:1/2 --execution-segment-sequence=0,1/2,1 …
     wanted   → pods that wait, every connection ready   → a sample begins anew, with them in it   → all go
     all done → a last look at each                      → SIGTERM: they print their summaries     → Ran
 
-Where the cluster knows TestRuns its k6-operator makes the runners and lets them go; elsewhere the lab does, by the same
-manifest (`lab.targets.cluster.testrun`), ten seconds faster. Refuses to raise for what a generator did: one that cannot be
-started, fails or hangs is a `Ran` like any other. LostError when the API server is gone.
+Where the cluster knows TestRuns its k6-operator makes the runners and lets them go; elsewhere the lab does, by the same manifest, ten seconds
+faster. Refuses to raise for what a generator did: one that cannot be started, fails or hangs is a `Ran` like any other. LostError when the API
+server is gone. Facts of k6-operator (source of 1.6.0; a trial of 1.6 with k6 2.2) that this file respects:
+
+- stages: an initializer, then N runner Jobs of one pod each, started `--paused`, then a starter that lets all go by one `curl -X PATCH` after the
+  other. Default images come from registries, so all three are given ours. It looks at the initializer every 5 s: a sample costs some 10 s more.
+- it adds `--quiet`, `--address=0.0.0.0:6565`, `--paused` and the segments to the arguments; `--address` must stay its own.
+- its probes ask k6 over HTTP and restart what is slow to answer under load: a connection must do here, and rarely.
+- `separate` wants as many nodes as runners; a spread that is only preferred is asked for instead.
+- `cleanup: post` would take the logs with it: the lab reads them, then deletes the TestRun, which owns all it made.
+- a pod of its making has no hostAliases: names of routes reach k6 as its own option `hosts`.
+- a runner `--linger`s when its part is done, until SIGTERM: what it used can still be read. Only then it prints its summary.
 """
 
 from __future__ import annotations
@@ -13,34 +24,161 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
+from lab.generators.k6 import environment
 from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import testrun
-from lab.targets.cluster.api import CLIENT_NAMESPACE, Api
-from lab.targets.cluster.container_sampler import Place
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, until
 from lab.targets.cluster.pods import container_id
-from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.sampling import ClusterWatch, Place
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.testrun import API_VERSION, CONTAINER, KIND, MEMBER, PORT, Object
 
+Object = dict[str, Any]
+API_VERSION, KIND = "k6.io/v1alpha1", "TestRun"
+CONTAINER = "k6"
+"""Of every pod that the operator makes; what others inject (a mesh's sidecar) says nothing of the load."""
+MEMBER = "k6_cr"
+"""Label of everything that belongs to a TestRun: its name."""
+PORT = 6565
+"""Of k6's own API."""
+_FOLDER, _VOLUME = "/test", "k6-test-volume"
+"""Where the operator mounts the ConfigMap of the script, and as what."""
+_ALIVE = {"tcpSocket": {"port": PORT}, "periodSeconds": 300, "failureThreshold": 10}
+_READY = {"tcpSocket": {"port": PORT}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 1000}
+"""The operator waits for Services with endpoints before it starts: ready soon, and never unready again."""
+_NODE = "kubernetes.io/hostname"
+_PLACE = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 100,
+                "podAffinityTerm": {
+                    "labelSelector": {
+                        "matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": ["proxy", "backend"]}]
+                    },
+                    "namespaceSelector": {},
+                    "topologyKey": _NODE,
+                },
+            }
+        ]
+    }
+}
+"""Never rather beside what is measured than two on one."""
 START_S = 180.0
 """From the request to runners that can begin: with the operator three rounds of pods, whose image may have to be pulled."""
 GRACE_S = 30.0
 """What runners may take beyond the load's time and its last answers' timeout; and to print, once they are told to end."""
 GONE_S = 60.0
 POLL_S = 0.5
-LINES = 100_000
 NOT_STARTED = 127
 """As a shell reports it."""
 PAUSED, ENDED = 4, 9
 """Of k6's ExecutionStatus (its lib/execution.go): all is made and it waits to be let go; nothing more is to come."""
 _GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
+
+
+def shared(
+    name: str, run: str, image: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str], marked: bool
+) -> tuple[Object, Object]:
+    """The ConfigMap with the script, and the TestRun that runs it. `hosts`: name → address, for k6 in the place of DNS.
+
+    `marked`: nodes are marked for generators, and no other has one, whatever a scheduler weighs: in the arm without a proxy
+    the proxy's node is as free as theirs, and the same load would come from elsewhere.
+    """
+    labels = {RUN_LABEL: run}
+    metadata = {"name": name, "namespace": CLIENT_NAMESPACE, "labels": labels}
+    config = json.loads(files["k6.json"]) | {"hosts": dict(hosts)}
+    data = {**files, "k6.json": json.dumps(config)}
+    pod: Object = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "automountServiceAccountToken": "false",
+        "metadata": {"labels": labels},
+        "tolerations": [{"key": ROLE_LABEL, "operator": "Equal", "value": "generator"}],
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    runner = pod | {
+        # As the client's own pod is labelled, so that proxies and backends keep away from these, too.
+        "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
+        "env": [{"name": name, "value": value} for name, value in environment(load).items()],
+        "nodeSelector": {ROLE_LABEL: "generator"} if marked else {},
+        "affinity": _PLACE,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": _NODE,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {MEMBER: name}},
+            }
+        ],
+        "livenessProbe": _ALIVE,
+        "readinessProbe": _READY,
+    }
+    spec = {
+        "parallelism": load.generators,
+        "script": {"configMap": {"name": name, "file": "k6.js"}},
+        "arguments": f"--no-color --no-usage-report --linger --config {_FOLDER}/k6.json",
+        "quiet": "true",
+        "runner": runner,
+        "initializer": pod,
+        "starter": pod,
+    }
+    listed = metadata | {"labels": labels | {MEMBER: name}}
+    return (
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": listed, "data": data},
+        {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec},
+    )
+
+
+def segments(number: int, of: int) -> list[str]:
+    """k6's arguments for the part of one of so many (1, 2, …), as the operator spells them: together they are the whole."""
+    bounds = ["0", *(f"{bound}/{of}" for bound in range(1, of)), "1"]
+    part = ":".join(bounds[number - 1 : number + 1])
+    return [f"--execution-segment={part}", f"--execution-segment-sequence={','.join(bounds)}"]
+
+
+def runner(testrun: Object, number: int) -> Object:
+    """The pod of one of its runners (1, 2, …), as the operator makes it: by a Job, which there is none of here.
+
+    Its host name tells its number, too, where the operator has made it.
+    """
+    metadata, spec, wanted = testrun["metadata"], testrun["spec"], testrun["spec"]["runner"]
+    name, script = f"{metadata['name']}-{number}", spec["script"]["configMap"]
+    labels = {**wanted["metadata"]["labels"], "app": "k6", MEMBER: metadata["name"], "runner": "true"}
+    tags = [f"instance_id={number}", f"testrun_name={metadata['name']}"]
+    command = [
+        *("k6", "run", "--quiet", *segments(number, spec["parallelism"]), *spec["arguments"].split()),
+        *(f"{_FOLDER}/{script['file']}", f"--address=0.0.0.0:{PORT}", "--paused"),
+        *(part for tag in tags for part in ("--tag", tag)),
+    ]
+    container = {
+        "name": CONTAINER,
+        "command": command,
+        "ports": [{"containerPort": PORT}],
+        "securityContext": wanted["containerSecurityContext"],
+        "volumeMounts": [{"name": _VOLUME, "mountPath": _FOLDER, "readOnly": True}],
+        **{key: wanted[key] for key in ("image", "imagePullPolicy", "env", "livenessProbe", "readinessProbe")},
+    }
+    pod = {
+        "automountServiceAccountToken": wanted["automountServiceAccountToken"] == "true",
+        "hostname": name,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": _VOLUME, "configMap": {"name": script["name"]}}],
+        **{key: wanted[key] for key in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")},
+    }
+    place = {"name": name, "namespace": metadata["namespace"], "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": place, "spec": pod}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +199,7 @@ class Runners:
         self._remove([one["metadata"]["name"] for one in self.api.list("v1", "ConfigMap", CLIENT_NAMESPACE, MEMBER)])
         name = f"load-{time.time_ns() // 1_000_000}"
         marked = bool(self.api.list("v1", "Node", labels=f"{ROLE_LABEL}=generator"))
-        config, wanted = testrun.objects(name, run, image, load, files, hosts, marked)
+        config, wanted = shared(name, run, image, load, files, hosts, marked)
         try:
             self.api.create(config)
             ran = self._made(wanted, load, watch)
@@ -74,12 +212,18 @@ class Runners:
 
     def _made(self, wanted: Object, load: Load, watch: ClusterWatch) -> Ran:
         name, operated = wanted["metadata"]["name"], self._operated
-        for obj in [wanted] if operated else [testrun.runner(wanted, 1 + n) for n in range(load.generators)]:
+        for obj in [wanted] if operated else [runner(wanted, 1 + n) for n in range(load.generators)]:
             self.api.create(obj)
         waiting = self._waiting(name, load)
         if isinstance(waiting, Ran):
             return waiting
-        with self._looked_into(waiting) as places:
+        with ExitStack() as lasting:
+            places: list[Place] = []
+            for pod in waiting:
+                where = CLIENT_NAMESPACE, pod["metadata"]["name"]
+                shell = self.shell(self.api, *where, CONTAINER)
+                lasting.callback(shell.close)
+                places.append(Place("generator", *where, pod["spec"].get("nodeName", ""), shell, container_id(pod)))
             with watch.beginning_anew(places):
                 if not operated and (deaf := self._let_go(waiting)):
                     return Ran("", f"cannot be let go: {', '.join(deaf)}", NOT_STARTED, False)
@@ -87,7 +231,8 @@ class Runners:
             for place in places:
                 with suppress(LabError):  # it has ended by itself, and its exit status says how
                     place.shell.script("kill -TERM 1")
-            runners = self._ended(name)
+            until(lambda: None not in map(_exit_status, self._runners(name)), GRACE_S, POLL_S)
+            runners = self._runners(name)
         return self._collected(runners, hung=not done or None in map(_exit_status, runners))
 
     @property
@@ -113,18 +258,6 @@ class Runners:
                 return Ran("", "; ".join([why, *map(_state, self._pods(name))]), NOT_STARTED, False)
             time.sleep(POLL_S)
 
-    @contextmanager
-    def _looked_into(self, runners: Sequence[Object]) -> Iterator[list[Place]]:
-        with ExitStack() as lasting:
-            places: list[Place] = []
-            for pod in runners:
-                name = pod["metadata"]["name"]
-                shell = self.shell(self.api, CLIENT_NAMESPACE, name, CONTAINER)
-                lasting.callback(shell.close)
-                node = pod["spec"].get("nodeName", "")
-                places.append(Place("generator", CLIENT_NAMESPACE, name, node, shell, container_id(pod)))
-            yield places
-
     def _let_go(self, runners: Sequence[Object]) -> list[str]:
         """All at once; the addresses of those that did not take it."""
         asked = f"-X PATCH -H 'Content-Type: application/json' -d {shlex.quote(_GO)} -o /dev/null"
@@ -136,15 +269,13 @@ class Runners:
 
         Before their time is over nobody is asked: every question is work beside what is measured.
         """
-        late = time.monotonic() + (START_S if operated else 0.0) + load.duration_s + load.timeout_s + GRACE_S
         time.sleep(load.duration_s)
-        while time.monotonic() < late:
-            runners = self._runners(name)
-            on = [pod for pod in runners if _exit_status(pod) is None]
-            if all(at >= ENDED for at in self._statuses(on)):
-                return True
-            time.sleep(POLL_S)
-        return False
+
+        def ended() -> bool:
+            on = [pod for pod in self._runners(name) if _exit_status(pod) is None]
+            return all(at >= ENDED for at in self._statuses(on))
+
+        return until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
 
     def _statuses(self, runners: Sequence[Object]) -> list[int]:
         """How far each is, by k6's own word; -1 where it says nothing."""
@@ -157,13 +288,6 @@ class Runners:
             except (ValueError, KeyError, TypeError):
                 found.append(-1)
         return found + [-1] * (len(runners) - len(found))
-
-    def _ended(self, name: str) -> list[Object]:
-        """The runners, when all have ended, or will not."""
-        deadline = time.monotonic() + GRACE_S
-        while None in map(_exit_status, runners := self._runners(name)) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        return runners
 
     def _collected(self, runners: Sequence[Object], hung: bool) -> Ran:
         """`hung`: some had not done their part in time; whoever has not ended is a failure."""
@@ -183,12 +307,9 @@ class Runners:
                 self.api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
                 self.api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"{MEMBER}={name}")
             self.api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}", grace_s=1)
-            deadline = time.monotonic() + GONE_S
-            while self._pods(name):
-                if time.monotonic() > deadline:
-                    place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
-                    raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
-                time.sleep(POLL_S)
+            if not until(lambda name=name: not self._pods(name), GONE_S, POLL_S):
+                place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
+                raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
             # Last: it is what tells that there is something to remove.
             self.api.delete("v1", "ConfigMap", name, CLIENT_NAMESPACE)
 
@@ -197,10 +318,12 @@ class Runners:
 
     def _runners(self, name: str) -> list[Object]:
         """By their numbers."""
-        return sorted((pod for pod in self._pods(name) if pod["metadata"]["labels"].get("runner")), key=_number)
+        runners = [pod for pod in self._pods(name) if pod["metadata"]["labels"].get("runner")]
+        # The one with the host name `load-…-12` is the twelfth.
+        return sorted(runners, key=lambda pod: int(pod["spec"]["hostname"].rpartition("-")[2]))
 
     def _log(self, pod: Object) -> str:
-        return self.api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES)
+        return self.api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, lines=100_000)
 
 
 def _url(pod: Object) -> str:
@@ -214,11 +337,6 @@ def _exit_status(pod: Object) -> int | None:
     if states and "terminated" in states[0]:
         return states[0]["terminated"]["exitCode"]
     return 1 if pod["status"].get("phase") in ("Succeeded", "Failed") else None
-
-
-def _number(pod: Object) -> int:
-    """Of the runner with the host name `load-…-12` → 12."""
-    return int(pod["spec"]["hostname"].rpartition("-")[2])
 
 
 def _state(pod: Object) -> str:

@@ -1,30 +1,38 @@
-r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each instead of a tenth of a second.
-
-What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
+r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each; and processes beside it, over connections of their
+own. What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
 
     ( exec 'sysctl' '-n' 'net.core.somaxconn' ) </dev/null; printf '%s %d\n' 5f2c… $?; printf '%s\n' 5f2c… >&2
     4096\n5f2c… 0\n     →  CompletedProcess(argv, 0, "4096\n", "")
 
-The mark is random and made for this question, and output is all that stands before it, so a missing last newline or a
-megabyte of text changes nothing. Refuses to lose the shell to a question: it is asked in a subshell, with nothing to
-read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin: with the lab, however that ends.
+The mark is random and made for this question, and output is all that stands before it, whatever it ends with. Refuses to lose the shell to a
+question: it is asked in a subshell, with nothing to read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin.
+
+A process there lives no longer than the local one which stands for it: a watcher reads its stdin, which ends when the local kubectl or the lab does;
+then the process and all that it started are killed, as is what it leaves running, and what LEFTOVERS finds (an API server before 1.30 does not tell
+the pod that a kubectl was killed). Files go there as a tar archive at the beginning of stdin. To the error output of one that failed kubectl adds
+`command terminated with exit code N`. It begins when it is let go (`Held`), by a line on that stdin: to connect takes a tenth of a second, which
+can be had before. Needs sh, setsid, and for files mktemp, head, tar and rm.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import selectors
 import shlex
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
 from typing import IO, TypeVar
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.targets.cluster import pods, remote_process
+from lab.targets.cluster import pods
 from lab.targets.cluster.api import Api
 
 T = TypeVar("T")
@@ -32,10 +40,71 @@ T = TypeVar("T")
 CONNECT_S = 15.0
 ENDING_S = 5.0
 """What the connection may take to end once it is closed."""
-LATE = 124
-"""Exit status of what was given up for being late, as timeout(1) has it."""
 _HELLO = "trap : HUP INT TERM\nprintf '%s %d\\n' {mark} $$; printf '%s\\n' {mark} >&2\n"
 _ASKED = "( {question} ) </dev/null; printf '%s %d\\n' {mark} $?; printf '%s\\n' {mark} >&2\n"
+MARK = "LAB_TETHERED"
+"""Environment variable of what runs there, so that it is known again."""
+_REMOTE = f"""\
+size=$1 used=$2 folder=
+shift 2
+read -r _ || exit 126
+if [ "$size" -gt 0 ]; then
+  folder=$(mktemp -d) && cd "$folder" && head -c "$size" | tar -xf - || exit 126
+fi
+exec 3<&0
+{MARK}=1 setsid "$@" </dev/null 3<&- &
+process=$!
+end() {{ kill -s KILL -- "-$process" "$process"; }}
+{{ read -r _ <&3; end; }} >/dev/null 2>&1 &
+watcher=$!
+wait "$process"
+status=$?
+[ -z "$used" ] || times >"${{TMPDIR:-/tmp}}/$used"
+{{ end; kill -KILL "$watcher"; }} >/dev/null 2>&1
+[ -z "$folder" ] || rm -rf "$folder"
+exit "$status"
+"""
+LEFTOVERS = f"""\
+for one in /proc/[0-9]*/environ; do
+  grep -qsz '^{MARK}=' "$one" || continue
+  one=${{one%/environ}}
+  kill -KILL "${{one#/proc/}}"
+done 2>/dev/null
+"""
+"""Script that kills what a lab which died left behind in a container."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A process whose connection is made, or is being made. One that was not let go ends with this."""
+
+    process: subprocess.Popen[bytes]
+    said: bytes
+    """What it waits for."""
+    gone: bool = False
+
+    def go(self) -> subprocess.Popen[bytes]:
+        """Its stdin stays open as long as the process object lives: its end is the remote one's."""
+
+        def send() -> None:
+            assert self.process.stdin is not None
+            with suppress(OSError, ValueError):  # kubectl has ended, or its stdin is closed, already: its status tells
+                self.process.stdin.write(self.said)
+                self.process.stdin.flush()
+
+        self.gone = True
+        threading.Thread(target=send, name="stdin", daemon=True).start()
+        return self.process
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self.gone:
+            self.process.kill()
+            self.process.wait()
 
 
 class Shell:
@@ -47,7 +116,8 @@ class Shell:
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
         self._api, self._namespace, self._pod, self._container = api, namespace, pod, container
-        self._kubectl_exec = remote_process.kubectl_exec(api, namespace, pod, container)
+        where = [f"--namespace={namespace}", f"--container={container}", pod, "--", "sh"]
+        self._kubectl_exec = [*api.kubectl, "exec", "--stdin", "--quiet", *where]
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
 
@@ -68,26 +138,22 @@ class Shell:
         """`text` by the `sh` itself, in a subshell: no program is started unless it says so. Late as `run`."""
         return self._ask([text], f"eval {shlex.quote(text)}", timeout_s)
 
-    def popen(
+    def held(
         self,
         argv: Sequence[str],
         files: Mapping[str, str] | None = None,
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
-        """A process beside this shell, over a connection of its own; see `lab.targets.cluster.remote_process`."""
-        return self.held(argv, files, stdout, stderr).go()
-
-    def held(
-        self,
-        argv: Sequence[str],
-        files: Mapping[str, str] | None,
-        stdout: IO[bytes] | int,
-        stderr: IO[bytes] | int,
         used: str = "",
-    ) -> remote_process.Held:
-        """As `popen`, and it waits to be let go."""
-        return remote_process.held(self._kubectl_exec, argv, files, stdout, stderr, used)
+    ) -> Held:
+        """A process beside this shell that waits to be let go; in a fresh folder with these files (None: where the container's sh is).
+
+        `used`: a file in its TMPDIR that gets what sh's `times` says when it has ended; empty = none.
+        """
+        archive = b"" if files is None else _archive(files)
+        command = [*self._kubectl_exec, "-c", _REMOTE, "sh", str(len(archive)), used, *argv]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)
+        return Held(process, b"\n" + archive)
 
     def close(self) -> None:
         """End the remote `sh`; idempotent, and the next question opens another."""
@@ -102,7 +168,7 @@ class Shell:
             said, complained = connection.so_far()
             self._drop()
             note = f"given up: it took longer than {timeout_s:g} s\n"
-            return subprocess.CompletedProcess(argv, LATE, said, complained + note)
+            return subprocess.CompletedProcess(argv, 124, said, complained + note)  # as timeout(1) has it
 
         return self._reconnecting(answer)
 
@@ -122,12 +188,15 @@ class Shell:
     def _connected(self) -> _Connection:
         if self._connection is None:
             try:
-                self._connection = _Connection([*self._kubectl_exec, "sh"])
+                self._connection = _Connection(self._kubectl_exec)
             except FileNotFoundError:
                 fault, remedy = "kubectl is not on PATH", "start the lab by scripts/shell, which brings it"
                 raise UsageError(self.place, fault, remedy) from None
         if not self._connection.pid:
-            self._connection.greet()
+            answer = self._connection.ask(_HELLO, "", CONNECT_S)
+            if answer is None:
+                raise _BrokenError(f"no answer within {CONNECT_S:g} s")
+            self._connection.pid = answer[0]
         return self._connection
 
     def _drop(self) -> None:
@@ -161,12 +230,6 @@ class _Connection:
         """The mark: of the question that is open; empty without one."""
         self.pid = 0
 
-    def greet(self) -> None:
-        answer = self.ask(_HELLO, "", CONNECT_S)
-        if answer is None:
-            raise _BrokenError(f"no answer within {CONNECT_S:g} s")
-        self.pid = answer[0]
-
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
         """(the number behind the mark, stdout, stderr); None when it is late: nothing else can be asked then."""
         mark = secrets.token_hex(16)
@@ -179,10 +242,15 @@ class _Connection:
             if left <= 0:
                 return None
             for key, _ in self._selector.select(left):
-                if key.data is None:
-                    self._send()
-                else:
+                if key.data is not None:
                     self._receive(key.data)
+                    continue
+                try:
+                    self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
+                except BrokenPipeError:  # its output tells why
+                    self._unsent = b""
+                if not self._unsent:
+                    self._selector.unregister(self._stdin)
         number = int(self._said[0][self._ends[0] + len(self._mark) :])
         self._mark = b""
         for said, end in zip(self._said, self._ends, strict=True):
@@ -204,14 +272,6 @@ class _Connection:
         for one in (self._selector, *self._streams):
             one.close()
 
-    def _send(self) -> None:
-        try:
-            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
-        except BrokenPipeError:  # its output tells why
-            self._unsent = b""
-        if not self._unsent:
-            self._selector.unregister(self._stdin)
-
     def _receive(self, number: int) -> None:
         said = self._said[number]
         read = os.read(self._streams[number].fileno(), 1 << 20)
@@ -221,3 +281,14 @@ class _Connection:
         said += read
         if self._ends[number] < 0:
             self._ends[number] = said.find(self._mark, max(0, len(said) - len(read) - len(self._mark)))
+
+
+def _archive(files: Mapping[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, text in files.items():
+            content = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

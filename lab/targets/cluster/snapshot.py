@@ -5,9 +5,8 @@
     @processes
     1 (page) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("page", …)}, …)
 
-Looking must not be what is measured: no program is started where few processes run (from `MANY` on one `cat` is cheaper
-than a shell that reads byte by byte), and both ends of a sample ask everything else outside of what the CPU's reading
-brackets. Refuses to count itself: the shell and its children are left out.
+Looking must not be what is measured: no program is started where few processes run (from `MANY` on one `cat` is cheaper), and both ends of a sample
+ask everything else outside of what the CPU's reading brackets. Refuses to count itself: the shell and its children are left out.
 """
 
 from __future__ import annotations

@@ -16,32 +16,29 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from lab.base.errors import LostError, MeasuringError, UsageError
-from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
+from lab.model.endpoint import ClockOffset, Endpoint, Ran, Response, Role, Tls
 from lab.model.leftovers import Leftovers
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
-from lab.model.variants.labels import ROLE_LABEL
 from lab.systems import inside, renewing, table, workers
-from lab.systems.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import deletion, reloads, sampling, tunnel
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
 from lab.targets.cluster.changes import Changes
-from lab.targets.cluster.client import ClientPod, clock_offset
-from lab.targets.cluster.container_sampler import CONTROL, Place
-from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
+from lab.targets.cluster.client import ClientPod, clock_offset, tools
+from lab.targets.cluster.entrypoint import Entrypoint, connect, each_pod, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.inventory import CONTROLLER_SCOPE, NODE_SCOPE, Inventory
+from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.others import Others
 from lab.targets.cluster.pods import container_id, or_why, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
+from lab.targets.cluster.sampling import CONTROL, ClusterWatch, Place
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, leftovers
 
 T = TypeVar("T")
@@ -49,16 +46,10 @@ T = TypeVar("T")
 PROBED_PAGE = "1kB.bin"
 TOOLS = frozenset({"curl", "lsattr", "ss", "sockperf"})
 """Programs that look at a pod's network or volumes only: where its image has none, another container of the pod can run them."""
-NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
 CONNECT_S = 0.25
 """For one try: a first packet that was lost is sent again after a second, by another try sooner."""
-RENEWAL_LOOK_S = 0.1
-"""Between two looks at a proxy's processes, each of which costs it a millisecond."""
-NODE_SCOPE = "lab/scope=node"
-LOG_LINES = 20
-ROLES: Sequence[Role] = ("proxy", "backend")
 _PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -72,6 +63,7 @@ for p in /proc/[0-9]*; do
   [ "${{p#/proc/}}" = "$SHELL_PID" ] || [ "$parent" = "$SHELL_PID" ] || echo "${{p#/proc/}} $parent ${{name%)*}}"
 done 2>/dev/null
 """
+_SIZE = f"cat {' '.join(file for system in table.SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
 _COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
 """What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
 
@@ -92,7 +84,7 @@ def _numbered(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
     }
 
 
-class ClusterSystem:
+class ClusterSystem(Changes):
     """See `lab.targets.base.System`. `namespace` is the one that the variant's pods are in.
 
     `check` raises LostError when the lab may no longer measure there: asked before load is made and at both ends of a
@@ -112,26 +104,18 @@ class ClusterSystem:
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
-        self._api, self._images, self._client = api, images, client
-        self._manifests, self._namespace, self._others, self._check = manifests, namespace, others, check
-        self._run = run
+        super().__init__(api, images, inventory, manifests, namespace, run)
+        self._client, self._others, self._check = client, others, check
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._shells: dict[tuple[str, ...], Shell] = {}
         self._used: list[str] = []
         """Where the pod keeps what generators used that nobody has asked for yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
-        self._recorder: ClusterRecorder | None = None
-        self._watch: sampling.ClusterWatch | None = None
-        self._squeezed: set[Role] = set()
+        self._watch: ClusterWatch | None = None
         self._frozen: dict[Role, Mapping[str, Any]] = {}
-        self._changing: Changes | None = None
-        if inventory is not None:
-            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say)
         self._ordinary = leftovers.Ordinary()
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
-
-    # -- where load goes --------------------------------------------------------------------------------
 
     def entry(self) -> Endpoint:
         host, tls = next(iter(self._routed.items()))
@@ -163,7 +147,7 @@ class ClusterSystem:
         return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
 
     def _entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
-        return entrypoint(self._api, self._manifests, role, port, self._changing is not None, by)
+        return entrypoint(self._api, self._manifests, role, port, self._changing, by)
 
     def pod_address(self, role: Role) -> str:
         return self._first(role)["status"]["podIP"]
@@ -177,7 +161,7 @@ class ClusterSystem:
         place: tuple[str, int] | None = None,
     ) -> Response:
         """`place`: an address and port other than the endpoint's."""
-        connection = tunnel.connect(self._api, place or fetching.place(endpoint), timeout_s)
+        connection = connect(self._api, place or fetching.place(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -214,27 +198,25 @@ class ClusterSystem:
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
         assert self._watch is not None, "a sample begins when its generators can"
-        runners, image = Runners(self._api, self._client.shell), self._images.named("loadgen")
+        runners, image = Runners(self._api, self._client), self._images.named("loadgen")
         return runners.generate(image, self._run, load, files, self.addresses(), self._watch)
 
     @right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        self._helpers.append(self._tools(self._first(role)).popen(argv))
+        self._helpers.append(self._tools(self._first(role)).held(argv).go())
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
         """`check_variant` lets no point pass that shapes the client's link."""
 
-    # -- who runs ---------------------------------------------------------------------------------------
-
     def watch(self) -> Watch:
         self._generator_s()  # of warm-ups
-        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)
-        self._watch = sampling.ClusterWatch(
+        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
+        self._watch = ClusterWatch(
             [client, *self._running()],
             self.counters,
             self._others,
-            places_now=None if self._changing is None else self._running,
+            places_now=self._running if self._changing else None,
             spared=self._squeezed.__contains__,
             generator_s=self._generator_s,
         )
@@ -247,7 +229,7 @@ class ClusterSystem:
 
     def _running(self) -> list[Place]:
         """First containers that run now, a controller's with them; where nothing changes, those of the pods that came up."""
-        pods = {role: self._came_up[role] if self._changing is None else self._all(role) for role in ROLES}
+        pods = {role: self._all(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
             Place(
                 role,
@@ -268,7 +250,7 @@ class ClusterSystem:
         MeasuringError if handshakes are not told; requests are where the image has what asks for them.
         """
         self._check()
-        if self._changing is not None:
+        if self._changing:
             return {}  # counts of pods that come and go have no increase
         handshakes = bool({"edge", "reencrypt"} & set(self._routed.values()))
         found: Counter[str] = Counter()
@@ -298,8 +280,7 @@ class ClusterSystem:
         ]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        found = self._api.get("v1", "ConfigMap", name, namespace)
-        return (found or {}).get("data") or {}
+        return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return pods_record([pod for role in ROLES for pod in self._all(role)])
@@ -308,12 +289,12 @@ class ClusterSystem:
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
-            return list(_numbered([self._client.shell]))
+            return list(_numbered([self._client]))
         return list(self._again(lambda: _numbered(map(self._shell, self._present(role)))))
 
     def _present(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The pods that serve now; where nothing changes, those that came up."""
-        return self._came_up.get(role, ()) if self._changing is None else self.pods(role)
+        return self.pods(role) if self._changing else self._came_up.get(role, ())
 
     @right()
     def renew(self) -> Renewed:
@@ -326,15 +307,16 @@ class ClusterSystem:
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
                     why = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
-                    fault = f"takes no reload: {why}"
-                    raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
+                    raise MeasuringError(
+                        shell.place, f"takes no reload: {why}", "its shell must be the same user, or root"
+                    )
 
         found = renewing.renewed(
             ask,
             lambda: _numbered(map(self._shell, self._came_up["proxy"])),
             lambda: not self._fault(self.entry()),
             self.log_tail,
-            RENEWAL_LOOK_S,
+            look_s=0.1,  # each look costs the proxy a millisecond
         )
         self._ordinary.forget()
         return found
@@ -350,14 +332,17 @@ class ClusterSystem:
     def unapplied(self) -> Sequence[str]:
         return []
 
-    # -- a way in ---------------------------------------------------------------------------------------
-
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if role == "node":
-            return self._node_shell().run(argv)
+        if role == "node":  # by the node-tuning pod on the proxy's node, which sees the node's own /proc and network
+            node = self._first(self._way_in)["spec"]["nodeName"]
+            tuning = self._api.list("v1", "Pod", self._namespace, "=".join(NODE_SCOPE))
+            there = next((pod for pod in tuning if pod["spec"].get("nodeName") == node and ready(pod)), None)
+            if there is None:
+                raise LookupError(f"no node-tuning pod is ready on {node}")
+            return self._shell(there).run(argv)
         pod = self._first(role)
         done = self._shell(pod).run(argv)
-        if done.returncode == NOT_FOUND and argv[0] in TOOLS:
+        if done.returncode == 127 and argv[0] in TOOLS:
             return self._tools(pod).run(argv)
         return done
 
@@ -369,29 +354,28 @@ class ClusterSystem:
         return done.stdout
 
     def log_tail(self) -> str:
+        def asked(pod: Mapping[str, Any]) -> list[str]:
+            place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+            return [self._api.log(self._namespace, *place, lines=20)]
+
         logs = {
-            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: self._log(one))
+            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: asked(one))
             for role in ROLES
             for pod in self._all(role)
         }
         return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
 
-    def _log(self, pod: Mapping[str, Any]) -> list[str]:
-        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-        return [self._api.log(self._namespace, name, container, LOG_LINES)]
-
-    # -- what disturbances do, and see ------------------------------------------------------------------
-
     def gauges(self) -> Mapping[str, float]:
         return self._again(self._gauges) if self._way_in == "proxy" else {}
 
     def _gauges(self) -> Mapping[str, float]:
-        pod = self._first("proxy")
-        told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        """`proxy/config_bytes`, as its configuration and maps lie in the container, and `proxy/workers`; without what cannot be told."""
+        size = self._shell(self._first("proxy")).script(_SIZE).stdout.strip()
         listed = [self._shell(each).script(workers.list_script()).stdout for each in self.pods("proxy")]
         count = workers.started(process for text in listed for process in workers.listed(text))
         count = count or sum(workers.told(text) or 0 for text in listed)
-        return {**told, **({GAUGE: float(count)} if count else {})}
+        told = {"proxy/config_bytes": float(size) if size.isdigit() else 0.0, workers.GAUGE: float(count)}
+        return {name: value for name, value in told.items() if value}
 
     def leftovers(self) -> Leftovers:
         return self._again(self._leftovers)
@@ -439,19 +423,7 @@ class ClusterSystem:
         return self._recorder
 
     def clock(self) -> ClockOffset:
-        return clock_offset(self._client.shell)
-
-    @right()
-    def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        return self._changes.end_pod(role, how)
-
-    @right()
-    def scale(self, role: Role, replicas: int) -> None:
-        self._changes.scale(role, replicas)
-
-    @right()
-    def roll(self, role: Role) -> None:
-        self._changes.roll(role)
+        return clock_offset(self._client)
 
     @right()
     def freeze(self, role: Role, frozen: bool) -> None:
@@ -471,27 +443,6 @@ class ClusterSystem:
                 raise
         self._frozen.pop(role, None)
 
-    @right()
-    def squeeze(self, role: Role, cpu: str | None) -> None:
-        """A watch spares it meanwhile."""
-        self._squeezed.add(role)
-        self._changes.squeeze(role, cpu)
-        if cpu is None:
-            self._squeezed.discard(role)
-
-    @right()
-    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        self._changes.apply(objects)
-
-    @property
-    def _changes(self) -> Changes:
-        assert self._changing is not None, "up(changing=True) comes first"
-        return self._changing
-
-    def _say(self, kind: str, name: str, detail: str) -> None:
-        if self._recorder is not None:
-            self._recorder.say(kind, name, detail)
-
     def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
         """To all of its processes but the first."""
         shell = self._shell(pod)
@@ -501,12 +452,7 @@ class ClusterSystem:
             fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
-    def _runs_on(self, pod: Mapping[str, Any]) -> bool:
-        """The very container that is told of runs now."""
-        now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-        return now is not None and running(now) and container_id(now) == container_id(pod)
-
-    def _kill(self, pod: Mapping[str, Any]) -> None:
+    def kill(self, pod: Mapping[str, Any]) -> None:
         """Its processes, from inside: a pod that has ended by then is no loss."""
         try:
             self._signal(pod, "KILL", "killed")
@@ -538,10 +484,6 @@ class ClusterSystem:
                 raise MeasuringError(self.entry().base_url, fault, self.log_tail() or "nothing was logged")
             time.sleep(0.1)
 
-    def settle(self) -> None:
-        """End what a disturbance has left ending."""
-        self._changes.settle(self._kill)
-
     def close(self) -> None:
         """End the shells and helpers; idempotent."""
         for helper in self._helpers:
@@ -551,8 +493,6 @@ class ClusterSystem:
             shell.close()
         self._helpers, self._shells = [], {}
 
-    # -- inside -----------------------------------------------------------------------------------------
-
     def _closed(self, endpoint: Endpoint) -> str:
         """That nobody takes a connection there, in words; empty when somebody does.
 
@@ -560,7 +500,7 @@ class ClusterSystem:
         connection, on which nothing is ever said, and workers may wait a minute for its request before a reload ends them.
         """
         host, port = fetching.place(endpoint)
-        done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
+        done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
@@ -583,19 +523,16 @@ class ClusterSystem:
         try:
             return ask()
         except LostError:
-            if self._changing is None:
+            if not self._changing:
                 raise
             return ask()
-
-    def _all(self, role: Role) -> list[dict[str, Any]]:
-        return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
     def _first(self, role: Role) -> Mapping[str, Any]:
         if not self._came_up.get(role):
             raise UsageError(
                 f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
             )
-        return self._came_up[role][0] if self._changing is None else self._changing.first(role)
+        return self.first(role) if self._changing else self._came_up[role][0]
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
         """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""
@@ -604,18 +541,16 @@ class ClusterSystem:
 
     @cached_property
     def _controllers(self) -> list[Mapping[str, Any]]:
-        """Pods of controllers that can be looked into."""
-        listed = self._api.list("v1", "Pod", self._namespace, "=".join(deletion.CONTROLLER_SCOPE))
-        return [pod for pod in listed if self._has_shell(pod)]
-
-    def _has_shell(self, pod: Mapping[str, Any]) -> bool:
-        """A controller's official image may have none: then nothing is told of it."""
-        try:
-            return self._shell(pod).pid > 0
-        except LostError:
-            raise
-        except MeasuringError:
-            return False
+        """Pods of controllers that can be looked into: an official image may have no shell, and then nothing is told of it."""
+        found: list[Mapping[str, Any]] = []
+        for pod in self._api.list("v1", "Pod", self._namespace, "=".join(CONTROLLER_SCOPE)):
+            try:
+                found += [pod] if self._shell(pod).pid else []
+            except LostError:
+                raise
+            except MeasuringError:
+                continue
+        return found
 
     def _tools(self, pod: Mapping[str, Any]) -> Shell:
         place = (pod["metadata"]["name"], "tools")
@@ -623,12 +558,3 @@ class ClusterSystem:
             started = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
             self._shells.setdefault(place, started)
         return self._shells[place]
-
-    def _node_shell(self) -> Shell:
-        """Into the node-tuning pod on the proxy's node, which sees the node's own /proc and network."""
-        node = self._first(self._way_in)["spec"]["nodeName"]
-        pods = self._api.list("v1", "Pod", self._namespace, NODE_SCOPE)
-        pod = next((pod for pod in pods if pod["spec"].get("nodeName") == node and ready(pod)), None)
-        if pod is None:
-            raise LookupError(f"no node-tuning pod is ready on {node}")
-        return self._shell(pod)

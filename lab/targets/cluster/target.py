@@ -25,19 +25,11 @@ from lab.model.variants.variants import Variant
 from lab.systems import renewing
 from lab.systems.table import READBACKS, find, refuse_checks
 from lab.targets.base import nothing
-from lab.targets.cluster import (
-    deletion,
-    docker,
-    facts,
-    images,
-    objects,
-    reloads,
-    rollout,
-)
+from lab.targets.cluster import docker, facts, images, objects, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import Inventory, claim_namespace
+from lab.targets.cluster.inventory import NODE_SCOPE, Inventory, claim_namespace
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
@@ -74,11 +66,7 @@ class ClusterTarget:
     sides: Sequence[Side] = SIDES
 
     def __init__(
-        self,
-        name: str,
-        connect: Callable[[], Api],
-        about: str,
-        machine: Callable[[], Others] | None = None,
+        self, name: str, connect: Callable[[], Api], about: str, machine: Callable[[], Others] | None = None
     ) -> None:
         self.name = name
         self._connect, self._about, self._machine = connect, about, machine
@@ -145,13 +133,11 @@ class ClusterTarget:
         taken, there = self._place, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
-                fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
-                raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
+                why = f"point {point.name} shapes the client's link, which is not done on a cluster"
+                raise NotMeasurableError("link", variant.name, why, "measure it with --target local")
         if any(objects.role(obj) == "balancer" for obj in there):
-            fault = "its load balancer is a process of the lab's, which is no way into a cluster here"
-            raise NotMeasurableError(
-                "load balancer", variant.name, fault, "measure it with --target local or apiserver"
-            )
+            why = "its load balancer is a process of the lab's, which is no way into a cluster here"
+            raise NotMeasurableError("load balancer", variant.name, why, "measure it with --target local or apiserver")
         if any(point.disturbance is not None for point in points) and any(map(objects.headless, there)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
@@ -171,7 +157,7 @@ class ClusterTarget:
             if objects.pod_template(obj) is None:
                 continue
             spec = objects.pod_spec(obj)
-            if deletion.NODE_SCOPE in objects.pod_labels(obj).items():
+            if NODE_SCOPE in objects.pod_labels(obj).items():
                 return "it sets the node's kernel, which both sides have"
             if spec.get("hostNetwork"):
                 return "its proxy has the node's own ports"
@@ -181,75 +167,65 @@ class ClusterTarget:
 
     @contextmanager
     def up(
-        self,
-        variant: Variant,
-        changing: bool = False,
-        side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
-    ) -> Iterator[ClusterSystem]:
-        with right(), self._up(variant, changing, side, meanwhile) as system:
-            yield system
-
-    @contextmanager
-    def _up(
-        self, variant: Variant, changing: bool, side: Side, meanwhile: Callable[[], object]
+        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
     ) -> Iterator[ClusterSystem]:
         taken = self._place
         inventory = taken.inventories[side]
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        there = objects.on_cluster(variant.manifests)
-        wanted = objects.prepare(placed(there, side), taken.images, self._run, stamp)
+        there = placed(objects.on_cluster(variant.manifests), side)
+        wanted = objects.prepare(there, taken.images, self._run, stamp)
         if (other := next(iter(self._there.values()), None)) is not None:
             objects.beside(wanted, other.nodes())
-        pending_s = reloads.pending_s(wanted)
+        pending_s = objects.pending_s(wanted)
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
-        try:
-            inventory.apply(wanted)
-            if len(taken.nodes) == 1:
-                meanwhile()
-            rollout.wait(taken.api, wanted, deadline)
-            inventory.await_pods(stamp)  # the last variant's, which have had that time to end
-            still_until = time.monotonic() + pending_s
-            system = ClusterSystem(
-                taken.api,
-                taken.images,
-                taken.client,
-                wanted,
-                next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
-                self._run,
-                taken.others,
-                taken.lease.check,
-                inventory if changing else None,
-            )
-            with taken.client.resolving(system.addresses()):
-                try:
-                    system.wait(deadline, still_until)
-                    self._there[side] = system
-                    if len(taken.nodes) > 1:
-                        meanwhile()  # the other side's pods go where these are
-                    yield system
-                finally:
-                    self._there.pop(side, None)
-                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
-            ended_well = True
-        except LostError:
-            raise
-        except LabError:
-            # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
-            taken.lease.check()
-            taken.api.version()
-            raise
-        finally:
-            if system is not None:
-                system.close()
-            with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
+        with right():
+            try:
+                inventory.apply(wanted)
+                if len(taken.nodes) == 1:
+                    meanwhile()
+                rollout.wait(taken.api, wanted, deadline)
+                inventory.await_pods(stamp)  # the last variant's, which have had that time to end
+                still_until = time.monotonic() + pending_s
+                system = ClusterSystem(
+                    taken.api,
+                    taken.images,
+                    taken.client,
+                    wanted,
+                    next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
+                    self._run,
+                    taken.others,
+                    taken.lease.check,
+                    inventory if changing else None,
+                )
+                with taken.client.resolving(system.addresses()):
+                    try:
+                        system.wait(deadline, still_until)
+                        self._there[side] = system
+                        if len(taken.nodes) > 1:
+                            meanwhile()  # the other side's pods go where these are
+                        yield system
+                    finally:
+                        self._there.pop(side, None)
+                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
+                ended_well = True
+            except LostError:
+                raise
+            except LabError:
+                # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
                 taken.lease.check()
-                if system is not None and changing:
-                    system.settle()
-                inventory.end_workloads()
+                taken.api.version()
+                raise
+            finally:
+                if system is not None:
+                    system.close()
+                with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
+                    taken.lease.check()
+                    if system is not None and changing:
+                        system.settle(system.kill)
+                    inventory.end_workloads()
 
     def close(self) -> None:
         taken, self._taken = self._taken, None
@@ -269,8 +245,7 @@ class ClusterTarget:
 
     @property
     def _place(self) -> _Place:
-        if self._taken is None:
-            raise RuntimeError("check() comes first")
+        assert self._taken is not None, "check() comes first"
         return self._taken
 
 
@@ -294,8 +269,10 @@ def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
 def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
     """As they are brought up on a side: one list of addresses serves the clients of both, so TLS, which needs names, needs two."""
     own = objects.on_side(manifests, side)
-    ends = set(hosts.routed(own).values())
-    return own if ends == {"none"} else objects.with_names_of(own, side)
+    if side == "left" or set(hosts.routed(own).values()) == {"none"}:
+        return own
+    # As long as the left's.
+    return [objects.renamed(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in own]
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:

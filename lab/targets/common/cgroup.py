@@ -1,9 +1,10 @@
-"""What a cgroup's files mean, version 1 and 2: where a process's group lies, which limit it holds, what it has counted.
+"""What a cgroup's files mean, version 1 and 2: where a process's group lies, which limit it holds, what it has counted; and what is mounted where.
 
 Pure: texts in, numbers out, so that the same rules serve the lab's own folders, a container's on a cluster, and tests.
 
     4:memory:/kubepods/x   in /proc/PID/cgroup, with the mount   → Place(version=1, folder="/sys/fs/cgroup/memory/kubepods/x")
     20000 100000           in cpu.max                            → 1/5 of a CPU
+    31 22 8:1 /srv /var/log/lab rw shared:1 - ext4 /dev/sda1 rw,sync   in /proc/PID/mountinfo → a Mount
 
 Refuses to guess: a group that no mount shows is a LookupError. Source of the formats: the kernel's
 Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst; of the rounding: Kubernetes' pkg/kubelet/cm (MilliCPUToQuota).
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from lab.base.quantities import quantity
-from lab.targets.common import mounts
 
 Controller = Literal["cpu", "memory"]
 CONTROLLERS: tuple[Controller, ...] = ("cpu", "memory")
@@ -58,27 +59,52 @@ class Place:
     folder: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """`root`: the folder of the filesystem that is seen at `point`; `super_options` are the filesystem's own."""
+
+    root: str
+    point: str
+    options: frozenset[str]
+    kind: str
+    super_options: tuple[str, ...]
+
+
+def mounts(mountinfo: str) -> Iterator[Mount]:
+    """Of /proc/PID/mountinfo (proc(5)), in the order of mounting. ValueError with the line for one that is not of this form."""
+    for line in mountinfo.splitlines():
+        where, separator, what = line.partition(" - ")
+        fields, last = where.split(), what.split(" ", 2)
+        if not separator or len(fields) < 6 or len(last) < 3:
+            raise ValueError(f"expected a line of mountinfo, got {line[:60]!r}")
+        # The kernel writes blanks and backslashes as octal numbers.
+        root, point = (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text) for text in fields[3:5])
+        yield Mount(root, point, frozenset(fields[5].split(",")), last[0], tuple(last[2].split(",")))
+
+
+def holding(found: Iterable[Mount], path: str) -> Mount | None:
+    """The one that holds an absolute path: of those above it the deepest, and of two over one another the later."""
+    above = [mount for mount in found if posixpath.commonpath([mount.point, path]) == mount.point]
+    return max(reversed(above), key=lambda mount: len(mount.point), default=None)
+
+
 def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: str) -> Place:
     """From /proc/PID/cgroup and /proc/PID/mountinfo. LookupError when the controller's hierarchy is not mounted here."""
-    paths = {name: path for _, names, path in map(_cgroup_line, cgroup.splitlines()) for name in names.split(",")}
+    lines = (line.split(":", 2) for line in cgroup.splitlines())
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
     version = 1 if controller in paths else 2
     path = paths.get(controller if version == 1 else "")
     if path is None:
         raise LookupError(f"no cgroup hierarchy has the controller {controller}")
-    for mount in reversed(list(mounts.parse(mountinfo))):  # what was mounted last lies on top
-        if mount.kind != ("cgroup" if version == 1 else "cgroup2"):
+    for mount in reversed(list(mounts(mountinfo))):  # what was mounted last lies on top
+        if version == 1 and (mount.kind != "cgroup" or controller not in mount.super_options):
             continue
-        if version == 1 and controller not in mount.super_options:
+        if version == 2 and mount.kind != "cgroup2":
             continue
         below = posixpath.relpath(path, mount.root)
         if ".." not in (*path.split("/"), *below.split("/")):
             return Place(version, mount.point, posixpath.normpath(posixpath.join(mount.point, below)))
     raise LookupError(f"the cgroup {path} of the controller {controller} is not mounted here")
-
-
-def _cgroup_line(line: str) -> tuple[str, str, str]:
-    number, names, path = line.split(":", 2)
-    return number, names, path
 
 
 def wanted(controller: Controller, text: str) -> Fraction:
@@ -94,27 +120,23 @@ def wanted(controller: Controller, text: str) -> Fraction:
     return Fraction(max(LEAST_QUOTA_US, math.ceil(value * 1000) * PERIOD_US // 1000), PERIOD_US)
 
 
-def settings(version: int, controller: Controller, value: Fraction) -> list[tuple[str, str]]:
-    """File → text, in the order of writing. Memory is bounded together with swap: what does not fit is not swapped out.
+def settings(version: int, controller: Controller, value: Fraction | None) -> list[tuple[str, str]]:
+    """File → text, in the order of writing; None: the CPU is not limited any more. Memory is bounded together with swap: what does not fit is not
+    swapped out.
 
     Version 1: by a page more, since Linux (6.18, tried) counts no hit where the bound on both is the one that is hit.
     """
+    if value is None:
+        return [("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")]
     if controller == "cpu":
         quota = str(int(value * PERIOD_US))
         if version == 2:
             return [("cpu.max", f"{quota} {PERIOD_US}")]
         return [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", quota)]
+    size = int(value)
     if version == 2:
-        return [("memory.max", str(int(value))), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
-    return [
-        ("memory.limit_in_bytes", str(int(value))),
-        ("memory.memsw.limit_in_bytes", str(int(value) + PAGE_BYTES_MOST)),
-    ]
-
-
-def no_quota(version: int) -> tuple[str, str]:
-    """(file, text) after which a group's CPU is not limited any more."""
-    return ("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")
+        return [("memory.max", str(size)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+    return [("memory.limit_in_bytes", str(size)), ("memory.memsw.limit_in_bytes", str(size + PAGE_BYTES_MOST))]
 
 
 OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.oom.group"})
@@ -133,10 +155,10 @@ def limit(controller: Controller, text: str) -> Fraction | None:
     return None if int(size) >= _UNLIMITED_BYTES else Fraction(int(size))
 
 
-def holds(controller: Controller, asked: Fraction, found: Fraction | None) -> bool:
+def holds(controller: Controller, asked: Fraction | None, found: Fraction | None) -> bool:
     """Whether the limit found is the one asked for. Memory is kept in whole pages, of up to 64 KiB."""
-    if found is None:
-        return False
+    if asked is None or found is None:
+        return asked is found
     return asked == found if controller == "cpu" else 0 <= asked - found < PAGE_BYTES_MOST
 
 

@@ -105,14 +105,14 @@ def _encrypted(connection: _Heard, host: str) -> tuple[SSLTransport, Mapping[str
 def group(heard: bytes | bytearray, cipher: str) -> str | None:
     """Of the server's side of a handshake that came to this cipher, as OpenSSL calls it; None without such a group."""
     for kind, body in _messages(heard):
-        if kind == SERVER_HELLO and (share := _extension(body, KEY_SHARE)):
-            code = share[:2]
+        code = b""
+        if kind == SERVER_HELLO:
+            code = _extension(body, KEY_SHARE)[:2]
         elif kind == SERVER_KEY_EXCHANGE and cipher.startswith("ECDHE-") and body[0] == NAMED_CURVE:
             code = body[1:3]
-        else:
-            continue
-        number = int.from_bytes(code)
-        return _GROUPS.get(number, f"group {number}")
+        if code:
+            number = int.from_bytes(code)
+            return _GROUPS.get(number, f"group {number}")
     return None
 
 
@@ -131,8 +131,9 @@ def _messages(heard: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
 
 def _extension(hello: bytes, wanted: int) -> bytes:
     """What a ServerHello says under that number; empty if nothing."""
-    # After version and random the session's id, then cipher, compression, length.
-    rest = hello[34 + 1 + hello[34] + 5 :]
+    rest = hello[
+        34 + 1 + hello[34] + 5 :
+    ]  # after version and random the session's id, then cipher, compression, length
     while rest:
         end = 4 + int.from_bytes(rest[2:4])
         if int.from_bytes(rest[:2]) == wanted:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,6 @@ SHUTTING_DOWN = "worker process is shutting down"
 """In the title of a worker that a reload has told to end."""
 
 _TIME_WAIT, _LISTEN = "06", "0A"
-_DIAG_BY_FAMILY, _DIAG_ERROR, _DIAG_DONE = 20, 2, 3
-_ROOT_DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
-_LISTENING = 1 << 10
-_REQUEST = struct.Struct("=IHHII BBBxI 48x")
-_HEAD, _QUEUE = struct.Struct("=IH"), struct.Struct("=I")
-_QUEUE_AT = 16 + 4 + 48 + 4  # after the message's head, four bytes of state, the socket's address and its timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +51,16 @@ class Sockets:
     queued: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What /proc/net/sockstat and sockstat6 count: sockets that are not in TIME_WAIT, listeners among them, and those that are."""
+def parse_counts(sockstat: str) -> tuple[int, int]:
+    """Parse /proc/net/sockstat, with sockstat6 behind it where there is one: (sockets that are not in TIME_WAIT, listeners among them; those that are).
 
-    in_use: int
-    time_wait: int
-
-
-def parse_counts(sockstat: str) -> Counts:
-    """Parse /proc/net/sockstat, with sockstat6 behind it where there is one. ValueError for anything else."""
+    ValueError for anything else.
+    """
     groups = {line.split(":")[0]: line.split(":")[1].split() for line in sockstat.splitlines() if ":" in line}
     values = {name: dict(zip(words[::2], map(int, words[1::2]), strict=True)) for name, words in groups.items()}
     if "tw" not in values.get("TCP", {}):
         raise ValueError(f"no TCP line with tw in {sockstat[:80]!r}")
-    return Counts(values["TCP"]["inuse"] + values.get("TCP6", {}).get("inuse", 0), values["TCP"]["tw"])
+    return values["TCP"]["inuse"] + values.get("TCP6", {}).get("inuse", 0), values["TCP"]["tw"]
 
 
 def parse_range(text: str) -> tuple[int, int]:
@@ -95,8 +85,7 @@ def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict
 
 def parse_listeners(table: Iterable[str]) -> list[int]:
     """Return how many connections wait at each listener of /proc/net/tcp or tcp6 (its receive queue)."""
-    rows = (line.split(None, 5) for line in table)
-    return [int(row[4].split(":")[1], 16) for row in rows if row[3] == _LISTEN]
+    return [int(row[4].split(":")[1], 16) for row in map(str.split, table) if row[3] == _LISTEN]
 
 
 def _destination(text: str) -> str:
@@ -113,13 +102,17 @@ def _destination(text: str) -> str:
 
 def look() -> Sockets:
     """Look at the network namespace of the calling thread. Raises OSError, ValueError where the kernel does not show it."""
-    counts = parse_counts(Path(f"{NET}/sockstat").read_text() + readable(f"{NET}/sockstat6"))
+    in_use, waiting = parse_counts(Path(f"{NET}/sockstat").read_text() + readable(f"{NET}/sockstat6"))
     ports = parse_range(Path(RANGE).read_text())
-    queues = listening()
-    waiting = {ANYWHERE: counts.time_wait} if counts.time_wait else {}
-    if counts.time_wait >= LOOK_CLOSER:
-        waiting = waiting_by_destination(_rows(), ports)
-    return Sockets(waiting, ports[1] - ports[0] + 1, max(0, counts.in_use - len(queues)), sum(queues))
+    apart = waiting_by_destination(_rows(), ports) if waiting >= LOOK_CLOSER else {}
+    return _sockets(in_use, waiting, ports, listening(), apart)
+
+
+def _sockets(
+    in_use: int, waiting: int, ports: tuple[int, int], queues: Sequence[int], apart: Mapping[str, int]
+) -> Sockets:
+    few = {ANYWHERE: waiting} if 0 < waiting < LOOK_CLOSER else {}
+    return Sockets(apart or few, ports[1] - ports[0] + 1, max(0, in_use - len(queues)), sum(queues))
 
 
 def _rows() -> list[str]:
@@ -128,31 +121,14 @@ def _rows() -> list[str]:
 
 
 def listening() -> list[int]:
-    """Return how many connections wait at each listener of the calling thread's namespace.
+    """Return how many connections wait at each listener of the calling thread's namespace. Raises OSError.
 
-    Asked by sock_diag(7), which goes through listeners alone; by the tables where the kernel has no sock_diag. Raises OSError.
+    Asked by `ss`, which has the kernel go through listeners alone.
     """
-    try:
-        return [queued for family in (socket.AF_INET, socket.AF_INET6) for queued in _diag(family)]
-    except OSError:
-        return parse_listeners(_rows())
-
-
-def _diag(family: int) -> list[int]:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as dialogue:
-        protocol = socket.IPPROTO_TCP
-        dialogue.send(_REQUEST.pack(_REQUEST.size, _DIAG_BY_FAMILY, _ROOT_DUMP, 1, 0, family, protocol, 0, _LISTENING))
-        queues: list[int] = []
-        while True:
-            answer, at = dialogue.recv(1 << 16), 0
-            while at < len(answer):
-                length, kind = _HEAD.unpack_from(answer, at)
-                if kind == _DIAG_DONE:
-                    return queues
-                if kind == _DIAG_ERROR:
-                    raise OSError("the kernel does not list its listeners by sock_diag")
-                queues.append(_QUEUE.unpack_from(answer, at + _QUEUE_AT)[0])
-                at += (length + 3) & ~3
+    done = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"ss: {done.stderr.strip()}")
+    return [int(line.split()[1]) for line in done.stdout.splitlines()]
 
 
 class Ordinary:
@@ -237,12 +213,7 @@ class ContainerState:
 def parse_container(text: str) -> ContainerState:
     """Parse what SCRIPT prints. ValueError, IndexError for anything else."""
     sockstat, ranges, listeners, waiting, processes = re.split(r"^@\w+\n", text, flags=re.MULTILINE)
-    counts, ports = parse_counts(sockstat), parse_range(ranges)
-    queues = parse_listeners(listeners.splitlines())
-    rows: Sequence[str] = [line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line]
-    apart = waiting_by_destination(rows, ports)
-    few = {ANYWHERE: counts.time_wait} if 0 < counts.time_wait < LOOK_CLOSER else {}
-    connections = max(0, counts.in_use - len(queues))
+    queues, ports = parse_listeners(listeners.splitlines()), parse_range(ranges)
+    apart = waiting_by_destination([line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line], ports)
     count, ending, kilobytes = map(int, processes.split())
-    sockets = Sockets(apart or few, ports[1] - ports[0] + 1, connections, sum(queues))
-    return ContainerState(sockets, count, ending, kilobytes * 1024)
+    return ContainerState(_sockets(*parse_counts(sockstat), ports, queues, apart), count, ending, kilobytes * 1024)

@@ -90,69 +90,29 @@ def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
     def run(started: Callable[[], object] = lambda: None) -> list[Ended]:
         running = [begin() for begin in waiting]
         started()
-        while [each for each in running if not each.ended]:  # each is asked
+        while True:
+            found = [each if isinstance(each, Ended) else each.outcome() for each in running]
+            if None not in found:
+                return [each for each in found if each is not None]
             time.sleep(POLL_S)
-        return [each.outcome() for each in running]
 
     return run
 
 
-@dataclass(slots=True)
-class _Running:
-    """One generator; `process` None: there is nothing to wait for, and what came of it is known."""
-
-    process: subprocess.Popen[bytes] | None
-    streams: tuple[IO[bytes], IO[bytes]]
-    deadline: float
-    _outcome: Ended | None = None
-    _hung: bool = False
-
-    def end(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            _kill(self.process)
-
-    @property
-    def ended(self) -> bool:
-        """Asks: wait4 rather than Popen.poll, because only that tells what this child used."""
-        if self._outcome is not None or self.process is None:
-            return True
-        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
-        if not pid:
-            if time.monotonic() > self.deadline and not self._hung:
-                self._hung = True
-                _signal(self.process)
-            return False
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        _signal(self.process)  # what it left behind would go on writing
-        said, complained, exit_status = _output(*self.streams, self.process.returncode)
-        cpu_s = used.ru_utime + used.ru_stime
-        self._outcome = Ended(said, complained, exit_status, cpu_s, used.ru_maxrss * 1024, self._hung)
-        return True
-
-    def outcome(self) -> Ended:
-        """Once it has ended."""
-        assert self._outcome is not None, "asked before it ended"
-        return self._outcome
-
-
-def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running]:
+def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
     load = job.load
     # Where the system is disturbed, the last answers may be as late as they may be at all.
     takes_s = load.duration_s + (load.timeout_s if load.logged else 0.0) + GRACE_S
     with writing(job.scratch, "TMPDIR"):
         stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
         stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
-    streams = stdout, stderr
 
-    def ended(said: str, complained: str, status: int, hung: bool = False) -> _Running:
-        return _Running(None, streams, 0.0, Ended(said, complained, status, 0.0, 0, hung))
-
-    def many() -> _Running:
+    def many() -> Ended:
         ran = job.system.generate(load, job.generator.files(load))
-        return ended(ran.stdout, ran.stderr, ran.exit_status, ran.hung)
+        return Ended(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung)
 
-    def refused(error: OSError) -> _Running:
-        return ended("", f"{job.path} cannot be started: {error}", NOT_STARTED)
+    def refused(error: OSError) -> Ended:
+        return Ended("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
 
     if load.generators > 1:
         return many
@@ -164,18 +124,51 @@ def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running]:
     except OSError as error:
         return partial(refused, error)
 
-    def begin() -> _Running:
+    def begin() -> _Running | Ended:
         try:
             with own_faults(job.path):
                 process = start()
         except OSError as error:
             return refused(error)
-        running = _Running(process, streams, time.monotonic() + takes_s)
+        running = _Running(process, (stdout, stderr), time.monotonic() + takes_s)
         lasting.callback(running.end)
-        _limit_output(process)
+        # No file that it or its children write grows beyond the limit: the kernel ends who tries (SIGXFSZ).
+        with suppress(ProcessLookupError):  # it may have ended already
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
         return running
 
     return begin
+
+
+@dataclass(slots=True)
+class _Running:
+    """One generator's process."""
+
+    process: subprocess.Popen[bytes]
+    streams: tuple[IO[bytes], IO[bytes]]
+    deadline: float
+    _outcome: Ended | None = None
+    _hung: bool = False
+
+    def outcome(self) -> Ended | None:
+        """None while it runs. By wait4 rather than Popen.poll, because only that tells what this child used."""
+        if self._outcome is not None:
+            return self._outcome
+        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            _signal(self.process)  # what it left behind would go on writing
+            cpu_s = used.ru_utime + used.ru_stime
+            said = _output(*self.streams, self.process.returncode)
+            self._outcome = Ended(*said, cpu_s, used.ru_maxrss * 1024, self._hung)
+        elif time.monotonic() > self.deadline and not self._hung:
+            self._hung = True
+            _signal(self.process)
+        return self._outcome
+
+    def end(self) -> None:
+        if self.process.returncode is None:
+            _kill(self.process)
 
 
 def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
@@ -187,12 +180,6 @@ def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
                 found[path.name] = path.read_bytes()
                 path.unlink()
     return found
-
-
-def _limit_output(process: subprocess.Popen[bytes]) -> None:
-    """No file that it or its children write grows beyond the limit: the kernel ends who tries (SIGXFSZ)."""
-    with suppress(ProcessLookupError):  # it may have ended already
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
 
 
 def _output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
@@ -223,9 +210,8 @@ def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
     target.check_variant(variant, [])
     with target.up(variant) as system:
         entry = system.entry()
-        own = [
-            f"{name}={value}" for name in ("HOME", "TERM") if (value := os.environ.get(name))
-        ]  # it is the user's command
+        # It is the user's command.
+        own = [f"{name}={value}" for name in ("HOME", "TERM") if (value := os.environ.get(name))]
         named = ["env", *own, f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
         process = system.popen(named, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
         try:

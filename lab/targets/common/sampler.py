@@ -14,9 +14,9 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,6 @@ class _Snapshot:
     counters: Mapping[str, int]
 
 
-@dataclass(slots=True)
 class Sampler:
     """A context manager around the measuring; `observation()` afterwards.
 
@@ -92,40 +91,39 @@ class Sampler:
     `extra` gives what the target counts beside the kernel, cumulative, by `role/name`; it is asked at both ends.
     """
 
-    processes: Processes
-    extra: Callable[[], Mapping[str, int]] = dict[str, int]
-    interval_s: float = 1.0
-    _first: dict[tuple[str, int], float] = field(default_factory=dict)
-    _peak_bytes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    _last: dict[tuple[str, int], ProcessTimes] = field(default_factory=dict)
-    _rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
-    _ends: list[_Snapshot] = field(default_factory=list)
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    def __init__(
+        self, processes: Processes, extra: Callable[[], Mapping[str, int]] = dict[str, int], interval_s: float = 1.0
+    ) -> None:
+        self._processes, self._extra, self._interval_s = processes, extra, interval_s
+        self._first: dict[tuple[str, int], float] = {}
+        self._peak_bytes: dict[tuple[str, int], int] = {}
+        self._last: dict[tuple[str, int], ProcessTimes] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._ends: list[_Snapshot] = []
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def __enter__(self) -> Sampler:
         self._ends.append(self._snapshot())
         self._look()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
-        if self._thread:
-            self._thread.join()
+        self._thread.join()
         self._look()
         self._ends.append(self._snapshot())
 
     def _run(self) -> None:
         began = time.monotonic()
-        while not self._done.wait(self.interval_s - (time.monotonic() - began) % self.interval_s):
+        while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
             self._look()
 
     def _look(self) -> None:
         at = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
-        for role, pids in self.processes().items():
+        for role, pids in self._processes().items():
             sent = {pid: sent_bytes(pid) for pid in _one_per_network(pids)} if role in THREADED else {}
             for pid in pids:
                 seen = process_times(pid)
@@ -140,10 +138,10 @@ class Sampler:
 
     def _snapshot(self) -> _Snapshot:
         counters = Counter[str]()
-        for role, pids in self.processes().items():
+        for role, pids in self._processes().items():
             for pid in _one_per_network(pids) if role in ("proxy", "backend") else ():
                 counters.update({f"{role}/{name}": value for name, value in network_counters(pid).items()})
-        counters.update(self.extra())
+        counters.update(self._extra())
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
@@ -158,17 +156,16 @@ class Sampler:
                 processes=len(mine),
             )
         cpus = spans(start.cpus, end.cpus)
-        others = None
-        if start.others_s is not None and end.others_s is not None:
-            others = max(0.0, end.others_s - start.others_s) / elapsed_s
+        total_s = sum(span.total_s for span in cpus.values())
+        was_s, now_s = start.others_s, end.others_s
         return Observation(
             elapsed_s=elapsed_s,
             usage=usage,
             rows=pl.DataFrame(self._rows, schema=USAGE_SCHEMA, orient="row"),
             busy={cpu: span.busy_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
             interrupts={cpu: span.interrupts_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
-            steal=sum(span.steal_s for span in cpus.values()) / (sum(span.total_s for span in cpus.values()) or 1.0),
-            others=others,
+            steal=sum(span.steal_s for span in cpus.values()) / (total_s or 1.0),
+            others=None if was_s is None or now_s is None else max(0.0, now_s - was_s) / elapsed_s,
             counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
             clock_step_s=end.wall_s - start.wall_s - elapsed_s,
         )
@@ -176,14 +173,21 @@ class Sampler:
 
 def process_times(pid: int) -> ProcessTimes | None:
     """What the kernel tells of a process (proc(5)), its ended threads included, or None when it has gone."""
-    return _times(f"/proc/{pid}", _process_s(pid))
+    scheduled_s = 0.0
+    with suppress(OSError):  # its CPU-time clock, numbered as clock_getcpuclockid(3) does
+        scheduled_s = time.clock_gettime(~pid << 3 | 2)
+    return _times(f"/proc/{pid}", scheduled_s)
 
 
 def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
     """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
-    folders = {tid: f"/proc/{pid}/task/{tid}" for tid in thread_ids(pid)}
-    found = {tid: _times(folder, _scheduled_s(folder)) for tid, folder in folders.items()}
-    return {tid: times for tid, times in found.items() if times is not None}
+    found: dict[int, ProcessTimes] = {}
+    for tid in thread_ids(pid):
+        folder = f"/proc/{pid}/task/{tid}"
+        schedule = readable(f"{folder}/schedstat").split()  # empty where the kernel does not tell, or it ended
+        if times := _times(folder, int(schedule[0]) * 1e-9 if schedule else 0.0):
+            found[tid] = times
+    return found
 
 
 def thread_ids(pid: int) -> list[int]:
@@ -223,23 +227,6 @@ def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
     """(command name, fields from `state` on): the name may hold spaces and parentheses."""
     name, _, rest = text.partition(b"(")[2].rpartition(b")")
     return name.decode("utf-8", "replace"), rest.split()
-
-
-def _process_s(pid: int) -> float:
-    """A process's CPU-time clock, numbered as clock_getcpuclockid(3) does; 0 where it cannot be read."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2)
-    except OSError:
-        return 0.0
-
-
-def _scheduled_s(thread: str) -> float:
-    """0 where the kernel does not tell, or it ended while we looked."""
-    try:
-        with open(f"{thread}/schedstat", "rb") as handle:
-            return int(handle.read().split()[0]) * 1e-9
-    except OSError:
-        return 0.0
 
 
 def cpu_times() -> Mapping[int, CpuTimes]:
@@ -298,11 +285,11 @@ class HostProcess:
 def host_processes(proc: str) -> Mapping[int, HostProcess]:
     """All that a /proc shows, by number, but for those that end meanwhile."""
     found: dict[int, HostProcess] = {}
-    for pid in _pids(proc):
+    for pid in filter(str.isdigit, os.listdir(proc)):
         with suppress(OSError), open(f"{proc}/{pid}/stat", "rb") as stat:
             title, fields = parse_stat(stat.read())
             cpu_s = sum(map(int, fields[11:15])) * TICK_S
-            found[pid] = HostProcess(int(fields[1]), int(fields[19]), title, cpu_s)
+            found[int(pid)] = HostProcess(int(fields[1]), int(fields[19]), title, cpu_s)
     return found
 
 
@@ -323,10 +310,6 @@ def cpu_list(text: str) -> list[int]:
     """CPUs in the kernel's list form: `0-1,3` → 0, 1, 3."""
     ranges = [part.partition("-") for part in text.split(",")]
     return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
-
-
-def _pids(proc: str) -> Iterator[int]:
-    return (int(name) for name in os.listdir(proc) if name.isdigit())
 
 
 def _one_per_network(pids: Sequence[int]) -> list[int]:

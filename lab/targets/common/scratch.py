@@ -39,13 +39,10 @@ def scratch() -> Iterator[Path]:
 @cache
 def sweep(place: Path) -> None:
     """Once in a process: what this user's dead labs left there."""
-    sweep_folders(filter(_ours, place.glob(f"{PREFIX}*")))
-
-
-def _ours(path: Path) -> bool:
-    with suppress(OSError):  # gone meanwhile
-        return path.lstat().st_uid == os.geteuid()
-    return False
+    for path in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # gone meanwhile
+            if path.lstat().st_uid == os.geteuid():
+                sweep_folders([path])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,11 +39,10 @@ from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet import pod_objects
 from lab.targets.local.kubelet.containers import ask, tree
-from lab.targets.local.kubelet.kubelet import Kubelet
-from lab.targets.local.kubelet.runner import CONTAINER
-from lab.targets.local.sandbox import cpus, network, shaping
+from lab.targets.local.kubelet.kubelet import Kubelet, shown
+from lab.targets.local.kubelet.runner import Runner
+from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
@@ -51,6 +50,7 @@ PROBED_PAGE = "1kB.bin"
 ERRORS = 400
 """Statuses from here on are none of a system that serves."""
 
+NO_POD = "this variant has no such pod"
 AT_ONCE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
 """What a sample of a changing system says of it."""
 
@@ -77,24 +77,20 @@ class LocalSystem:
         self._ordinary = leftovers.Ordinary()
         if control is not None:
             control.ended = self.end_helpers
+        self._way_in: Role = cast("Role", wanted.entry[0].role)
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
-        self._host = next(iter(self._routed))
-        ways = {self._routers.get(host) for host in self._routed}
-        found = {by: services.address(wanted, net, self._way_in, by=by)[0] for by in ways}
-        self._addresses = {host: found[self._routers.get(host)] for host in self._routed}
+        self._addresses = {
+            host: services.address(wanted, net, self._way_in, by=self._routers.get(host))[0] for host in self._routed
+        }
         """Host → where it is, for a client: the proxy's address, or its Service's."""
         own = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
-        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, own))
+        self.client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, own))
+        """The command that runs what follows in the client's place, where this system's hosts have their addresses."""
 
     @property
     def events(self) -> Sequence[Event]:
-        """What its containers did so far."""
-        return [event for event in self._log.events if event.source == CONTAINER]
-
-    @property
-    def client(self) -> tuple[str, ...]:
-        """The command that runs what follows in the client's place, where this system's hosts have their addresses."""
-        return self._client
+        """What its containers and pods did so far."""
+        return self._log.events
 
     def endpoint(self, point: Point) -> Endpoint:
         return self._entry(*hosts.chosen(self._routed, self._way_in != "backend", point))
@@ -106,38 +102,22 @@ class LocalSystem:
         raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
 
     def pod_address(self, role: Role) -> str:
-        return self.net[self._running(role)[0].name].address
+        return self.net[self._first(role).name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        pods = [] if role == "generator" else self._running(role)
-        if role != "generator" and not pods:
-            raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
+        name = network.CLIENT if role == "generator" else self._first(role).name
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
-        place = network.CLIENT if role == "generator" else pods[0].name
-        enter = self._client if role == "generator" else self.net[place].enter
-        helper = self._started(role, enter, argv, None, subprocess.DEVNULL, subprocess.DEVNULL)
-        self._helpers.append((helper, place))
+        argv = [*(self.client if role == "generator" else self.net[name].enter), *self._pinned(role, argv)]
+        nothing = subprocess.DEVNULL
+        helper = subprocess.Popen(
+            argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, env=composed()
+        )
+        self._helpers.append((helper, name))
         return helper
 
-    def _started(
-        self,
-        role: Role,
-        enter: Sequence[str],
-        argv: Sequence[str],
-        cwd: Path | None,
-        stdout: IO[bytes] | int,
-        stderr: IO[bytes] | int,
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            env=composed() if cwd is None else composed(cwd),
-        )
+    def _pinned(self, role: Role, argv: Sequence[str]) -> list[str]:
+        return ["taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
 
     def end_helpers(self, of: Pod | None = None) -> None:
         """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
@@ -149,7 +129,7 @@ class LocalSystem:
             helper.wait()
 
     def shape(self, link_mbit: float | None) -> None:
-        shaping.shape(shaping.ends(self.net, self._objects), link_mbit)
+        network.shape(services.client_links(self.net, self._objects), link_mbit)
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
@@ -165,24 +145,22 @@ class LocalSystem:
         return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
-        links = shaping.counters(shaping.ends(self.net, self._objects))
+        links = network.link_counters(services.client_links(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
-        return {**self.kubelet.groups.counters(), **links, **nat, **self._counted()}
+        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
+        told = self._told(lambda system: system.counters)
+        own = {f"proxy/{name}": int(told[name]) for name in told if ends_tls or not name.startswith("tls_")}
+        return {**self.kubelet.groups.counters(), **links, **nat, **own}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
-        return [
-            pod_objects.shown(pod, services.on_the_node(self.net, self._objects, pod.pod))
-            for pod in running
-            if pod.ready and not pod.terminating
-        ]
+        running = [pod for pod in self.kubelet.pods if pod.pod.role == role and pod.ready and not pod.terminating]
+        return [shown(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         host, port = fetching.place(endpoint)
-        address = self._addresses.get(host, host)
-        connection = network.connect(self.net[network.CLIENT], (address, port), timeout_s)
+        connection = network.connect(self.net[network.CLIENT], (self._addresses.get(host, host), port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -195,7 +173,15 @@ class LocalSystem:
     ) -> subprocess.Popen[bytes]:
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
-        process = self._started("generator", self._client, argv, cwd, stdout, stderr)
+        process = subprocess.Popen(
+            [*self.client, *self._pinned("generator", argv)],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed(cwd),
+        )
         self._generators.append(process)
         return process
 
@@ -206,12 +192,8 @@ class LocalSystem:
         return contextlib.nullcontext(partial(self.popen, *what, **named))
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        labels = [pod.labels for pod in self._objects.role(role)]
-        return [
-            budget.shown()
-            for budget in self._objects.budgets
-            if any(budget.selector.items() <= own.items() for own in labels)
-        ]
+        pods = self._objects.role(role)
+        return [each.shown() for each in self._objects.budgets if any(each.selects(pod.labels) for pod in pods)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         return self.routing.configmap(namespace, name)
@@ -220,50 +202,48 @@ class LocalSystem:
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
-            return [
-                pid for generator in self._generators if generator.returncode is None for pid in tree(generator.pid)
-            ]
+            running = [generator.pid for generator in self._generators if generator.returncode is None]
+            return [pid for root in running for pid in tree(root)]
         pids = [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
         return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        nothing = subprocess.DEVNULL
         runners = self.kubelet.runners(role)
         if not runners:
-            raise UsageError(
-                f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
-            )
+            raise UsageError(f"role {role}", NO_POD, "leave the check out, or name the other role")
         try:
-            return subprocess.run(
-                runners[0].process.enter(argv),
-                capture_output=True,
-                text=True,
-                timeout=30,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
+            entered = runners[0].process.enter(argv)
+            return subprocess.run(entered, capture_output=True, text=True, timeout=30, stdin=nothing, check=False)
         except (ProcessLookupError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        count = workers.started(
-            (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
-            for pid in self.processes("proxy")
-        )
-        told = {
-            f"proxy/{name}": float(value) for name, value in self._told(lambda system: system.workers.running).items()
-        }
-        return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
+        pids = self.processes("proxy")
+        titles = ((pid, readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
+        count = workers.started((len(thread_ids(pid)), title) for pid, title in titles)
+        told = self._told(lambda system: system.workers.running)
+        found = {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
+        return found | {f"proxy/{name}": float(value) for name, value in told.items()}
 
     def leftovers(self) -> Leftovers:
         """Each network namespace is looked at once, from a thread in it: pods on the host network share one."""
         seen: dict[str, leftovers.Sockets] = {}
         unseen: dict[str, str] = {}
-        for place, pod in self._places_left():
-            try:
-                seen[place] = network.call_in(self.net[pod.name], leftovers.look)
-            except (OSError, ValueError) as error:
-                unseen[place] = str(error)
-        pids = {role: self.processes(role) for role in ("proxy", "backend")}
+        places: dict[Path, str] = {}
+        for role in ("balancer", "proxy", "backend"):
+            pods = {runner.pod.name: runner.pod for runner in self.kubelet.runners(role)}
+            fresh = {place.path: place for place in map(self.net.__getitem__, pods) if place.path not in places}
+            for number, place in enumerate(fresh.values(), 1):
+                name = places[place.path] = role if number == 1 else f"{role}-{number}"
+                try:
+                    seen[name] = network.call_in(place, leftovers.look)
+                except (OSError, ValueError) as error:
+                    unseen[name] = str(error)
+        memory_bytes: dict[str, int] = {}
+        for role in ("proxy", "backend"):
+            if pids := self.processes(role):
+                memory_bytes[role] = sum(times.rss_bytes for times in map(process_times, pids) if times is not None)
         serving = self._serving()
         ending = sum(leftovers.SHUTTING_DOWN in readable(f"/proc/{pid}/cmdline") for pid in serving)
         return Leftovers(
@@ -272,24 +252,9 @@ class LocalSystem:
             open_connections={place: one.connections for place, one in seen.items()},
             accept_queue={place: one.queued for place, one in seen.items()},
             old_workers=self._ordinary.beyond(len(serving), ending) if serving else None,
-            memory_bytes={
-                role: sum(times.rss_bytes for times in map(process_times, mine) if times is not None)
-                for role, mine in pids.items()
-                if mine
-            },
+            memory_bytes=memory_bytes,
             unseen=unseen,
         )
-
-    def _places_left(self) -> Iterator[tuple[str, Pod]]:
-        """Yield the name and the first pod of each network namespace that runs a part of the system."""
-        looked_at: set[Path] = set()
-        for role in ("balancer", "proxy", "backend"):
-            number = 0
-            for pod in {runner.pod.name: runner.pod for runner in self.kubelet.runners(role)}.values():
-                if (path := self.net[pod.name].path) not in looked_at:
-                    looked_at.add(path)
-                    number += 1
-                    yield role if number == 1 else f"{role}-{number}", pod
 
     def recorder(self) -> Recorder:
         control = self._control("events")
@@ -342,11 +307,7 @@ class LocalSystem:
             return False
 
     def restarts(self) -> Mapping[str, int]:
-        return {
-            f"{runner.pod.name}/{runner.container.name}": runner.restarts
-            for role in ("balancer", "proxy", "backend")
-            for runner in self.kubelet.runners(role)
-        }
+        return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._runners()}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return self.routing.deployed()
@@ -355,19 +316,16 @@ class LocalSystem:
         return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
-        parts = [
-            (runner, runner.process.tail(output_too=False))
-            for role in ("balancer", "proxy", "backend")
-            for runner in self.kubelet.runners(role)
-        ]
-        said = [f"--- {name}\n{text}" for name, text in self.kubelet.groups.deaths()]
-        said += [f"--- {runner.pod.name}/{runner.container.name}\n{text}" for runner, text in parts if text]
-        return "\n".join(said)
+        named = ((f"{each.pod.name}/{each.container.name}", each) for each in self._runners())
+        tails = [(name, runner.process.tail(output_too=False)) for name, runner in named]
+        return "\n".join(f"--- {name}\n{text}" for name, text in [*self.kubelet.groups.deaths(), *tails] if text)
+
+    def _runners(self) -> list[Runner]:
+        return [runner for role in ("balancer", "proxy", "backend") for runner in self.kubelet.runners(role)]
 
     def wait(self, deadline: float) -> None:
         """Until the entry serves the probed page whole, or redirects whoever asks for it. MeasuringError at the deadline (monotonic)."""
         entry = self.entry()
-        fault = ""
         while True:
             try:
                 response = self.fetch(entry, f"/{PROBED_PAGE}", 2.0)
@@ -378,28 +336,29 @@ class LocalSystem:
             except OSError as error:
                 fault = str(error)
             if time.monotonic() > deadline:
-                raise MeasuringError(
-                    entry.base_url, f"/{PROBED_PAGE} is not served: {fault}", self.log_tail() or "nothing was logged"
-                )
+                said = self.log_tail() or "nothing was logged"
+                raise MeasuringError(entry.base_url, f"/{PROBED_PAGE} is not served: {fault}", said)
             time.sleep(0.01)
 
     def entry(self) -> Endpoint:
-        return self._entry((self._host,), self._routed[self._host])
+        host, tls = next(iter(self._routed.items()))
+        return self._entry((host,), tls)
 
     def _control(self, what: str) -> Control:
         if self._changes is None:
-            raise MeasuringError(
-                "local target", f"{what} of a steady system do not change", "bring it up as `changing`"
-            )
+            fault = f"{what} of a steady system do not change"
+            raise MeasuringError("local target", fault, "bring it up as `changing`")
         return self._changes
 
     def _running(self, role: Role) -> Sequence[Pod]:
         """A role's pods, those that terminate last."""
         return self._objects.role(role) if self._changes is None else self._changes.pods(role)
 
-    @property
-    def _way_in(self) -> Role:
-        return cast("Role", self._objects.entry[0].role)
+    def _first(self, role: Role) -> Pod:
+        pods = self._running(role)
+        if not pods:
+            raise UsageError(f"role {role}", NO_POD, "name the other role")
+        return pods[0]
 
     def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
         def url(by: str | None, host: str) -> str:
@@ -412,12 +371,6 @@ class LocalSystem:
         base_url = url(self._routers.get(names[0]), names[0])
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
-    def _counted(self) -> Mapping[str, int]:
-        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where the entry ends TLS; empty where they do not tell."""
-        ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
-        found = self._told(lambda system: system.counters)
-        return {f"proxy/{name}": int(value) for name, value in found.items() if ends_tls or not name.startswith("tls_")}
-
     def _told(
         self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]
     ) -> Mapping[str, float]:
@@ -425,14 +378,13 @@ class LocalSystem:
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
-            ask_it = interface(system) if system is not None else None
-            if ask_it is not None:
+            if system is not None and (ask_it := interface(system)) is not None:
                 with contextlib.suppress(OSError, ValueError):
                     found.update(ask_it(runner.process))
         return found
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        return ask(self.net[self._running(role)[0].name], port, path)
+        return ask(self.net[self._first(role).name], port, path)
 
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first).
@@ -446,4 +398,4 @@ class LocalSystem:
         address, number = services.address(objects, self.net, role)
         late = [] if self._changes is None else [self.routing.note, AT_ONCE]
         ways = [] if role == "backend" else [services.way(objects), *late, self.routing.said]
-        return Endpoint(f"http://{address}:{number}", self._host, way=", ".join(filter(None, ways)))
+        return Endpoint(f"http://{address}:{number}", next(iter(self._routed)), way=", ".join(filter(None, ways)))

@@ -12,8 +12,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_if
+from lab.disturbances.backends import Backends
+from lab.disturbances.kill import Kill
+from lab.disturbances.startup import Startup
+from lab.disturbances.starve import Starve
 from lab.generators import Generator, Installed, find
+from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.names import BRING_UP_S, INSIDE
@@ -21,12 +26,11 @@ from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
-from lab.systems import table
+from lab.systems import renewing, table
 from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
 from lab.targets.base import nothing
-from lab.targets.local import refusals
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import Control
 from lab.targets.local.control_plane.routing import Routes, Routing
@@ -37,6 +41,7 @@ from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 60.0
 """To come up: a gateway with a hundred routes takes 20 s of a CPU that it has for itself."""
+HOW_TO_LIMIT = "`just doctor` tries limits; or use --target kind"
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
 """What it runs beside the proxies, and where Debian has them; `just doctor` checks the same list."""
@@ -104,8 +109,7 @@ class LocalTarget:
         """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
         if INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
-                fault = f"not on PATH: {', '.join(missing)}"
-                raise UsageError(f"{self.name} target", fault, PACKAGES)
+                raise UsageError(f"{self.name} target", f"not on PATH: {', '.join(missing)}", PACKAGES)
             return namespaces.enter(argv)
         namespaces.attach()
         return None
@@ -173,9 +177,9 @@ class LocalTarget:
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or measure it with --target kind")
-        refusals.vet_limits(wanted)
-        refusals.vet(wanted, points, self.fixed)
-        refusals.vet_generations(wanted, points, self.renews)
+        vet_limits(wanted)
+        vet_points(wanted, points, self.fixed)
+        vet_generations(wanted, points, self.renews)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = bool(wanted.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
@@ -229,30 +233,21 @@ class LocalTarget:
                 undo.callback(routing.stop)
                 system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-
-                def start(stages: Sequence[Sequence[Pod]]) -> None:
-                    for pods in stages:
+                stages = self.order(wanted)
+                with_proxy = [number for number, pods in enumerate(stages, 1) if any(p.role == "proxy" for p in pods)]
+                started = with_proxy[0] if with_proxy else len(stages)
+                for number, pods in enumerate(stages, 1):
+                    with explained(routing):
                         kubelet.wait(deadline)
                         kubelet.start([(pod, job(pod)) for pod in pods], deadline)
-
-                before, after = divided(self.order(wanted))
+                    if number == started:
+                        meanwhile()  # whose faults are not this routing's
                 with explained(routing):
-                    start(before)
-                meanwhile()  # whose faults are not this routing's
-                with explained(routing):
-                    start(after)
                     kubelet.wait(deadline)
                     system.wait(deadline)
                 if control is not None:
                     control.adopt()
             yield system
-
-
-def divided(stages: Sequence[Sequence[Pod]]) -> tuple[Sequence[Sequence[Pod]], Sequence[Sequence[Pod]]]:
-    """(up to the proxies' start, what follows them); all, where there is no proxy."""
-    proxies = [number for number, pods in enumerate(stages, 1) if any(pod.role == "proxy" for pod in pods)]
-    until = proxies[0] if proxies else len(stages)
-    return stages[:until], stages[until:]
 
 
 @contextmanager
@@ -262,3 +257,55 @@ def explained(routing: Routes) -> Iterator[None]:
         yield
     except MeasuringError as error:
         raise routing.explained(error) from None
+
+
+def vet_points(wanted: objects.Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
+    """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of (`fixed`)."""
+    containers = [container for pod in wanted.role("proxy") for container in pod.containers]
+    deaf = [container.place for container in containers if fixed(container)]
+    for point in points:
+        if point.disturbance is None:
+            continue
+        place, fault = f"point {point.name}", "the load balancer in front knows the proxy of its start"
+        refuse_if(wanted.role("balancer"), place, fault, "a variant without it", what="fixed proxies")
+        if point.control:
+            continue
+        role, moves = touched(point.disturbance)
+        for pod in wanted.role(role)[:1] if role else ():
+            why = cgroups.unheld(pod.containers[0].limits, squeezed=True)
+            refuse_if(why, place, f"the {role} cannot be given less CPU here: {why}", HOW_TO_LIMIT, what="CPU limits")
+        if moves and deaf:
+            fault = f"{deaf[0]}: this proxy knows its backends' addresses from its start, not a Service's"
+            remedy = "a proxy that reads Ingresses or Routes, or --target kind"
+            raise NotMeasurableError("fixed backends", place, fault, remedy)
+
+
+def vet_limits(wanted: objects.Objects) -> None:
+    """NotMeasurableError for limits of CPU or memory that would not hold: without them every sample would be of something else."""
+    containers = [each for pod in wanted.pods for each in pod.containers if each.limits]
+    first = {tuple(sorted(each.limits.items())): each for each in reversed(containers)}
+    for each in first.values():
+        why = cgroups.unheld(each.limits)
+        refuse_if(why, each.place, why, HOW_TO_LIMIT, what="limits")
+
+
+def touched(disturbance: Disturbance) -> tuple[Role | None, bool]:
+    """Whose CPU is taken away, and whether other backend pods are ready then, or fewer: one that stands still misses its readiness probe, too."""
+    match disturbance:
+        case Starve(role=role):
+            return role, False
+        case Startup(cpu=str()):
+            return "proxy", False
+        case Backends(what="slow"):
+            return "backend", False
+        case Backends() | Kill(role="backend"):
+            return None, True
+        case _:
+            return None, False
+
+
+def vet_generations(wanted: objects.Objects, points: Sequence[Point], renews: Callable[[Container], bool]) -> None:
+    """NotMeasurableError where a point asks for generations of workers, and no reload of the proxy makes new ones."""
+    if any(point.generations > 1 for point in points):
+        for container in (pod.containers[0] for pod in wanted.role("proxy")):
+            refuse_if(not renews(container), container.place, *renewing.NONE, what="generations of workers")

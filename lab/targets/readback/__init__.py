@@ -15,13 +15,11 @@ from lab.systems.reading import Reader, Reading, UnreadableError
 from lab.systems.stand_ins import list_checks
 from lab.systems.table import READBACKS
 from lab.targets.base import System
-from lab.targets.readback import network, pods, processes, routes
+from lab.targets.readback import network, pods
 
 READERS: Mapping[str, Reader] = {
     **network.READERS,
     **pods.READERS,
-    **processes.READERS,
-    **routes.READERS,
     **{kind: how.read for kind, how in READBACKS.items()},
 }
 """Kind of each check → its reader."""

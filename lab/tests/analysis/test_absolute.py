@@ -7,8 +7,8 @@ import pytest
 from lab.analysis.aggregate.absolute import absolute_of, absolute_text, clusters_text, same_blocks_high, split_text
 from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.effects import Asked, Effect
-from lab.analysis.judge.rows import Row, misleading_ratios
+from lab.analysis.judge.effects import Asked
+from lab.analysis.judge.rows import misleading_ratios
 from lab.analysis.summary import Summary, summarise
 from lab.model.metrics import METRICS
 from lab.model.plan import Shape, Slot
@@ -17,7 +17,8 @@ from lab.report.grid import Grid
 from lab.report.tables.run import page
 from lab.report.terminal import terminal
 from lab.studies.results import RESULT
-from lab.tests.support.factories import make_plan, make_run
+from lab.tests.report.tables.test_run import effect_of, row_of
+from lab.tests.support.factories import alter, costing, make_plan, make_run
 
 CPU, RATE = METRICS["cpu_per_request"], METRICS["rate"]
 TWO = [366.0, 325.0, 401.0, 58_600.0, 57_900.0, 60_100.0, 59_000.0, 380.0, 61_000.0, 350.0]
@@ -51,11 +52,8 @@ def test_two_clusters_are_shown_as_two_and_have_no_mean() -> None:
     assert found is not None and found.value is None and found.interval is None
     assert absolute_text(RATE, found) == "360|59,000"
     assert clusters_text(RATE, found.clusters, 10) == "5 of 10 blocks at 363 req/s, 5 at 59,300 req/s"
-
-
-def test_counts_of_what_came_of_a_disruption_are_no_clusters() -> None:
-    found = absolute_of([1.0, 1.0, 1.0, 40.0, 41.0, 40.0], "failed")
-    assert found is not None and not found.clusters
+    counts = absolute_of([1.0, 1.0, 1.0, 40.0, 41.0, 40.0], "failed")
+    assert counts is not None and not counts.clusters, "counts of what came of a disruption are none"
 
 
 def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_its_blocks() -> None:
@@ -68,40 +66,20 @@ def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_it
     assert split_text(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
 
 
-# -- in a run's table ----------------------------------------------------------------------------------------
-
-
 def in_clusters(slot: Slot, sample: Sample) -> Sample:
     """Of the variant's blocks every second one costs thirty times as much, at saturation."""
     if slot.arm.name != "keepalive" or slot.block % 2 or slot.point.name != "ceiling":
         return sample
-    return costing(sample, 30)
-
-
-def costing(sample: Sample, factor: float) -> Sample:
-    """The sample with so many times the CPU time."""
-    usage = {role: used.model_copy(update={"cpu_s": factor * (used.cpu_s or 0)}) for role, used in sample.usage.items()}
-    return sample.model_copy(update={"usage": usage})
-
-
-def clustered() -> Summary:
-    run = make_plan(blocks=10)
-    samples, histograms = make_run(run, change=in_clusters)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({"keepalive": "cpu_per_request"}))
-
-
-def row_of(summary: Summary, arm: str, point: str) -> Row:
-    return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
-
-
-def effect_of(row: Row, metric: str) -> Effect:
-    return next(effect for effect in row.effects if effect.metric == metric)
+    return sample.model_copy(update=dict(costing(30)(sample)))
 
 
 def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None:
-    summary = clustered()
+    run = make_plan(blocks=10)
+    samples, histograms = make_run(run, change=in_clusters)
+    asked = Asked({"keepalive": "cpu_per_request"})
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), asked)
     row = row_of(summary, "keepalive", "ceiling")
-    effect = effect_of(row, "cpu_per_request")
+    effect = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
     assert (effect.decision, effect.estimate) == (Decision.BIMODAL, None)
     assert "keepalive: 5 of 10 blocks at" in effect.note and "in two clusters" in " ".join(row.notes)
     (verdict,) = verdicts(summary)
@@ -115,21 +93,13 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
     found = printed["absolute"]["cpu_per_request"]
     assert found["value"] is None and [each["blocks"] for each in found["clusters"]] == [5, 5]
     assert [each["ratio"] for each in printed["effects"] if each["metric"] == "cpu_per_request"] == [None]
-
-
-def test_where_every_point_falls_into_clusters_the_verdict_is_that_and_the_run_is_complete() -> None:
-    run = make_plan(blocks=10)
-    both = make_run(run, change=lambda slot, sample: in_clusters(_at_ceiling(slot), sample))
-    asked = Asked({"keepalive": "cpu_per_request"})
-    summary = summarise(run, both[0], lambda sample: both[1].get(sample.id), asked)
+    ceiling = [point for point in run.points if point.name == "ceiling"]
+    alone = make_plan(blocks=10, points=ceiling)
+    samples, histograms = make_run(alone, change=in_clusters)
+    summary = summarise(alone, samples, lambda sample: histograms.get(sample.id), asked)
     (verdict,) = verdicts(summary)
     assert verdict.kind == "bimodal" and verdict.text.endswith("as no number of blocks narrows it")
-    assert summary.complete
-
-
-def _at_ceiling(slot: Slot) -> Slot:
-    ceiling = next(point for point in make_plan().points if point.name == "ceiling")
-    return Slot(slot.order, slot.block, slot.arm, ceiling)
+    assert summary.complete, "where every point falls into clusters, that is the outcome"
 
 
 def paired_run(factor: float) -> Summary:
@@ -139,11 +109,7 @@ def paired_run(factor: float) -> Summary:
     shape = Shape({"keepalive": 8}, points, {(arm, point): 2 for arm in names for point in points})
     run = make_plan(blocks=8, shape=shape)
 
-    def change(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive" or slot.other:
-            return sample
-        return costing(sample, factor)
-
+    change = alter(lambda slot: slot.arm.name == "keepalive" and not slot.other, costing(factor))
     samples, histograms = make_run(run, noise=0.005, change=change)
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({"keepalive": "cpu_per_request"}))
 

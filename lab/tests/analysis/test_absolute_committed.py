@@ -62,7 +62,6 @@ def test_every_row_whose_solo_ratio_leaves_its_pairs_interval_stands_apart_and_n
 
 
 def test_no_absolute_value_of_a_table_lies_outside_the_range_or_the_clusters_of_its_samples() -> None:
-    """Within half a unit of the last digit that is printed."""
     shown = 0
     for name, row in rows():
         for metric in (metric for metric in COLUMNS if METRICS[metric].ratio):
@@ -90,7 +89,6 @@ def test_no_absolute_value_of_a_table_lies_outside_the_range_or_the_clusters_of_
 
 
 def test_an_interval_never_spans_two_clusters() -> None:
-    """Of what is judged, neither side's blocks fall into two, unless both do so in the same blocks."""
     for name, row in rows():
         for effect in row.effects:
             if (

@@ -36,7 +36,6 @@ def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
 
 
 def test_same_is_not_said_where_it_cannot_be_known() -> None:
-    """Of what a pair shares, of a bound, and where the baseline against itself shows more."""
     wide = Size(1.0)
     assert decide(FASTER, Size(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
     assert decide(FASTER, wide, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
@@ -62,14 +61,12 @@ def test_nothing_is_decided_without_an_interval() -> None:
 
 
 def test_a_bound_that_is_not_resolved_is_not_judged() -> None:
-    """What may be any larger shows nothing by not being seen."""
     assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
     assert decide(FASTER, TWO, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.3))
 def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth: float, guard: float) -> None:
-    """Better and worse swap with the sides; *same* only ever hides what lies within the worth."""
     estimate = stats.difference(logs, [0.0] * len(logs))
     mirrored = stats.difference([-each for each in logs], [0.0] * len(logs))
     words = [

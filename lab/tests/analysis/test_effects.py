@@ -75,7 +75,6 @@ def only_alone(_slot: Slot, sample: Sample) -> Sample | None:
 
 @pytest.mark.parametrize(("point", "scheme"), [("ceiling", "slices"), ("rate-1000", "together")])
 def test_where_the_two_were_a_pair_its_ratio_is_the_effect(point: str, scheme: str) -> None:
-    """Of all blocks, and as it is without the arms alone."""
     found = effect(run(1.05), point=point)
     assert (found.scheme, found.beside) == (scheme, None)
     assert found.estimate is not None and found.estimate.n == BLOCKS
@@ -91,24 +90,17 @@ def test_a_cost_that_a_pair_shares_is_told_by_the_arms_alone_and_the_pair_stands
     assert found.estimate == effect(run(1.5, shared=True, change=only_alone)).estimate
     assert found.beside is not None and found.beside == effect(run(1.5, shared=True, change=only_pairs)).beside
     assert found.beside.n < stats.MIN_BLOCKS, "for a look only"
-
-
-def test_a_load_that_opens_connections_is_told_by_the_arms_alone() -> None:
-    found = effect(run(1.5, of=planned(close=True)))
-    assert found.scheme is None and found.beside is not None and found.note == effects.SHARED
+    opened = effect(run(1.5, of=planned(close=True)))
+    assert opened.scheme is None and opened.beside is not None and opened.note == effects.SHARED
 
 
 def test_slices_tell_no_latency() -> None:
-    """The arms alone have it in two blocks: that is a level, and no interval."""
     found = effect(run(1.5), "p99")
     assert found.scheme is None and found.beside is None
     assert found.estimate is not None and found.estimate.n == LEVELS
     assert not found.decision.judged
-
-
-def test_given_rates_tell_latency_together() -> None:
-    found = effect(run(1.5), "p99", "rate-1000")
-    assert found.scheme == "together" and found.estimate is not None and found.estimate.n == BLOCKS
+    given = effect(run(1.5), "p99", "rate-1000")
+    assert given.scheme == "together" and given.estimate is not None and given.estimate.n == BLOCKS
 
 
 def more_in(longer: bool, factor: float) -> Change:
@@ -132,8 +124,6 @@ def test_a_rate_is_told_where_both_lengths_of_slice_show_the_same() -> None:
 
 @pytest.mark.parametrize(("factor", "scheme"), [(1.0, "slices"), (1.2, None)])
 def test_of_three_lengths_the_shorter_are_held_against_the_longer(factor: float, scheme: str | None) -> None:
-    """In some blocks the machine was slower, and the longer ones longer still."""
-
     def change(slot: Slot, sample: Sample) -> Sample | None:
         if sample.pair and sample.pair.slice_s == 0.1 and slot.block <= 3:
             sample = sample.model_copy(update={"pair": sample.pair.model_copy(update={"slice_s": 0.25})})
@@ -144,25 +134,19 @@ def test_of_three_lengths_the_shorter_are_held_against_the_longer(factor: float,
     assert effect(made, "rate").scheme == scheme
 
 
-def test_a_rate_of_one_length_alone_is_not_told() -> None:
+def test_no_rate_is_told_of_one_length_alone_nor_where_many_answers_came_in_the_other_sides_slices() -> None:
     def one_length(slot: Slot, sample: Sample) -> Sample | None:
         return None if slot.layout and slot.layout.longer else sample
 
-    assert effect(run(change=one_length), "rate").scheme is None
-
-
-def test_no_rate_is_told_where_many_answers_came_in_the_other_sides_slices() -> None:
     def late(_slot: Slot, sample: Sample) -> Sample:
         pair = sample.pair and sample.pair.model_copy(update={"in_flight": 0.03})
         return sample.model_copy(update={"pair": pair}) if sample.untimed else sample
 
-    assert effect(run(change=late), "rate").scheme is None
+    assert effect(run(change=late), "rate").scheme is effect(run(change=one_length), "rate").scheme is None
     assert effect(run(change=late)).scheme == "slices"
 
 
 def test_levels_come_from_the_arms_alone_only() -> None:
-    """Two blocks of them, whatever the pairs show."""
-
     def slower(_slot: Slot, sample: Sample) -> Sample:
         if sample.pair is None:
             return sample
@@ -179,7 +163,6 @@ def test_levels_come_from_the_arms_alone_only() -> None:
 
 
 def test_a_pair_of_which_one_side_is_invalid_is_no_block() -> None:
-    """And it is said; without it the run is not complete."""
     lost = lose(lambda slot: slot.other and slot.arm.name == "baseline" and slot.block == 3, Reason.UNEVEN)
     store = run(1.05, change=lost)
     found = effect(store)
@@ -215,7 +198,6 @@ def test_the_guard_is_the_baselines_pair_with_itself() -> None:
 
 
 def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By metric and scheme; the arms alone may always say it."""
     asked: list[tuple[str, str]] = []
 
     def recovers(metric: str, scheme: str) -> bool:
@@ -232,8 +214,6 @@ def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytes
 
 
 def test_backends_that_cost_more_on_one_side_are_told() -> None:
-    """No knob of the process reaches them: what differs there is the knob's reach, or the sides'."""
-
     def costly(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name != "keepalive" or not sample.pair:
             return sample

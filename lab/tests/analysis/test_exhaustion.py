@@ -7,11 +7,9 @@ import pytest
 from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
 from lab.analysis.explain.run import verdicts
 from lab.analysis.summary import summarise_run
-from lab.base.files import reference_folder
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Slot
 from lab.model.samples import Sample
-from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.made_runs import made
 
@@ -55,10 +53,7 @@ def test_of_recorded_ports_those_that_wait_at_the_busiest_endpoint_count() -> No
     assert (found.per_s, found.endpoints, found.recorded) == (750, 2, True)
     assert found.label == "before exhaustion, which comes after 19 s"
     assert "with one, ports would run out 2 times earlier" in found.note
-
-
-def test_where_the_backend_closes_nothing_waits_here() -> None:
-    assert exhaustion_of([with_waiting(15_000, {"10.0.0.1:80": 12})]) is None
+    assert exhaustion_of([with_waiting(15_000, {"10.0.0.1:80": 12})]) is None, "the backend closes"
 
 
 def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_every_point_of_the_variant() -> None:
@@ -88,15 +83,7 @@ def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
     assert MEANING in summary.notes
 
 
-def test_a_reference_run_without_churn_carries_none() -> None:
-    store = RunStore.open(str(reference_folder() / "keepalive-pairs"))
-    summary = summarise_run(store.record, store.samples(), store.histogram)
-    assert summary.rows
-    assert not any(row.exhaustion for row in summary.rows)
-
-
 def test_of_more_than_a_minute_no_rate_says_when_it_came() -> None:
-    """The last minute's connections wait, and fewer are opened once ports have run out."""
     point = POINT.for_minutes()
     end = Leftovers(time_wait={"proxy": {"10.0.0.1:80": 14_400, "10.0.0.9:53": 2}}, port_range={"proxy": 28_232})
     sample = make_sample(point=point, counters={"proxy/ActiveOpens": 60_000}, leftovers={"end": end})

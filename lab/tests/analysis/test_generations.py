@@ -73,8 +73,6 @@ def test_what_bring_ups_share_at_most_is_more_than_what_is_estimated() -> None:
 
 
 def test_a_bring_up_with_a_lost_measurement_is_not_reckoned_with() -> None:
-    """It is counted, and its other generations are shown."""
-
     def lose(slot: Slot, sample: Sample) -> Sample:
         lost = slot.other and (slot.block, slot.reload, slot.repeat) == (2, 1, 0)
         return made_invalid(known(slot, sample), Reason.STEAL) if lost else known(slot, sample)

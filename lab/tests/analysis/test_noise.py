@@ -14,14 +14,12 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from lab.analysis import rerun
 from lab.analysis.evidence import Evidence
 from lab.analysis.judge.effects import Asked
-from lab.analysis.noise import Noise, aa_arms, noises, null_arms, nulls_text, pooled, suspicious
+from lab.analysis.noise import Noise, aa_arms, noises, nulls_text, pooled, suspicious
 from lab.analysis.past import judged_at, past_of
-from lab.analysis.summary import Summary, summarise, summarise_run
+from lab.analysis.summary import Summary, null_arms, summarise, summarise_run
 from lab.base.errors import UsageError
-from lab.base.files import reference_folder
 from lab.commands import aa, schema
 from lab.experiments.bench import Request, prepare, resume
 from lab.model.design import GUARD, shape_of, solo_places
@@ -38,7 +36,7 @@ from lab.stats import power
 from lab.stats.units import format_rate
 from lab.studies.site.site import methods
 from lab.tests.experiments.test_design import record
-from lab.tests.support.factories import alter, costing, make_plan, make_point, make_run
+from lab.tests.support.factories import alter, costing, lose, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -48,6 +46,10 @@ POINTS = [make_point("ceiling", rate_rps=None), make_point()]
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     return tmp_path
+
+
+limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
+"""Every ceiling by its generator."""
 
 
 def planned(nulls: int = 2, blocks: int = 10) -> Plan:
@@ -82,7 +84,6 @@ def report_of(run: RunStore) -> Report:
 
 
 def test_the_arms_are_one_variant_under_several_names() -> None:
-    """The pair, as any run has it, and null arms with the roles of variants."""
     arms = aa_arms("keepalive", 2, "direct")
     told = [(arm.name, arm.variant, arm.role, arm.baseline) for arm in arms]
     assert told == [
@@ -106,7 +107,6 @@ def test_several_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
 
 
 def test_each_metric_has_its_level_and_scatter() -> None:
-    """The scatter is of all that is compared with itself; both are found again from what was put in."""
     found = noises(summary_of(planned(nulls=3, blocks=20), noise=0.02))
     rate = one(found, "rate")
     assert rate.why == "" and rate.level == pytest.approx(20_000, rel=0.02)
@@ -130,7 +130,6 @@ def test_pairs_and_arms_alone_are_two_noises() -> None:
 
 @pytest.mark.parametrize(("singly", "blocks"), [(False, 8), (True, 8 * 3 + GUARD - 1)])
 def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters_by(singly: bool, blocks: int) -> None:
-    """Its values are what each of them is only where generations count singly."""
     arms = arms_for([("keepalive", "baseline")], None)
     points = [make_point("ceiling", rate_rps=None, generations=3, singly=singly)]
     of = plan(arms, points, 8, 1, shape_of(arms, points, 8, SIDES))
@@ -139,7 +138,6 @@ def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters
 
 
 def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
-    """Their scatter is the baseline's too, whatever their effect."""
     arms = arms_for([("keepalive", "baseline")], None)
     places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
     of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES, places))
@@ -151,15 +149,6 @@ def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     assert cpu.sd == pytest.approx(0.02 * sqrt(2), rel=0.5) and cpu.pilot_blocks == 8
 
 
-def test_what_was_itself_is_of_the_blocks_that_are_valid_in_both_arms() -> None:
-    """Seven of ten planned ones."""
-    found = report_of(
-        stored(change=lambda slot, one: None if (slot.arm.role, slot.block > 7) == ("again", True) else one)
-    )
-    assert {noise.aa.n for noise in found.known if noise.aa} == {7}
-    assert any("against itself: mean of 7 blocks" in line for line in noise_tables.notes(found))
-
-
 def test_what_is_not_judged_says_why() -> None:
     """And promises nothing: rates that are given, latency of a closed loop beside rates, percentiles without requests."""
     found = noises(summary_of(planned()))
@@ -168,15 +157,11 @@ def test_what_is_not_judged_says_why() -> None:
     assert "requests beyond it" in one(found, "p99.9", "rate-1000").why
     few = noises(summary_of(planned(blocks=5)))
     assert one(few, "rate").why == "5 blocks of both arms valid, 6 are needed"
-
-
-limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
-"""Every ceiling by its generator."""
-
-
-def test_a_generators_limit_leaves_cpu_per_request() -> None:
-    found = noises(summary_of(planned(), change=limited))
-    assert one(found, "rate").why.startswith("generator-limited") and one(found, "cpu_per_request").why == ""
+    limits = noises(summary_of(planned(), change=limited))
+    assert one(limits, "rate").why.startswith("generator-limited") and one(limits, "cpu_per_request").why == ""
+    lost = lose(lambda slot: slot.arm.role == "again" and slot.block > 7)
+    both = {noise.aa.n for noise in noises(summary_of(planned(), change=lost)) if noise.aa and not noise.why}
+    assert both == {7}, "blocks that are valid in both arms"
 
 
 @pytest.mark.slow
@@ -251,30 +236,18 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
     assert line.split() == said
     assert "not judged: rate† at ceiling: generator-limited; only CPU per request carries the effect" in lines
     assert any(line.startswith("not judged: rate at rate-1000:") for line in lines), "nothing varies there"
-
-
-def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:
-    """A file by its path, a cluster of one's own by its context."""
-    kept = record("x", planned(), command=("lab", "aa", "--sweep=mine/tiny.toml"), sweep="tiny", target="remote")
-    assert rerun.load(kept) == " --sweep mine/tiny.toml --target remote --context NAME"
+    example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
+    advice = noise_tables.advise(found, example, "just aa")
+    assert advice.startswith("in CPU per request one block's comparison scatters by ")
 
 
 def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report_of(stored(blocks=6, nulls=0, noise=1.0))
-    show(Console(width=200), noise_tables.page(found, ""))
+    wild = report_of(stored(blocks=6, nulls=0, noise=1.0))
+    show(Console(width=200), noise_tables.page(wild, ""))
     out = capsys.readouterr().out
     assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
-    example = Example("just bench x --resolve {}", (one(found.noises, "rate"),))
-    assert noise_tables.advise(found, example, "just aa").endswith("quieten this machine, then just aa")
-
-
-def test_the_advice_names_the_metric_whose_noise_it_tells() -> None:
-    """A rate that the generator limited is carried by CPU per request."""
-    found = report_of(stored(change=limited))
-    example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
-    assert noise_tables.advise(found, example, "just aa").startswith(
-        "in CPU per request one block's comparison scatters by "
-    )
+    example = Example("just bench x --resolve {}", (one(wild.noises, "rate"),))
+    assert noise_tables.advise(wild, example, "just aa").endswith("quieten this machine, then just aa")
 
 
 def test_more_false_claims_than_chance_makes_are_called_so() -> None:
@@ -290,7 +263,6 @@ def test_more_false_claims_than_chance_makes_are_called_so() -> None:
 
 
 def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
-    """Beside the noise; nothing where no run has any."""
     run = stored()
     found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
     assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
@@ -298,30 +270,14 @@ def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
     assert methods([]).nulls == ""
 
 
-def test_of_the_committed_null_comparisons_at_most_10_in_100_have_a_sign() -> None:
-    """Measured, not simulated: the pairs of the baseline with itself of every run in data/promises, each at 5 %."""
-    files = (reference_folder().parent / "promises").glob("*.jsonl")
-    runs = [json.loads(line) for path in files for line in path.read_text().splitlines()]
-    assert len(runs) >= 30
-    assert sum(one["null_signs"] for one in runs) <= 0.1 * sum(one["nulls"] for one in runs)
-
-
 def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str]:
-    fields = {
-        "subject": subject,
-        "target": None,
-        "context": None,
-        "plan": False,
-        "json": False,
-        "resume": None,
-    }
+    fields = {"subject": subject, "target": None, "context": None, "plan": False, "json": False, "resume": None}
     fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
     status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out
 
 
 def test_a_stored_run_is_printed_again_and_ends_in_something_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """The blocks that `bench --resolve` would choose, at the point that wants the most."""
     stored()
     status, out = printed("run-aa", capsys)
     assert status == 0
@@ -390,6 +346,5 @@ def test_a_run_without_a_pair_is_refused(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_disturbed_sweep_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything starts: its outcomes have another unit."""
     with pytest.raises(UsageError, match="varies in its own unit"):
         printed("baseline", capsys, sweep="kill-quick", target="local")

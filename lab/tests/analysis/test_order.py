@@ -37,16 +37,13 @@ def order_line(run: MadeStore) -> str:
     return next(note for note in summary(run).notes if note.startswith("order: "))
 
 
-def test_a_run_without_carry_over_says_so() -> None:
-    assert order_line(made(planned=PLAN)).startswith("order: no metric depends on what was measured before (smallest")
-
-
 def test_half_as_many_answers_after_another_point_are_found() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name != "keepalive" or slot.point.name != "ceiling" or not BEFORE[sample.id]:
             return sample
         return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0.0) / 2})
 
+    assert order_line(made(planned=PLAN)).startswith("order: no metric depends on what was measured before (smallest")
     line = order_line(made(planned=PLAN, noise=0.1, change=change))
     assert line.startswith("order: what was measured before changes a result: ")
     assert (
@@ -72,9 +69,7 @@ def test_samples_that_are_invalid_by_order_are_the_outcome_and_nothing_is_judged
     (verdict,) = verdicts(told)
     assert verdict.text.startswith("keepalive: at rate-1000 samples are invalid by what was measured before: 6 of 6")
     assert told.complete, "a pattern is an outcome"
-
-
-def test_what_the_machine_spoiled_and_what_never_came_up_is_no_pattern() -> None:
+    # what the machine spoiled, and what never came up, is no pattern
     for reason in (Reason.OTHER_PROCESSES, Reason.BRING_UP_FAILED):
         told = summary(missing_after_ceiling(reason))
         assert all(row.missing is None for row in told.rows) and not told.complete

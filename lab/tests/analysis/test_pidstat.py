@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,15 @@ from rich.console import Console
 
 from lab.analysis import pidstat
 from lab.analysis.aggregate.cells import counted_alone
-from lab.analysis.evidence import Evidence
-from lab.base.errors import UsageError
+from lab.analysis.evidence import Evidence, Missing
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.records.tables import FrameError, read_table
 from lab.report.json.answers import list_usage
-from lab.report.markdown import markdown
-from lab.report.tables.usage import page
+from lab.report.tables.gauges import usage_page as page
 from lab.report.terminal import show
 from lab.stats.units import digits
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits import pidstat as pidstat_tables
+from lab.studies.exhibits.reproduction import COLUMNS, process_lines
 from lab.targets.common.sampler import Sampler
 from lab.tests.support.factories import make_sample
 
@@ -50,7 +46,6 @@ def usage(*looks: dict[str, Any]) -> pl.DataFrame:
 
 
 def test_the_columns_are_the_published_ones() -> None:
-    """What the NDS study's two tables have, ours have too, by the same names."""
     with (ROOT / "data/published/nds_pidstat.csv").open() as file:
         published = set(next(csv.reader(file)))
     assert {*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS} <= published
@@ -61,7 +56,9 @@ def test_the_columns_are_the_published_ones() -> None:
 
 
 def test_a_row_is_what_was_added_in_its_second() -> None:
-    """Three ticks of user and nine of system time in a second are 3 %, 9 % and 12 % of a CPU, as pidstat counts."""
+    """Three ticks of user and nine of system time in a second are 3 %, 9 % and 12 % of a CPU, as pidstat counts. Memory is that of the
+    moment, in KiB, faults are per second; the share of the machine's memory is null where that is not known.
+    """
     frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09), look(3.0, 1.03, 2.49))
     rows = pidstat.cpu_table(frame).to_dicts()
     assert [row["t_s"] for row in rows] == [1.0, 3.0]
@@ -72,10 +69,6 @@ def test_a_row_is_what_was_added_in_its_second() -> None:
         "cpu_percent": pytest.approx(12),
     }
     assert rows[1]["cpu_percent"] == pytest.approx(20)
-
-
-def test_memory_is_that_of_the_moment_and_faults_are_per_second() -> None:
-    """Sizes in KiB; the share of the machine's memory is null where that is not known."""
     frame = usage(look(0.0, 1.0, 2.0), look(2.0, 1.03, 2.09, rss_bytes=2 << 20, majflt=4))
     (row,) = pidstat.memory_table(frame, memory_bytes=200 << 20).to_dicts()
     assert (row["minflt_per_s"], row["majflt_per_s"]) == (6.0, 2.0)
@@ -91,7 +84,6 @@ def test_a_hasty_last_look_makes_no_row() -> None:
 
 
 def test_threads_and_processes_are_apart() -> None:
-    """A thread's row is its own; a process that appears later has no row for its first look."""
     frame = usage(
         look(0.0, 1.0, 0.0),
         look(0.0, 0.5, 0.0, tid=7),
@@ -148,23 +140,7 @@ def test_usage_of_earlier_labs_is_still_read() -> None:
     assert busy["cpu_percent"].max() > 40  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("write", "fault"),
-    [
-        (lambda path: path.write_bytes(b"PAR1"), "parquet"),
-        (lambda path: usage().drop("pid").write_parquet(path), "its columns are"),
-        (lambda path: usage().with_columns(pl.lit(1).alias("x")).write_parquet(path), "its columns are"),
-    ],
-)
-def test_a_damaged_usage_table_says_so(write: Callable[[Path], object], fault: str, tmp_path: Path) -> None:
-    """Not the columns, or no table at all: an error, never an empty one."""
-    write(tmp_path / "usage.parquet")
-    with pytest.raises(FrameError, match=fault):
-        read_table(tmp_path / "usage.parquet", USAGE_SCHEMA)
-
-
 def test_what_is_shown_is_what_was_computed() -> None:
-    """An unknown share is a dash, as JSON null; with every second the tables come before the average."""
     frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09))
     out = io.StringIO()
     show(Console(file=out, width=200), page(frame, None, every_second=True))
@@ -177,7 +153,7 @@ def test_what_is_shown_is_what_was_computed() -> None:
 
 def test_the_published_processes_have_their_average_lines() -> None:
     """By hand: proc2's 21 seconds have 34 % together, its 13 looks 8,112 minor faults; faults not told are left out."""
-    (table,) = markdown(pidstat_tables.page(None, [], "")).split("\n\n")
+    table = exhibits.usage(Missing("none"), [], "").partition("\n\n")[0]
     head, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     (second,) = [dict(zip(head, line, strict=True)) for line in lines if line[0] == "proc2, published"]
     assert (second["%CPU"], second["minflt/s"]) == (digits(34 / 21), digits(8112 / 13))
@@ -187,9 +163,9 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
     """The busiest first, with the blocks' interval; `direct` has no proxy, and what was not measured is a gap."""
     run, samples = RunStore.open(str(REFERENCE)), tuple(RunStore.open(str(REFERENCE)).samples())
     evidence = Evidence("quick-keepalive", run, samples, counted_alone(samples))
-    found = pidstat_tables.measured(evidence, "keepalive", "ceiling")
+    found = process_lines(evidence, "keepalive", "ceiling")
     first, *others = found
-    cpu = pidstat_tables.COLUMNS.index("cpu_percent")
+    cpu = COLUMNS.index("cpu_percent")
     middle = {name: max(line[cpu] or 0.0 for line in lines) for name, lines in found.items()}
     assert first == "nginx 1" and middle[first] > 40 and all(middle[name] <= middle[first] for name in others)
     told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")
@@ -214,16 +190,3 @@ def test_the_verb_shows_averages_and_for_one_arm_and_point_every_second() -> Non
     samples = json.loads(whole.stdout)
     assert len(samples) > 1 and {sample["point"] for sample in samples} == {"ceiling"}
     assert {row["role"] for row in samples[0]["average"]} >= {"proxy", "backend"}
-
-
-def test_the_verb_names_what_there_is_not() -> None:
-    """An arm without a valid sample is an error with the nearest name."""
-    done = lab_usage(str(REFERENCE), "--arm", "keepalvie")
-    assert done.returncode == 2 and "did you mean 'keepalive'?" in done.stderr
-
-
-def test_an_unreadable_table_is_an_error_of_the_run(tmp_path: Path) -> None:
-    """The store says which file, and what still works."""
-    run = RunStore.open(str(REFERENCE))
-    with pytest.raises(UsageError, match="usage.parquet: cannot be read"):
-        RunStore(tmp_path, run.record).usage(run.samples()[0])

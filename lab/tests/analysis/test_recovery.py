@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import log1p
 
 import numpy as np
 import pytest
 
-from lab.analysis.judge import recovery
-from lab.analysis.judge.recovery import least_slope, recovers, scatter_elsewhere
+from lab.analysis.judge import rulings
+from lab.analysis.judge.rulings import least_slope, recovers, scatter_elsewhere
 from lab.model.pairs import REPEATS, Compared, Way
 
 DOSES = {"small": 2.0, "medium": 4.0, "slope": 80.0}
@@ -28,21 +28,11 @@ def compared(
     way: Way, variant: str, dose: float, round_: int, *log_ratios: float, valid: bool = True
 ) -> list[Compared]:
     """`log_ratios`: one for each repeat, or one for all."""
+    of = {"variant": variant, "dose": dose, "baseline": "extra-work", "point": "ceiling", "way": way, "valid": valid}
+    told = [{"cpu_per_request": log_ratios[at % len(log_ratios)]} for at in range(1 if way == "plain" else REPEATS)]
     return [
-        Compared(
-            round=round_,
-            variant=variant,
-            dose=dose,
-            baseline="extra-work",
-            point="ceiling",
-            way=way,
-            repeat=repeat,
-            right=False,
-            valid=valid,
-            detail="",
-            log_ratios={"cpu_per_request": log_ratios[repeat % len(log_ratios)]},
-        )
-        for repeat in range(1 if way == "plain" else REPEATS)
+        Compared.model_validate({**of, "round": round_, "repeat": at, "right": False, "detail": "", "log_ratios": each})
+        for at, each in enumerate(told)
     ]
 
 
@@ -65,14 +55,12 @@ def test_what_pairs_show_of_a_known_cost_is_the_slope(share: float) -> None:
 
 
 def test_what_is_told_is_the_lower_limit() -> None:
-    """Below the truth, and near it where there are many rounds; of the same comparisons the same."""
     few, many = (least_slope(made(0.9, 0.02, rounds), "cpu_per_request", "slices") for rounds in (6, 60))
     assert few is not None and many is not None and few <= 0.9 and 0.85 < many <= 0.9
     assert many == least_slope(made(0.9, 0.02, 60), "cpu_per_request", "slices")
 
 
 def test_what_does_not_count_is_not_in_it() -> None:
-    """Invalid comparisons, other ways, and what adds no known cost."""
     whole = made(noise=0.02)
     others = [
         *compared("slices", "slope", 80.0, 1, 5.0, valid=False),
@@ -86,15 +74,10 @@ def test_what_does_not_count_is_not_in_it() -> None:
 
 @pytest.mark.parametrize(
     "found",
-    [
-        [],
-        [one for one in made() if one.way == "plain"],
-        [one for one in made() if one.way != "plain"],
-        made(rounds=1),
-    ],
+    [[], [one for one in made() if one.way == "plain"], [one for one in made() if one.way != "plain"], made(rounds=1)],
     ids=["nothing", "plain only", "pairs only", "one round"],
 )
-def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Compared]) -> None:
+def test_without_both_ways_and_two_rounds_there_is_no_slope(found: list[Compared]) -> None:
     assert least_slope(found, "cpu_per_request", "slices") is None
     assert least_slope(made(), "p99", "slices") is None, "a metric that was not measured"
 
@@ -105,8 +88,7 @@ def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Comp
 def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
     share: float, noise: float, believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slope that nobody knows well is not enough."""
-    monkeypatch.setattr(recovery, "committed_pairs", lambda: tuple(made(share, noise)))
+    monkeypatch.setattr(rulings, "committed_pairs", lambda: tuple(made(share, noise)))
     assert recovers("cpu_per_request", "slices") is believed
     assert not recovers("cpu_per_request", "together") and not recovers("p99", "slices")
 
@@ -122,7 +104,7 @@ def test_a_baseline_against_itself_scatters_as_one_measurement_of_a_pair_does(mo
         *compared("slices", "extra-work", 0.0, 9, 0.5)[:1],
         *compared("slices", "extra-work", 0.0, 9, 0.5, valid=False)[1:],
     ]
-    monkeypatch.setattr(recovery, "committed_pairs", lambda: (*itself, *made()))
+    monkeypatch.setattr(rulings, "committed_pairs", lambda: (*itself, *made()))
     found = scatter_elsewhere()
     assert [(one.metric, one.scheme, one.rounds) for one in found] == [
         ("cpu_per_request", None, 3),

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.starts import leaving_loads, planned_anew, share_left
-from lab.model.drained import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S
-from lab.model.leftovers import Leftovers
+from lab.analysis.past import leaving_loads, planned_anew, share_left
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, Leftovers
 from lab.model.samples import Sample
 from lab.tests.support.factories import make_plan, make_point, make_sample
 

@@ -45,14 +45,11 @@ def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None
     assert found.burst()["rate"] == pytest.approx(200)
 
 
-def test_without_counts_the_backend_stands_for_the_requests() -> None:
-    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.4, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]))
-    assert found is not None
-    assert found.source == "backend-cpu"
-    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
-
-
-def test_the_bytes_that_the_backend_sent_stand_for_them_before_its_cpu_time() -> None:
+def test_without_counts_the_bytes_that_the_backend_sent_stand_for_the_requests_or_its_cpu_time() -> None:
+    by_cpu = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.4, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]))
+    assert by_cpu is not None and by_cpu.source == "backend-cpu"
+    assert [third["rate"] for third in by_cpu.thirds()] == pytest.approx([200, 50, 50])
+    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
     looks = usage([0.5] * 9, [0.1] * 9)
     sent = [0, *(min(at, 3) * 800 + max(0, at - 3) * 200 for at in range(1, 10))] * 2
     role = pl.when(pl.col("role") == "backend")
@@ -61,10 +58,6 @@ def test_the_bytes_that_the_backend_sent_stand_for_them_before_its_cpu_time() ->
     assert found is not None
     assert found.source == "sent-bytes"
     assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
-
-
-def test_too_few_looks_say_nothing() -> None:
-    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
 
 
 def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
@@ -99,10 +92,6 @@ def test_that_a_sustained_sample_changes_is_reported_and_takes_nothing_from_it()
     )
 
 
-def test_the_verdict_says_what_changes_within() -> None:
-    assert "of keepalive the rate falls in 6 of 6 samples after 2 s" in judged([120, 121, 119], changing)[1]
-
-
 def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda sample: sample) -> tuple[str, str]:
     """The kind and text of the verdict on a variant whose rate is 20 % higher over the whole sample, and these in its thirds."""
     plan = make_plan(points=[POINT])
@@ -117,19 +106,6 @@ def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda s
     summary: Summary = summarise_run(record, store.samples(), store.histogram, False, steady(rates))
     (verdict,) = verdicts(summary)
     return verdict.kind, verdict.text
-
-
-def test_what_holds_in_each_third_is_decided() -> None:
-    kind, text = judged([120, 121, 119])
-    assert kind == "apply"
-    assert "it holds in each third (×1.2 in the first 2 s, by thirds +20.0 %" in text
-
-
-def test_what_changes_its_sign_within_the_sample_decides_nothing() -> None:
-    kind, text = judged([300, 60, 60])
-    assert kind == "unresolved"
-    assert CHANGES in text
-    assert "nothing to decide by" in text
 
 
 def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
@@ -152,3 +128,11 @@ def test_a_sustained_load_is_long_alone_and_from_its_first_second_and_one_by_num
     assert POINT.why_alone
     point = make_point(requests=100)
     assert point.for_minutes() == point
+
+
+def test_a_verdict_says_what_holds_in_each_third_and_decides_nothing_by_what_changes_its_sign() -> None:
+    kind, text = judged([120, 121, 119], changing)
+    assert kind == "apply" and "it holds in each third (×1.2 in the first 2 s, by thirds +20.0 %" in text
+    assert "of keepalive the rate falls in 6 of 6 samples after 2 s" in text
+    kind, text = judged([300, 60, 60])
+    assert kind == "unresolved" and CHANGES in text and "nothing to decide by" in text

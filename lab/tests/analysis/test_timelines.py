@@ -50,7 +50,6 @@ def test_answers_count_when_they_arrive() -> None:
 
 
 def test_empty_bins_are_there() -> None:
-    """A hole in the log is a row with zeros; an empty log gives an empty frame with its columns."""
     log = requests(duration_s=2.0)
     found = timelines.bins(pl.concat([log.head(50), log.tail(50)]), ZERO_S)
     assert found.height == 20
@@ -60,7 +59,6 @@ def test_empty_bins_are_there() -> None:
 
 
 def test_the_band_holds_every_block() -> None:
-    """The least and the most of several blocks, where all of them have the bin."""
     several = [timelines.bins(requests(out=out), ZERO_S) for out in (None, (5.0, 6.0), (5.5, 6.5))]
     band = timelines.across(several)
     at = {round(t_s, 1): (low, high) for t_s, low, high in band.rows()}
@@ -70,7 +68,6 @@ def test_the_band_holds_every_block() -> None:
 
 
 def test_every_event_but_single_probes_is_a_mark() -> None:
-    """With its row, and who said it of what."""
     told = killed()
     found = timelines.marks(told, ZERO_S)
     assert found.height == told.height
@@ -79,7 +76,6 @@ def test_every_event_but_single_probes_is_a_mark() -> None:
 
 
 def test_probes_are_read() -> None:
-    """How long each took, and whether it was well."""
     told = events(
         (1.0, "kubelet", "proxy", "p", "Probe", "readiness 0.0031 ok"),
         (2.0, "kubelet", "proxy", "p", "Probe", "liveness 1.0004 no answer within 1 s"),

@@ -9,26 +9,6 @@ setup() {
   mine="$BATS_TEST_TMPDIR/mine.yaml"
 }
 
-# scratch: a checkout of one's own in which sweep `quick` takes a second.
-scratch() {
-  cp -r justfile lab manifests "$BATS_TEST_TMPDIR"
-  mkdir -p "$BATS_TEST_TMPDIR/data"
-  cp -r data/published "$BATS_TEST_TMPDIR/data"
-  cd "$BATS_TEST_TMPDIR" || return
-  cat >lab/sweeps/quick.toml <<'TOML'
-title = "Tiny"
-question = "Does it work?"
-blocks = 1
-
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-attempts = 1
-TOML
-}
-
 # bats test_tags=slow
 @test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
   lab ablate backlog --plan --blocks 6 --json
@@ -47,7 +27,7 @@ TOML
 
 # bats test_tags=measures
 @test "ablate measures each knob alone and cumulatively, can be resumed, and its table can be printed again" {
-  scratch
+  scratch_checkout quick
   lab ablate keepalive --blocks 1 --seed 1
   [[ $status -le 1 ]] || fail "$stderr"
   assert_line --regexp '^keep-alive-requests-10000 +ingress-nginx +quick'
@@ -70,29 +50,6 @@ TOML
   lab table "$id" --json
   assert_failure 1
   [[ $output == *'"verdict": "not measured yet"'* ]] || fail "$output"
-}
-
-# bats test_tags=measures
-@test "ablate keeps everything on Ctrl-C and says how to go on" {
-  scratch
-  sed -i 's/^duration_s = 1/duration_s = 20/' lab/sweeps/quick.toml
-  python -m lab ablate keepalive --blocks 6 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  lab_pid=$!
-  local deadline=$((SECONDS + 60))
-  until [[ -n $(find "$LAB_RUNS" -path '*/readback/*.json' 2>/dev/null) ]]; do
-    ((SECONDS < deadline)) || fail "nothing came up in a minute: $(cat "$BATS_TEST_TMPDIR/err")"
-    sleep 0.05
-  done
-  kill -INT "$lab_pid"
-  status=0
-  wait_for_end "the lab" "$lab_pid" || status=$?
-  assert_equal "$status" 1
-  id=$(basename "$(dirname "$LAB_RUNS"/*/ablation.json)")
-  run cat "$BATS_TEST_TMPDIR/err"
-  assert_line --regexp "^ *just ablate --resume $id$"
-  lab ablate --resume "$id" --plan
-  assert_success
-  [[ $stderr == *"35 samples, about"* ]] || fail "$stderr"
 }
 
 # bats test_tags=slow

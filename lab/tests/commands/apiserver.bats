@@ -61,18 +61,6 @@ PYTHON
 }
 
 # bats test_tags=slow
-@test "two at once do not meet" {
-  # its own API server, on the same ports
-  python -m lab with --target apiserver ingress-nginx true >/dev/null 2>&1 3>&- &
-  local other=$!
-  # shellcheck disable=SC2016 # the inner shell's
-  lab with --target apiserver ingress-nginx sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
-  assert_success
-  assert_output 200
-  wait_for_end "the other lab" "$other"
-}
-
-# bats test_tags=slow
 @test "kill -9 leaves no process of it" {
   python -m lab with --target apiserver ingress-nginx sleep 60 >/dev/null 2>&1 3>&- &
   local lab=$! deadline=$((SECONDS + 60))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just selfbench calibrate`: the plan, a real measurement of two generators, its table again, and every kind of bad input.
+# `just selfbench calibrate`: the plan, a real measurement of two generators, and its table again.
 
 bats_require_minimum_version 1.11.0
 
@@ -49,25 +49,4 @@ setup() {
   # it is no run
   lab table "$id"
   assert_failure 2
-}
-
-# bats test_tags=measures
-@test "selfbench calibrate keeps what was measured on Ctrl-C and says how to see it" {
-  python -m lab selfbench calibrate --generator wrk --scenario fixed --duration 4 --repeats 20 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  lab_pid=$!
-  local deadline=$((SECONDS + 60))
-  until grep -q '^1/20' "$BATS_TEST_TMPDIR/err"; do
-    ((SECONDS < deadline)) || fail "nothing measured in a minute: $(cat "$BATS_TEST_TMPDIR/err")"
-    sleep 0.05
-  done
-  kill -INT "$lab_pid"
-  status=0
-  wait_for_end "the lab" "$lab_pid" || status=$?
-  assert_equal "$status" 1
-  id=$(basename "$LAB_RUNS"/*-calibration-*)
-  run cat "$BATS_TEST_TMPDIR/err"
-  assert_line --regexp "^ *just selfbench calibrate --show $id$"
-  lab selfbench calibrate --show "$id"
-  assert_failure 1
-  assert_line --regexp 'interrupted: [1-9][0-9]* of 20 measurements'
 }

@@ -9,12 +9,8 @@ setup() {
   COLUMNS=120
 }
 
-capacity() {
-  lab capacity "$@"
-}
-
 @test "the answer is a number of proxies, what to apply, and what was taken for granted" {
-  capacity --rate 1M --run data/reference/quick-keepalive
+  lab capacity --rate 1M --run data/reference/quick-keepalive
   assert_success
   assert_line --regexp '^run [0-9]+ proxies of 4 cores: [0-9]+ \[[0-9]+, [0-9]+\] serve 1,000,000 req/s at 70 % CPU'
   assert_line --regexp '^    replicaCount: [0-9]+$'

@@ -127,16 +127,6 @@ nothing_changed() {
   nothing_changed
 }
 
-@test "a missing command line is named, with where to get it" {
-  bash=$(command -v bash)
-  for cluster in doks eks-a1; do
-    PATH=/nowhere run "$bash" "lab/targets/provision/$cluster" up --yes
-    assert_failure 2
-    assert_output --regexp '^(doctl|eksctl): is not on PATH'
-    assert_output --partial "https://docs."
-  done
-}
-
 @test "a create that fails, and a cluster that does not come up whatever the status says, name what to do" {
   STATE=error cloud doks up --yes
   assert_failure 2

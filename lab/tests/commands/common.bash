@@ -60,3 +60,21 @@ until_samples() {
     sleep 0.05
   done
 }
+
+recorded() { # FIELD…: the fields of every sample's record, a line each
+  python - "$LAB_RUNS" "$@" <<'PYTHON'
+import json, pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
+    record = json.loads(path.read_text())
+    print(*(record[name] for name in sys.argv[2:]))
+PYTHON
+}
+
+# scratch_checkout SWEEP: goes into a copy of what the lab runs from, in which that sweep takes a second.
+scratch_checkout() {
+  cp -r justfile lab manifests "$BATS_TEST_TMPDIR"
+  mkdir -p "$BATS_TEST_TMPDIR/data"
+  cp -r data/published "$BATS_TEST_TMPDIR/data"
+  cd "$BATS_TEST_TMPDIR" || return
+  tiny_sweep "lab/sweeps/$1.toml"
+}

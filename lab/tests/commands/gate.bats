@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just gate`: its exit statuses on the committed run, and who reads what it says. It measures nothing.
+# `just gate`: its exit statuses on the committed run. It measures nothing.
 # shellcheck disable=SC2030,SC2031 # `run` sets status and stderr in the very shell of the test that calls it
 
 bats_require_minimum_version 1.11.0
@@ -59,16 +59,4 @@ PY
   assert_output "0 regressions: no rendered manifest of keepalive differs from HEAD's: nothing to measure, nothing to do"
   [[ -s $BATS_TEST_TMPDIR/gate.xml ]]
   nothing_recorded
-}
-
-# unread ARG...: the command line, and nobody reads what it prints.
-unread() {
-  run --separate-stderr python - "$@" <<'PY'
-import os, subprocess, sys
-
-reader, writer = os.pipe()
-os.close(reader)
-sys.exit(subprocess.run([sys.executable, "-m", "lab", *sys.argv[1:]], stdout=writer).returncode)
-PY
-  assert_equal "$stderr" ""
 }

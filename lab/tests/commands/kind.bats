@@ -35,10 +35,11 @@ teardown_file() {
 }
 
 setup() {
-  # shellcheck source=lab/tests/commands/common.bash
-  source "$BATS_TEST_DIRNAME/common.bash"
-  cd "$root" || return
-  export LAB_RUNS=$BATS_TEST_TMPDIR/runs COLUMNS=160 KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  export KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig
+  # shellcheck disable=SC2034 # verbs.bash reads it
+  limit_s=240
   somebody_elses_kubeconfig production # which must never be asked
   sweep=$BATS_TEST_TMPDIR/tiny.toml
   tiny_sweep "$sweep"
@@ -51,21 +52,6 @@ teardown() {
     docker unpause "$LAB_KIND_NAME-control-plane"
 }
 
-lab() { # ARG…: the command line, with stdout in $output and stderr in $stderr
-  run --separate-stderr timeout "${limit_s:-240}" python -m lab "$@"
-  [[ $stderr != *Traceback* ]] || fail "$stderr"
-}
-
-refused() { # STATUS TEXT ARG…: ends with STATUS, says TEXT, has measured nothing
-  local status_wanted=$1 text=$2
-  shift 2
-  lab "$@"
-  [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
-  assert_failure "$status_wanted"
-  run --separate-stderr find "$LAB_RUNS" -name sample.json
-  assert_output ""
-}
-
 of_cluster() { # ARG…: kubectl on the test's own cluster
   kubectl --kubeconfig "$PWD/.cache/kind/$LAB_KIND_NAME.kubeconfig" --context "kind-$LAB_KIND_NAME" --request-timeout 20s "$@"
 }
@@ -74,15 +60,6 @@ left_over() { # what the lab's variants left in the cluster: nothing but the gen
   local kinds=namespaces,clusterroles,clusterrolebindings,ingressclasses
   ! of_cluster get crd gatewayclasses.gateway.networking.k8s.io >/dev/null 2>&1 || kinds+=,gatewayclasses
   of_cluster get "$kinds" -l lab/run --output name
-}
-
-recorded() { # FIELD…: the fields of every sample's record, a line each
-  python - "$LAB_RUNS" "$@" <<'PYTHON'
-import json, pathlib, sys
-for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
-    record = json.loads(path.read_text())
-    print(*(record[name] for name in sys.argv[2:]))
-PYTHON
 }
 
 # finished: $status is 0, or 1 only because the machine was noisy (which a shared CI runner may be).
@@ -98,17 +75,6 @@ measured() { # ARMS: finished, and every one of these has a sample
   assert_output "$1"
   run recorded reason
   refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
-}
-
-@test "up again keeps the cluster, and makes nothing twice" {
-  local before began=$SECONDS
-  before=$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")
-  run just up kind
-  assert_success
-  echo "# up again: $((SECONDS - began)) s" >&3
-  assert_output --partial "just bench keepalive --target kind"
-  refute_output --regexp ', (loaded|pulled|built)'
-  assert_equal "$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")" "$before"
 }
 
 @test "a pair of the real controller is up side by side, measured by turns and together on two generations, read back, and leaves nothing" {
@@ -140,26 +106,6 @@ PYTHON
   lab sabotage --intact --target kind pod-workers-1 log-slow-disk digitalocean digitalocean-node proxy-cache qinng-tuned nginx
   assert_success
   [[ $output == *"7 holds"* ]] || fail "$output"
-}
-
-held() { # SHORT…: does Docker hold the images of these short names?
-  local image
-  for image in $(python -c 'import sys; from lab.targets.cluster import images; print(*map(images.load().named, sys.argv[1:]))' "$@"); do
-    docker image inspect "$image" >/dev/null 2>&1 || return
-  done
-}
-
-@test "Envoy Gateway makes an Envoy of the variant's Gateway, which is read back and counted and goes with it" {
-  held envoy envoy-gateway || skip "Docker holds no envoy and envoy-gateway: scripts/airgap-images builds them where no registry is reached"
-  lab bench envoy-gateway-access-log-off --target kind --blocks 1 --sweep "$sweep"
-  finished
-  run recorded arm counters
-  assert_line --regexp "^envoy-gateway\+envoy-gateway-access-log-off .*'proxy/requests': [1-9]"
-  refute_line --regexp "^envoy-gateway.*'proxy/requests': 0"
-  run recorded reason
-  refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
-  run left_over
-  assert_output namespace/ingress-lab-client
 }
 
 outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)
@@ -204,7 +150,7 @@ PYTHON
   local first=$!
   background=$first
   until_samples 1
-  LAB_RUNS=$BATS_TEST_TMPDIR/second refused 2 "lease" bench ingress-nginx --target kind --sweep "$sweep"
+  LAB_RUNS=$BATS_TEST_TMPDIR/second refused "lease" bench ingress-nginx --target kind --sweep "$sweep"
   until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
   kill -TERM "$first"
   local status=0

@@ -56,7 +56,7 @@ told() {
   assert_success
   [[ -s $LAB_RUNS/$run_id/knee.json ]] || fail "no knee.json again"
 
-  lab bench ingress-nginx --sweep at-knee --plan
+  lab bench ingress-nginx --sweep at-knee --knee "$run_id" --plan
   assert_success
   [[ $stderr == *"of ingress-nginx, found by $run_id"* ]] || fail "$stderr"
 }

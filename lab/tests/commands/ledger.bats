@@ -9,13 +9,9 @@ setup() {
   COLUMNS=120
 }
 
-ledger() {
-  lab ledger "$@"
-}
-
 # bats test_tags=long
 @test "every claim is judged, here and by its own data" {
-  ledger
+  lab ledger
   assert_success
   assert_line --regexp '^[0-9]{3} claims: '
   assert_line --regexp '^ND-11 '
@@ -26,14 +22,14 @@ ledger() {
 
 # bats test_tags=slow
 @test "one study's claims alone, with both rules of each and of each kind, and as JSON" {
-  ledger nds --rules
+  lab ledger nds --rules
   assert_success
   assert_line --regexp '^12 claims: '
   assert_line --partial 'rule: reproduced if'
   assert_line --partial 'rule of its own data: borne out if'
   assert_line --regexp '^how a claim of kind .figure. is judged: here, '
   refute_output --partial 'OK-30'
-  ledger nds --json
+  lab ledger nds --json
   assert_success
   run jq -r '.claims | length, all(.answer != null and .own.answer != null)' <<<"$output"
   assert_output $'12\ntrue'

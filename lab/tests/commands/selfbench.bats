@@ -28,10 +28,3 @@ setup() {
   assert_failure 1
   [[ $stderr == *"selfbench: lab bench: "*"1.0.0 is too old"* ]] || fail "$stderr"
 }
-
-@test "the plan of a long check says how long it takes and how to go on" {
-  lab selfbench effects --plan --into "$BATS_TEST_TMPDIR/there"
-  assert_success
-  [[ $stderr == *"extra-work-"*"40 blocks read in tens"*"effects --blocks 40 --into $BATS_TEST_TMPDIR/there"* ]] || fail "$stderr"
-  nothing_recorded
-}

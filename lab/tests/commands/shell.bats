@@ -60,27 +60,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_output "scripts/shell: no-such-command: no such command here"
 }
 
-@test "the tools are those that are pinned" {
-  needs_tools
-  local tool
-  for tool in k6 kind kustomize shfmt; do
-    local flag=version
-    [[ $tool != shfmt ]] || flag=--version
-    # Of these that scripts/bring brings, one's own on PATH will do.
-    [[ ! $tool =~ ^(kind|shfmt)$ || -e $root/.cache/bin/$tool ]] || continue
-    local module
-    module=$(sed -n 's/^tool //p' "$root/scripts/tools/$tool/go.mod")
-    run "$root/scripts/shell" "$tool" "$flag"
-    assert_success
-    local version
-    version=$(awk -v module="${module%/cmd/*}" '$1 == module { print $2 } $1 == "require" && $2 == module { print $3 }' "$root/scripts/tools/$tool/go.mod")
-    [[ -n $version ]] || fail "no version of $module in go.mod"
-    assert_output --partial "$version"
-  done
-  run "$root/scripts/shell" bats --version
-  assert_output "Bats 1.13.0"
-}
-
 @test "what only some commands want is brought when they want it: what is on PATH will do, and else it is made once" {
   bare_checkout
   stub kind true
@@ -159,19 +138,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   run cat "$BATS_TEST_TMPDIR/output"
   assert_line "another scripts/ command is setting up this checkout; waiting for it"
   assert_line "went on"
-}
-
-@test "a checkout that was moved, or whose pins changed, is set up again" {
-  bare_checkout
-  mkdir "$bare/.cache"
-  in_env 'fingerprint >"$cache/ready"; ready'
-  echo >>"$bare/scripts/tools/k6/go.mod"
-  run in_env ready
-  assert_failure
-  in_env 'fingerprint >"$cache/ready"; ready'
-  mv "$bare" "$bare.moved"
-  bare=$bare.moved run in_env ready
-  assert_failure
 }
 
 @test "where nix works, it brings the tools and gets the command" {

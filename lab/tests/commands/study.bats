@@ -10,22 +10,7 @@ setup() {
 
 # scratch: a checkout of one's own with a study `mine` whose load takes a second.
 scratch() {
-  cp -r justfile lab manifests "$BATS_TEST_TMPDIR"
-  mkdir -p "$BATS_TEST_TMPDIR/data"
-  cp -r data/published "$BATS_TEST_TMPDIR/data"
-  cd "$BATS_TEST_TMPDIR" || return
-  cat >lab/sweeps/tiny.toml <<'TOML'
-title = "Tiny"
-question = "Does it work?"
-blocks = 1
-
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-attempts = 1
-TOML
+  scratch_checkout tiny
   cat >lab/studies/mine.toml <<'TOML'
 title = "A study of my own"
 source = "nobody"

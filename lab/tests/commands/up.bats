@@ -59,14 +59,6 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   assert_line --partial "Docker: docker: not on PATH"
 }
 
-# bats test_tags=slow
-@test "wrong settings are refused before anything is asked of Docker" {
-  echo 'ngnix: a:1' >images.yaml
-  LAB_IMAGES=images.yaml refused "did you mean 'nginx'?"
-  run grep -c '^docker' "$calls"
-  assert_output 0
-}
-
 @test "a cluster that cannot be created leaves nothing, and says why in kind's words and what to do" {
   printf '%s\n' "Creating cluster" "ERROR: failed to create cluster: could not find a log line" "Stack: kubeadm: no space left" >"$state/says"
   run python -m lab up kind

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import DISTURBANCES, long_lived
+from lab.disturbances import DISTURBANCES, _beside
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
 from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
@@ -209,7 +209,6 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
         ({"kind": "backends", "what": "freeze"}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "roll", "for_s": 5}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "freeze", "for_s": 5, "cpu": "1"}, "disturbance.cpu: it belongs to slow"),
-        ({"kind": "long-lived"}, "nothing is held"),
         ({"kind": "transfer", "way": "upload", "size_mb": 100, "parallel": 5}, "4 uploads of 100 MB at most"),
     ],
 )
@@ -385,7 +384,7 @@ def test_connections_are_held_from_before_the_load_until_after_it(
         yield
         system.note("let go")
 
-    monkeypatch.setattr(long_lived, "held", held)
+    monkeypatch.setattr(_beside, "held", held)
     context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)
@@ -395,7 +394,7 @@ def test_connections_are_held_from_before_the_load_until_after_it(
     assert system.log == [(0.0, "held 3 2"), (5.0, "delete proxy"), (15.0, "let go")]
 
 
-@pytest.mark.parametrize("name", ["kill", "churn", "long-lived"])
+@pytest.mark.parametrize("name", ["kill", "churn"])
 def test_websockets_need_a_backend_of_one_pod(name: str, okd: Manifests) -> None:
     """Downloads are served by every pod."""
     several, keys = load_variant("okd-replicas-2").manifests, NEEDED.get(name, {})

@@ -22,10 +22,11 @@ from lab.model.variants.variants import Variant, load_overlay, load_variant, var
 from lab.records.levels import Known
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster import target as cluster
-from lab.targets.local import LocalTarget, refusals
+from lab.targets.local import LocalTarget
+from lab.targets.local.target import vet_generations
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.sweep_texts import TINY
+from lab.tests.support.sweep_texts import write_sweep
 
 SEVERAL = [make_point("ceiling", rate_rps=None, generations=2)]
 
@@ -40,7 +41,7 @@ def systems() -> tuple[Variant, ...]:
 def refused_by(target: LocalTarget) -> Callable[[Variant], bool]:
     def refuses(variant: Variant) -> bool:
         try:
-            refusals.vet_generations(target.read(variant.manifests), SEVERAL, target.renews)
+            vet_generations(target.read(variant.manifests), SEVERAL, target.renews)
         except NotMeasurableError:
             return True
         return False
@@ -59,7 +60,6 @@ REFUSES: dict[str, Callable[[Variant], bool]] = {
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """Workers of every system scatter, as far as is known: all plans would have several generations."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     told = {"run": "r", "point": "ceiling", "scheme": "slices", "load_s": 1.0, "bring_ups": 8, "generations": 6}
     lines = tuple(
         Known(**told, target=target, variant=variant.name, repeat=0.01, generation=0.05, bring_up=0.01)  # pyright: ignore[reportArgumentType]
@@ -67,9 +67,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
         for variant in systems()
     )
     monkeypatch.setattr(levels, "committed", lambda: lines)
-    path = tmp_path / "tiny.toml"
-    path.write_text(TINY)
-    return str(path)
+    return write_sweep(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

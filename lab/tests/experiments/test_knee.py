@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from lab.analysis.knee.report import KneeReport, report_of
-from lab.analysis.knee.trials import limiter_of, tried
+from lab.analysis.knee.report import KneeReport, limiter_of, report_of, tried
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
-from lab.experiments.at_knee import Place, placed
-from lab.experiments.knee import AdaptiveSearch
+from lab.experiments.bench.measurable import placed
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result
@@ -28,15 +24,16 @@ from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.knee import page, sentence
-from lab.report.terminal import show
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
 from lab.tests.support.factories import made_invalid, make_plan, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeTarget, Silent, point, variant
+from lab.tests.support.golden import print_page
 from lab.tests.support.made_runs import made_record
 
 QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
@@ -70,13 +67,27 @@ class Paced(FakeGenerator):
 SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
 
 
+@dataclass
+class Search:
+    """A search's parts, which goes on when it is told to."""
+
+    target: FakeTarget
+    variants: Mapping[str, Variant]
+    chosen: ChosenGenerator
+    store: RunStore
+    observer: Silent
+
+    def run(self) -> None:
+        seeking.search(self.target, self.variants, self.chosen, self.store, self.observer)
+
+
 def seeker(
     generator: FakeGenerator | None = None,
     target: FakeTarget | None = None,
     observer: Silent | None = None,
     names: tuple[str, ...] = ("ingress-nginx",),
     search: KneeSearch = SEARCH,
-) -> AdaptiveSearch:
+) -> Search:
     """A new search in LAB_RUNS, with its first trial planned."""
     used = target or FakeTarget()
     first = point(seeking.point_name(search.start_rps), float(search.start_rps))
@@ -99,17 +110,22 @@ def seeker(
     made = generator or Paced()
     chosen = ChosenGenerator(made, made.binary, "1", None)
     variants = {name: variant(name) for name in names}
-    return AdaptiveSearch(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
+    return Search(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
 
 
 NUMBER = itertools.count(1)
 
 
-def reopened(search: AdaptiveSearch, **changed: Any) -> AdaptiveSearch:
+def searched(**how: Any) -> RunStore:
+    """The run of a search that has ended."""
+    search = seeker(**how)
+    search.run()
+    return RunStore.open(search.store.record.id)
+
+
+def reopened(search: Search) -> Search:
     """The same run by a lab that was started anew."""
-    store = RunStore.open(search.store.record.id)
-    fresh = AdaptiveSearch(search.target, search.variants, search.chosen, store, Silent())
-    return replace(fresh, **changed)
+    return replace(search, store=RunStore.open(search.store.record.id), observer=Silent())
 
 
 def rates(run: RunStore) -> list[float | None]:
@@ -117,10 +133,12 @@ def rates(run: RunStore) -> list[float | None]:
 
 
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
-    """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
-    search = seeker()
-    search.run()
-    run = RunStore.open(search.store.record.id)
+    """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval.
+
+    Of the four last trials (the failing side once more, three confirmations) each is brought up for.
+    """
+    target = FakeTarget()
+    run = searched(target=target)
     samples = run.samples()
     assert [(s.block, s.arm, s.point.name) for s in samples] == list(run.record.slots)
     assert [s.block for s in samples] == list(range(1, len(samples) + 1)) and run.record.blocks == len(samples)
@@ -133,24 +151,15 @@ def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() 
     assert knee.rate_rps <= 1010 < knee.fails_rps <= 1.1 * knee.rate_rps + 1
     assert (knee.why, knee.limited_by, knee.trials) == ("rate-not-achieved", "unknown", len(samples))
     assert [rate.rate_rps for rate in knee.rates] == sorted({r for r in rates(run) if r})
-
-
-def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own() -> None:
-    """Of the four last trials (the failing side once more, three confirmations) each is brought up for."""
-    target = FakeTarget()
-    search = seeker(target=target)
-    search.run()
-    assert len(target.ups) == 1 + 1 + 3
-    folder = search.store.folder / "readback"
-    assert len(list(folder.iterdir())) == 5
+    assert len(target.ups) == len(list((run.folder / "readback").iterdir())) == 1 + 1 + 3
 
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
-    search = seeker(names=("ingress-nginx", "keepalive"))
-    search.run()
-    run = RunStore.open(search.store.record.id)
-    assert [knee.variant for knee in report_of(run).knees] == ["ingress-nginx", "keepalive"]
-    assert [knee.rate_rps for knee in report_of(run).knees] == [report_of(run).knees[0].rate_rps] * 2
+    run = searched(names=("ingress-nginx", "keepalive"))
+    knees = report_of(run).knees
+    assert [(knee.variant, knee.rate_rps) for knee in knees] == [
+        (name, knees[0].rate_rps) for name in ("ingress-nginx", "keepalive")
+    ]
     arms = [sample.arm for sample in run.samples()]
     assert arms == sorted(arms)
     assert [sample.block for sample in run.samples()] == list(range(1, len(arms) + 1))
@@ -159,8 +168,7 @@ def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
 @pytest.mark.parametrize("after", [1, 4, 6, 9, 11])
 def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     """Ctrl-C after any trial: the resumed one makes the same trials as one that nobody interrupted, and no other."""
-    whole = seeker()
-    whole.run()
+    whole = searched()
 
     def interrupt(count: int) -> None:
         if count == after:
@@ -173,8 +181,8 @@ def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     assert knee.rate_rps is None and f"just knee --resume {search.store.record.id}" in knee.why
     again = reopened(search)
     again.run()
-    assert rates(again.store) == rates(whole.store)
-    assert report_of(again.store).knees == report_of(whole.store).knees
+    assert rates(again.store) == rates(whole)
+    assert report_of(again.store).knees == report_of(whole).knees
 
 
 def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
@@ -290,15 +298,13 @@ def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str)
 
 def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample]) -> KneeReport:
     """A search whose failing samples are changed before anybody judges them."""
-    search = seeker()
     keep = RunStore.write_sample
 
     def write(self: RunStore, sample: Sample, *others: Any) -> None:
         keep(self, change(sample) if not sample.valid else sample, *others)
 
     monkeypatch.setattr(RunStore, "write_sample", write)
-    search.run()
-    return report_of(RunStore.open(search.store.record.id))
+    return report_of(searched())
 
 
 def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_another(
@@ -317,30 +323,19 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
     assert "at least" in text and "the generator (k6), not the proxy, was the limit" in text
     assert "wrk2: " in text and "oha: scripts/shell --with oha" in text and "more CPUs" in text
     assert "k6: " not in text
+    for text in (print_page(page(report), 140), markdown(page(report))):
+        assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
+        assert "dropped" in text and "1,600" in text
     load = report.load.model_copy(update={"connections": 100})
     assert f"just bench ingress-nginx --sweep at-knee --target fake --knee {report.run}" in sentence(
         report.model_copy(update={"load": load}), knee
     )
 
 
-def test_the_output_names_knee_limit_conditions_and_rates() -> None:
-    """The table as people read it, on a terminal and as Markdown."""
-    search = seeker()
-    search.run()
-    report = report_of(search.store)
-    out = io.StringIO()
-    show(Console(file=out, width=140), page(report))
-    for text in (out.getvalue(), markdown(page(report))):
-        assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
-        assert "rate-not-achieved" in text and "1,600" in text and "just bench ingress-nginx --sweep" in text
-
-
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """All its trials are kept, so that a resumed search would know no more."""
     monkeypatch.setattr(knee, "TRIALS_MOST", 7)
-    search = seeker(target=FakeTarget(name="remote"))
-    search.run()
-    report = report_of(search.store)
+    report = report_of(searched(target=FakeTarget(name="remote")))
     text = sentence(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
     assert text.endswith("wider --precision: just knee ingress-nginx --target remote --context NAME")
@@ -368,28 +363,33 @@ def with_generators(*names: str) -> Only:
     return target
 
 
+def prepare(target: FakeTarget, **asked: Any) -> bench.Prepared:
+    return seeking.prepare(("ingress-nginx",), target, (), **asked)
+
+
 def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
     """What only wrk2 needs does not bind k6; the sample names both."""
-    request = seeking.Request(("ingress-nginx",), duration_s=2.0, connections=200)
-    prepared = seeking.prepare(request, with_generators("k6"), ("lab", "knee"))
+    prepared = prepare(with_generators("k6"), duration_s=2.0, connections=200)
     (chosen,) = prepared.chosen.values()
     assert (chosen.generator.name, chosen.stand_in_for) == ("k6", "wrk2")
     assert prepared.record.points[0].duration_s == 2.0
     assert prepared.record.generators["rate-100"]["stand_in_for"] == "wrk2"
-    (chosen,) = seeking.prepare(request, with_generators("k6", "oha"), ()).chosen.values()
+    (chosen,) = prepare(with_generators("k6", "oha"), duration_s=2.0, connections=200).chosen.values()
     assert chosen.generator.name == "oha"
 
 
 def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
     """Unless told otherwise; told otherwise it refuses, as does a start below a request per second and connection."""
     wrk2 = with_generators("wrk2", "k6")
-    prepared = seeking.prepare(seeking.Request(("ingress-nginx",)), wrk2, ())
+    prepared = prepare(wrk2)
     assert prepared.record.points[0].duration_s >= 30
     assert prepared.record.knee is not None and prepared.record.knee.least_rps == 100
-    with pytest.raises(UsageError, match="wrk2 needs 30 s or more"):
-        seeking.prepare(seeking.Request(("ingress-nginx",), duration_s=10.0), wrk2, ())
-    with pytest.raises(UsageError, match="request per second for every connection"):
-        seeking.prepare(seeking.Request(("ingress-nginx",), start_rps=50), wrk2, ())
+    for asked, says in (
+        ({"duration_s": 10.0}, "wrk2 needs 30 s or more"),
+        ({"start_rps": 50}, "request per second for every connection"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            prepare(wrk2, **asked)
 
 
 def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
@@ -402,7 +402,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
     """Its trials are no pairs: of two places they make no knee. The boot is no place."""
     target = with_generators("k6")
     words = ("lab", "knee", "--p99=20ms", "--json", "--", "ingress-nginx")
-    made = seeking.prepare(seeking.Request(("ingress-nginx",), p99_s=0.02), target, words)
+    made = seeking.prepare(("ingress-nginx",), target, words, p99_s=0.02)
     record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
     RunStore.create(record, {})
     assert seeking.resume(record.id, target)[1].record == record
@@ -415,8 +415,6 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 
 # -- loads at the knee ------------------------------------------------------------------------------------
 
-HERE = Place(("ingress-nginx",), "fake", {"fake": "yes", "boot_id": "2"})
-
 
 def at_knee(**changed: Any) -> list[Point]:
     """Points at half and 80 % of the knee, of the load that `seeker` searches."""
@@ -425,71 +423,45 @@ def at_knee(**changed: Any) -> list[Point]:
     return sweeps.Sweep.model_validate(file).expanded()
 
 
-def found() -> tuple[RunStore, float]:
-    search = seeker()
-    search.run()
-    (knee,) = report_of(search.store).knees
-    assert knee.rate_rps is not None
-    return search.store, knee.rate_rps
-
-
-def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
+@pytest.mark.parametrize("baselines", [("nginx", "ingress-nginx"), ("nginx",)])
+def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one(baselines: tuple[str, ...]) -> None:
     """At whole requests per second; which knee it was is told."""
-    found()
-    run, rate = found()
-    points, used = placed(at_knee(), None, HERE)
+    run = searched()
+    rate = report_of(run).knees[0].rate_rps or 0.0
+    points, used = placed(at_knee(), run.record.id, baselines, "fake")
     assert [(p.name, p.rate_rps, p.of_knee) for p in points] == [
         ("knee-50", round(0.5 * rate), 0.5),
         ("knee-80", round(0.8 * rate), 0.8),
     ]
-    assert used is not None and (used.run, used.variant, used.rate_rps) == (run.record.id, "ingress-nginx", rate)
+    assert (used.run, used.variant, used.rate_rps) == (run.record.id, "ingress-nginx", rate)
 
 
-@pytest.mark.parametrize(
-    ("place", "changed", "says"),
-    [
-        (replace(HERE, target="kind"), {}, "nobody has found the knee of 'ingress-nginx' here"),
-        (replace(HERE, facts={"fake": "no"}), {}, "under other facts"),
-        (replace(HERE, manifests={"ingress-nginx": "changed"}), {}, "of other manifests of 'ingress-nginx'"),
-        (replace(HERE, baselines=("nginx",)), {}, "just knee nginx"),
-        (HERE, {"connections": 50}, "connections 1, the sweep's 50"),
-        (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
-        (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
-        (HERE, {"keepalive": False}, "--close"),
-        (replace(HERE, baselines=("ingress-nginx", "nginx")), {}, "several baselines (ingress-nginx, nginx)"),
-    ],
-)
-def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], says: str) -> None:
-    """Of another target, machine, variant or load; the remedy is the search that would find it."""
-    found()
-    with pytest.raises(UsageError) as caught:
-        placed(at_knee(**changed), None, place)
-    assert says in str(caught.value)
-
-
-def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
-    """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
-    run, rate = found()
-    _, used = placed(
-        at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"ingress-nginx": "changed"})
-    )
-    assert used is not None and used.rate_rps == rate
-    points, used = placed(at_knee(), "2,001", HERE)
+def test_a_rate_stands_for_itself() -> None:
+    points, used = placed(at_knee(), "2,001", ["ingress-nginx"], "fake")
     assert [p.rate_rps for p in points] == [1000, 1601]
-    assert used is not None and (used.run, used.rate_rps) == (None, 2001)
+    assert (used.run, used.rate_rps) == (None, 2001)
 
 
 @pytest.mark.parametrize(
-    ("knee", "place", "says"),
+    ("knee", "target", "changed", "says"),
     [
-        ("inf", HERE, "1 to 10,000,000"),
-        ("RUN", replace(HERE, target="kind"), "is of target 'fake'"),
+        (None, "fake", {}, "just knee ingress-nginx --target fake --connections 1`, or name a rate"),
+        ("inf", "fake", {}, "1 to 10,000,000"),
+        ("0.5", "fake", {}, "1 to 10,000,000"),
+        ("RUN", "kind", {}, "is of target 'fake'"),
+        ("RUN", "fake", {"connections": 50}, "connections 1, the sweep's 50"),
+        ("RUN", "fake", {"connections": 50}, "--connections 50"),
+        ("RUN", "fake", {"page": "8kB.bin"}, "--page 8kB.bin"),
+        ("RUN", "fake", {"tls": "edge"}, "--tls edge"),
+        ("RUN", "fake", {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
+        ("RUN", "fake", {"keepalive": False}, "--close"),
     ],
 )
-def test_a_knee_that_will_not_do_is_refused(knee: str, place: Place, says: str) -> None:
-    run, _ = found()
+def test_no_knee_is_taken_for_another(knee: str | None, target: str, changed: dict[str, Any], says: str) -> None:
+    """Of another target or load; the remedy is the search that would find it."""
+    named = searched().record.id if knee == "RUN" else knee
     with pytest.raises(UsageError) as caught:
-        placed(at_knee(), knee.replace("RUN", run.record.id), place)
+        placed(at_knee(**changed), named, ["ingress-nginx"], target)
     assert says in str(caught.value)
 
 

@@ -29,7 +29,7 @@ from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.sweep_texts import TINY
+from lab.tests.support.sweep_texts import write_sweep
 
 MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
 
@@ -48,28 +48,19 @@ class SmallTarget(FakeTarget):
 
 @pytest.fixture(autouse=True)
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(TINY)
-    return str(path)
+    return write_sweep(tmp_path, monkeypatch)
 
 
 def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepared:
     return prepare(Request(variants, sweep, seed=1), SmallTarget(refuses=refuses), ())
 
 
-def test_it_is_not_planned_and_recorded_with_its_reason(sweep: str) -> None:
-    made = prepared(sweep, "keepalive", "backlog-128", refuses=["backlog-128"])
-    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
-    (missing,) = made.record.not_measurable
-    assert (missing.variant, missing.what, missing.why) == ("backlog-128", "cores", "asks for 32 workers")
-
-
-def test_what_stands_on_it_cannot_be_measured_either(sweep: str) -> None:
+def test_it_is_not_planned_and_recorded_with_its_reason_and_so_is_what_stands_on_it(sweep: str) -> None:
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
     assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
-    told = {missing.variant: str(missing) for missing in made.record.not_measurable}
-    assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in told["backlog"]
+    missing = {each.variant: each for each in made.record.not_measurable}
+    assert (missing["backlog-128"].what, missing["backlog-128"].why) == ("cores", "asks for 32 workers")
+    assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in str(missing["backlog"])
 
 
 def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> None:
@@ -78,15 +69,13 @@ def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> N
     assert caught.value.exit_status == 2
     assert "keepalive: not measurable here: cores" in str(caught.value)
     assert "backlog: not measurable here: cores: its baseline" in str(caught.value)
-
-
-def test_what_would_help_is_never_lost(sweep: str) -> None:
-    """In the error, in the record, also of what stands on it, in the plan and in the verdict."""
-    with pytest.raises(NothingMeasurableError) as caught:
-        prepared(sweep, "backlog", refuses=["backlog-128"])
     assert caught.value.remedy == "a machine with more CPUs"
     noted = NothingMeasurableError(caught.value.missing, ["keep-alive: 'many' is not a whole number"])
     assert noted.remedy.endswith("more CPUs\n  keep-alive: 'many' is not a whole number")
+
+
+def test_what_would_help_is_never_lost(sweep: str) -> None:
+    """In the record, also of what stands on it, in the plan and in the verdict."""
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
     assert {missing.remedy for missing in made.record.not_measurable} == {"a machine with more CPUs"}
     out = io.StringIO()

@@ -82,7 +82,7 @@ PLANS: dict[str, Callable[[], Prepared]] = {
     "generations-itself": lambda: planned(two("apiserver"), "ingress-nginx", "workers-1", sweep="generations"),
     "resolve-by-levels": lambda: planned(two("apiserver"), "ingress-nginx+access-log-off", resolve=Resolve(0.03)),
     "resolve-by-an-earlier-run": by_an_earlier_run,
-    "knee": lambda: knee.prepare(knee.Request(("ingress-nginx", "nginx")), Two(), ()),
+    "knee": lambda: knee.prepare(("ingress-nginx", "nginx"), Two(), ()),
 }
 
 

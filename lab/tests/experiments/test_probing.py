@@ -26,23 +26,12 @@ from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
-from lab.tests.support.sweep_texts import TINY
-
-SWEEP = f"""{TINY}[[points]]
-name = "rate-1000"
-generator = "k6"
-connections = 4
-rate_rps = 1000
-duration_s = 1
-"""
+from lab.tests.support.sweep_texts import RATE, TINY, write_sweep
 
 
 @pytest.fixture(autouse=True)
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
-    return str(path)
+    return write_sweep(tmp_path, monkeypatch, TINY + RATE)
 
 
 def carries(most_rps: float, tried: list[float] | None = None) -> Trials:

@@ -1,4 +1,4 @@
-"""What a sabotage proves: only a refusal, or a read-back that fails. Starts nothing."""
+"""What a sabotage proves: only a refusal, or a read-back that fails; and trials, of which one machine's takes none of another's. Starts nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import LabError, MeasuringError, NotMeasurableError, StartError, UsageError
-from lab.experiments.sabotage import Saboteur, _bare  # pyright: ignore[reportPrivateUsage]
+from lab.base.errors import LabError, MeasuringError, NodeRefusesError, NotMeasurableError, StartError, UsageError
+from lab.experiments import sabotage
+from lab.experiments.sabotage import Finding
 from lab.model.variants.variants import load_variant
+from lab.records import trials
+from lab.records.trials import Trial, Tried
+from lab.targets.base import Target
+from lab.targets.survey import facts_of
+from lab.tests.support.fakes import FakeTarget
 
 
-class Target:
+class Failing:
     """Fails in the way it is told to, before or after something was started."""
 
     def __init__(self, error: LabError) -> None:
@@ -35,11 +41,66 @@ class Target:
     ],
 )
 def test_a_system_that_does_not_come_up_proves_nothing(error: LabError, outcome: str) -> None:
-    target: Any = Target(error)
-    assert next(Saboteur(target).findings("backlog")).outcome == outcome
+    target: Any = Failing(error)
+    assert sabotage.sabotaged(target, load_variant("backlog"), "somaxconn-32768", {})[0] == outcome
 
 
 def test_a_root_with_knobs_is_asked_without_any_of_them_and_another_on_its_baseline() -> None:
-    assert [_bare(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [
-        load_variant("httpd").manifests
-    ] * 2
+    below = sabotage._below  # pyright: ignore[reportPrivateUsage]
+    shipped = load_variant("httpd").manifests
+    assert [below(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [shipped, shipped]
+
+
+# -- everything once on a target ------------------------------------------------------------------------------
+
+SWEEPS = {"quick": ["baseline"]}
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
+    """One of this machine, of two variants of which one failed; what is tried now holds."""
+    made = Trial(
+        target="fake",
+        tried_at="2026-01-01",
+        git_commit="old",
+        facts={
+            **{name: value for name, value in facts_of(FakeTarget()).items() if name in sabotage.TELLING},
+            "cluster": "another",
+        },
+        variants={"gzip": Tried(outcome="FAILED", detail="no answer"), "keepalive": Tried(outcome="holds")},
+        sweeps={},
+    )
+    found = {"fake": made}
+
+    def holds(target: Target, name: str) -> Finding:
+        return Finding(name, "", "", "holds", "3 checks")
+
+    monkeypatch.setattr(trials, "committed", lambda: found)
+    monkeypatch.setattr(sabotage, "intact", holds)
+    return found
+
+
+def test_only_what_is_tried_again_changes_and_says_at_which_commit(committed: dict[str, Trial]) -> None:
+    told: list[str] = []
+    made = sabotage.tried(FakeTarget(), lambda name, _: told.append(name), SWEEPS, lambda _: [], ["gzip", "gzip"])
+    assert made.variants == {"gzip": Tried(outcome="holds", detail="3 checks"), "keepalive": Tried(outcome="holds")}
+    assert told == ["gzip", "quick"] and list(made.again) == ["gzip"] and made.git_commit == "old"
+    assert made.sweeps == {"quick": Tried(outcome="accepted", detail="on baseline")}
+
+
+def test_a_trial_of_another_machine_takes_none(committed: dict[str, Trial]) -> None:
+    committed["fake"].facts["cpus"] = "4096"
+    with pytest.raises(UsageError, match=r"fake\.json was made with cpus 4096, here it is"):
+        sabotage.tried(FakeTarget(), lambda *_: None, SWEEPS, lambda _: [], ["gzip"])
+    committed.clear()
+    with pytest.raises(UsageError, match="has no trial of fake yet\n  leave the variants out"):
+        sabotage.tried(FakeTarget(), lambda *_: None, SWEEPS, lambda _: [], ["gzip"])
+
+
+def test_what_the_node_refuses_it_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise NodeRefusesError("pod n/node-tuning", "tune.sh: net.core.rmem_max: refused by the node")
+
+    monkeypatch.setattr(sabotage, "_tried", refused)
+    found = sabotage.intact(FakeTarget(), "baseline")
+    assert (found.outcome, found.detail) == ("not measurable", "node: tune.sh: net.core.rmem_max: refused by the node")

@@ -38,7 +38,6 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("hey/time", "hey/slow", "hey/ok", "hey/close", "hey/gzip", "hey/tls-close"), (r"LAB summary (\d+)",)
     ),
-    "oha/ok-closed": (r'"total": ([\d.]+)',),
     "oha/ok-open": (r"(?m)^(0\.\d+)(?=,)",),
     "h2load/ok-closed": (r"finished in ([\d.]+)ms",),
     "h2load/ok-open": (r"finished in ([\d.]+)s",),
@@ -70,7 +69,6 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
         r"LAB latency (\d+)",
     ),
     "hey/slow": (r"LAB summary \d+ (\d+)", r"LAB status 200 (\d+)", r"LAB latency (\d+)"),
-    "oha/ok-closed": (r'"totalData": (\d+)', r'"200": (\d+)'),
     **dict.fromkeys(
         ("h2load/ok-closed", "h2load/ok-open"),
         (r"(\d+) done", r"(\d+) succeeded", r"(\d+) failed", r"\((\d+)\) data"),

@@ -8,8 +8,7 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.measure.loop import Loop
-from lab.model.drained import MOST_BRING_UPS
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import MOST_BRING_UPS, Leftovers
 from lab.model.pairs import SIDES
 from lab.model.plan import Shape
 from lab.model.samples import Reason, Sample

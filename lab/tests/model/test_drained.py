@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.model.drained import ports_are_taken, ports_taken, undrained
-from lab.model.leftovers import Leftovers
+from lab.model.leftovers import Leftovers, ports_are_taken, ports_taken, undrained
 
 RANGE = {"proxy": 28_232, "backend": 28_232}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.derived import LOGS
+from lab.analysis.evidence import LOGS
 from lab.model.metrics import CARRIED, COLUMNS, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.tests.support.factories import make_point
 

@@ -27,10 +27,10 @@ from lab.model.plan import arms_for, plan
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
-from lab.records import cache, packed, packing
+from lab.records import packed, packing
 from lab.records.packing import OLD, PARTIAL, Size, pack
 from lab.records.store import RunStore
-from lab.records.tables import EVENTS, HISTOGRAMS, SMALL_LOG, USAGE, FrameError, joined, read_joined
+from lab.records.tables import EVENTS, HISTOGRAMS, ROUNDTRIP, SMALL_LOG, USAGE, FrameError, joined, read_joined
 from lab.stats.histogram import Histogram
 from lab.targets import chosen
 from lab.tests.support.committed import nds_story, run_of
@@ -60,7 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
         readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
         place = sample.block, sample.arm, sample.generation
         made.write_readback(*place, readings, sample.point.name, deployed=[{"pod": sample.arm}])
-    made.write_roundtrip(NETWORK)
+    made.write(ROUNDTRIP, NETWORK)
     return made
 
 
@@ -260,7 +260,7 @@ def test_a_cache_of_another_output_is_not_believed(measured: RunStore, change: p
 
 def test_another_parser_reads_again(measured: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     counts(measured)
-    monkeypatch.setattr(cache, "reader", lambda: "another")
+    monkeypatch.setattr(packed, "reader", lambda: "another")
     reads: list[Sample] = []
     real = RunStore.result
     monkeypatch.setattr(RunStore, "result", lambda self, sample: (reads.append(sample), real(self, sample))[1])
@@ -280,7 +280,7 @@ def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
     def full(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache, "write_synced", full)
+    monkeypatch.setattr(packed, "write_synced", full)
     assert counts(opened(measured)) == first
     assert not list(measured.folder.glob(f".{HISTOGRAMS}*")) and not (measured.folder / HISTOGRAMS).exists()
 
@@ -361,15 +361,13 @@ def test_histograms_that_are_not_the_outputs_are_refused(tmp_path: Path) -> None
     refused(run, "the histogram of .* would not read back as it was")
 
 
-def test_the_verb_says_what_it_did(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files and bytes, before and after; wrong usage with place and remedy."""
+def test_the_verb_says_what_it_did(run: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files and bytes, before and after; wrong usage is told as such."""
     was = Size.of(run.folder)
     assert main(["maintain", "pack", str(run.folder)]) == 0
     assert capsys.readouterr().out == f"{run.folder}: {was} → {Size.of(run.folder)}\n"
     assert main(["maintain", "pack", str(run.folder)]) == 2
     assert "is packed already" in capsys.readouterr().err
-    assert main(["maintain", "pack", str(tmp_path)]) == 2
-    assert "has no run.json" in capsys.readouterr().err
 
 
 # -- interrupted, damaged ------------------------------------------------------------------------------

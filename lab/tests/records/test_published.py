@@ -68,7 +68,7 @@ def test_cells_are_typed() -> None:
     [
         ("qinng_workers.csv", "5534,", "many,", "row 2: requests_per_s: expected integer, got 'many'"),
         ("qinng_workers.csv", "worker_cpus", "workers", "its columns are"),
-        ("qinng_workers.csv", "qinng,60,1,", "qinng,60,1,1,", "row 2: expected 6 cells, found 7"),
+        ("qinng_workers.csv", "qinng,60,1,", "qinng,60,1,1,", "cannot be read"),
         ("nds_boom_summary.csv", "yes", "maybe", "expected boolean, got 'maybe'"),
     ],
 )

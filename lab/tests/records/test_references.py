@@ -15,7 +15,7 @@ from lab.__main__ import main
 from lab.analysis import evidence, history
 from lab.base.errors import UsageError
 from lab.records import references
-from lab.records.references import add_run, boot_folders, committed_runs
+from lab.records.references import add_run, boot_folders
 from lab.records.store import RunStore, run_names
 from lab.tests.support.boots import ROOT, Change, on_boot
 from lab.tests.support.unpacked import unpacked
@@ -66,7 +66,7 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     (first,), damaged = evidence.references()
     assert (first.name, damaged) == (RUN, [])
     assert [each.name for each in evidence.further_boots(first)] == [f"{RUN}/boot-2", f"{RUN}/boot-3"]
-    assert [each.record.facts["boot_id"] for each in committed_runs(top)][1:] == ["second", "third"]
+    assert [each.record.facts["boot_id"] for each in runs_of(top)][1:] == ["second", "third"]
     assert run.folder.is_dir(), "the run itself stays"
 
 
@@ -85,11 +85,9 @@ def test_a_run_that_is_not_packed_yet_is_packed_on_its_way(top: Path, tmp_path: 
     assert not run.packed, "the run itself stays as it is"
 
 
-def _refuse(first: RunStore, added: RunStore) -> None:
-    """As `add_run` does, once a run is known to be finished."""
-    references.refuse_known_boot([first.record], added.record, RUN)
-    references.refuse_other_design(first, added, RUN, references.keep_all)
-    references.refuse_other_programs(first.record, added.record, RUN)
+def runs_of(top: Path) -> list[RunStore]:
+    """Every run of every reference, further boots included."""
+    return [RunStore.open(str(path)) for name in run_names(top) for path in boot_folders(top / name)]
 
 
 def _point(key: str, value: object) -> Change:
@@ -113,7 +111,7 @@ def _point(key: str, value: object) -> Change:
 def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
     run = run_on(tmp_path, "b", change)
     with pytest.raises(UsageError, match=fault) as refused:
-        _refuse(RunStore.open(str(top / RUN)), run)
+        references.refuse_other([RunStore.open(str(top / RUN))], run, RUN)
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 
@@ -174,14 +172,14 @@ def test_without_a_reference_it_is_the_first_run(top: Path, tmp_path: Path) -> N
 def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of all its boots; `--replace` wants a reference, and `--into`."""
     add_run(run_on(tmp_path, "b"), RUN)
-    old = [each.record.id for each in committed_runs(top)]
+    old = [each.record.id for each in runs_of(top)]
     new = run_on(tmp_path, "c")
     assert main(["maintain", "pack", str(new.folder), "--into", RUN, "--replace"]) == 0
-    assert [each.record.id for each in committed_runs(top)] == [new.record.id]
+    assert [each.record.id for each in runs_of(top)] == [new.record.id]
     assert [path.name for path in top.iterdir() if path.name.startswith(".")] == []
     with open(history.table_path(), newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert {row["run"] for row in rows} == set(old) == history.known_runs()
+    assert {row["run"] for row in rows} == set(old)
     assert {row["reference"] for row in rows} == {RUN, f"{RUN}/boot-2"}
     row = next(each for each in rows if (each["arm"], each["point"], each["metric"], each["scheme"]) == ("keepalive", "ceiling", "cpu_per_request", "slices"))  # fmt: skip
     assert 0.99 < float(row["low"]) < float(row["effect"]) < float(row["high"]) < 1.02 and row["blocks"] == "9"

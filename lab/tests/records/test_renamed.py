@@ -12,7 +12,6 @@ from lab.model.design import PlannedAnew
 from lab.model.run import NotMeasured
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import levels, packing, trials
-from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.records.renamed import names_in, renamed_run, renamed_sample
 from lab.records.store import Reparsed, RunStore
 from lab.tests.support.factories import make_plan, make_sample, of_slot
@@ -143,21 +142,3 @@ def test_a_design_has_present_names() -> None:
     assert design is not None and design.fresh.loads == ("ingress-nginx at rate-1000",)
     assert {place.arm for place in design.places} == {*NOW}
     assert renamed_run(renamed_run(record, names), names.inverse) == record
-
-
-def test_an_ablation_is_read_under_present_names() -> None:
-    step = Step(
-        knob="ngf-keepalive-320", title="t", sweep="pools", metric="rate", root="nginx-ngf", against="baseline",
-        alone="nginx-ngf-keepalive", cumulative=None,
-    )  # fmt: skip
-    missing = NotMeasured(variant="log-off", what="files", why="few")
-    made = AblationRun(sweep="pools", variants=("log-off", "baseline"), not_measurable=(missing,))
-    record = AblationRecord(
-        id="a", created_at="", command=(), subject="nginx-ngf", target="local", blocks=None, seed=1, steps=(step,), runs=(made,)
-    )  # fmt: skip
-    now = record.with_present_names()
-    (step,), (made,) = now.steps, now.runs
-    assert (step.knob, step.against) == ("nginx-ngf-keepalive-320", "ingress-nginx")
-    assert (step.alone, step.cumulative) == ("nginx-ngf+nginx-ngf-keepalive-320", None)
-    assert made.variants == ("ingress-nginx+access-log-off", "ingress-nginx")
-    assert made.not_measurable[0].variant == "ingress-nginx+access-log-off"

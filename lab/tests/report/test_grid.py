@@ -43,17 +43,6 @@ def _rows() -> tuple[Row, ...]:
     )
 
 
-def test_many_notes_are_left_to_the_command_that_shows_them() -> None:
-    """On a terminal alone, and only where there are more than five."""
-    few, many = (
-        Notes(tuple(Text(f"note {number}") for number in range(count)), elsewhere="just table R --notes")
-        for count in (5, 6)
-    )
-    assert len(_lines(few)) == 5
-    assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
-    assert markdown([many]).count("- note") == 6
-
-
 def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     grid = Grid(NAMES, _rows()[1:2], Fold((0, 3), (1, 2)), gaps=(2, 1))
     wide = _lines(grid)
@@ -108,9 +97,14 @@ def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
     grid = Grid((Column("", stands="left"), Column("here", over="1 core"), Column("there")), (row("p50", "1", "2"),))
     assert _lines(grid) == ["     1 core", "       here  there", "p50       1      2"]
     assert markdown([grid]).splitlines()[0] == "|  | 1 core here | there |"
+    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
+    assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
+    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
+    assert markdown([]) == ""
 
 
 def test_notes_count_from_one_after_each_notes_part() -> None:
+    """On a terminal alone, and only where there are more than five."""
     one, two = (Grid(columns(("n",)), (row(Cell("5", notes=(text,))),)) for text in ("first", "second"))
     notes = Notes((Text("before"),), (Text("after"),), blank=True)
     assert _lines(one, two, notes, one, Notes()) == [
@@ -118,25 +112,22 @@ def test_notes_count_from_one_after_each_notes_part() -> None:
         *(" n", "5¹", "¹ first"),
     ]
     assert markdown([two, notes]).splitlines()[3:] == ["", "- before", "- ¹ second", "- after"]
+    few, many = (
+        Notes(tuple(Text(f"note {number}") for number in range(count)), elsewhere="just table R --notes")
+        for count in (5, 6)
+    )
+    assert len(_lines(few)) == 5
+    assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
+    assert markdown([many]).count("- note") == 6
 
 
 def test_cells_are_text_in_markdown_and_not_markup() -> None:
     grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
     assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
-
-
-def test_the_form_for_markdown_may_have_other_columns_and_the_same_notes() -> None:
     wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
     grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
     assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
     assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
-
-
-def test_a_page_of_words() -> None:
-    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
-    assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
-    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
-    assert markdown([]) == ""
 
 
 def test_only_a_terminal_folds() -> None:

@@ -55,18 +55,12 @@ def _sources(tests: bool) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_lab_declares_what_it_imports_and_nothing_else() -> None:
-    """But for what is there for another reason, which is said."""
+def test_the_lab_and_its_tests_declare_what_they_import_and_nothing_else() -> None:
+    """But for what is there for another reason, which is said; what tests alone import is no dependency of the lab."""
     needed, for_tests = _declared()
     assert _distributions(_sources(tests=False)) == needed - NOT_IMPORTED.keys()
-    assert NOT_IMPORTED.keys() <= needed | for_tests
-
-
-@pytest.mark.slow
-def test_what_only_tests_import_is_declared_for_them() -> None:
-    """And is no dependency of the lab."""
-    needed, for_tests = _declared()
     assert _distributions(_sources(tests=True)) - needed == for_tests - NOT_IMPORTED.keys()
+    assert NOT_IMPORTED.keys() <= needed | for_tests
 
 
 def test_a_deferred_import_counts() -> None:

@@ -49,17 +49,11 @@ def test_every_row_names_what_there_is(row: dict[str, str], monkeypatch: pytest.
         assert set((option(row, "--points") or "").split(",")) - {""} <= names
 
 
-def test_names_and_seeds_are_there_once() -> None:
+def test_names_and_seeds_are_there_once_and_a_further_boot_is_of_a_reference_that_there_is_or_will_be() -> None:
     for key in ("name", "seed"):
         assert max(Counter(row[key] for row in PLAN).values()) == 1
-
-
-def test_a_further_boot_is_of_a_reference_that_there_is_or_will_be() -> None:
     made = {row["into"] for row in PLAN if row["how"] != "boot"}
     for row in PLAN:
         assert row["how"] in ("replace", "new", "boot")
         assert row["how"] != "boot" or row["into"] in made or (reference_folder() / row["into"] / "run.json").exists()
-
-
-def test_it_takes_about_as_long_as_was_said() -> None:
     assert HOURS[0] <= sum(int(row["minutes"]) for row in PLAN) / 60 <= HOURS[1]

@@ -68,7 +68,6 @@ def test_the_interval_of_a_level_covers_93_to_97_times_in_100(n: int) -> None:
 
 @of_blocks(range(6, 41))
 def test_the_interval_of_a_middle_covers_93_to_97_times_in_100(n: int) -> None:
-    """At every number of blocks, for the lab's own noise, a skewed and a heavy-tailed one."""
     rng = np.random.default_rng(300 + n)
     for draws, median in ((measured(rng, 1, n)[0], 1.0), (skewed(rng, n), np.log(2)), (cauchy(rng, n), 0.0)):
         assert 0.93 <= covered(median, [(e.low, e.high) for e in map(stats.middle, draws)]) <= 0.97
@@ -77,7 +76,6 @@ def test_the_interval_of_a_middle_covers_93_to_97_times_in_100(n: int) -> None:
 @pytest.mark.parametrize(("mean", "median"), [(0.3, 0), (0.68, 0), (0.7, 1), (3, 3), (30, 30)])
 @pytest.mark.parametrize("n", [6, 7, 9, 12])
 def test_the_interval_of_a_middle_of_counts_covers_94_times_in_100_or_more(n: int, mean: float, median: int) -> None:
-    """Also where the median is nearly the next count: an end between two counts would miss it."""
     draws = np.random.default_rng(310 + n).poisson(mean, (RUNS, n)).astype(float)
     assert covered(median, [(e.low, e.high) for e in map(stats.middle, draws)]) >= 0.94
 
@@ -120,7 +118,6 @@ def test_what_calls_itself_distribution_free_is(noise: Callable[[np.random.Gener
 
 
 def test_counts_with_many_zeros_are_covered_at_least_as_often() -> None:
-    """Ties make it wider than it says, never narrower."""
     counts = np.random.default_rng(5).poisson(0.7, (2, RUNS, 8)).astype(float)
     found = [unpaired.unpaired_difference(v, b) for v, b in zip(*counts, strict=True)]
     assert covered(0.0, [(e.low, e.high) for e in found]) >= 0.94
@@ -220,13 +217,11 @@ def test_of_nothing_a_run_claims_a_sign_5_times_in_100_and_covers_as_promised(no
 @pytest.mark.parametrize(("n", "runs"), SOME)
 @pytest.mark.parametrize("noise", NOISES)
 def test_what_is_worth_knowing_is_hardly_ever_called_the_same(noise: Noise, n: int, runs: int) -> None:
-    """Also where the interval is so narrow that it is the word for nearly everything smaller."""
     assert called_same(noise, runs, n, 30.0) <= 0.05 + (0.0 if runs == 10_000 else short(0.05, runs))
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
 def test_counts_without_a_difference_are_claimed_no_more_often_than_promised(blocks: int) -> None:
-    """Failed requests as a load has them: a few in each block, or none in most."""
     runs = 500
     for mean in (0.3, 3.0, 300.0):
         drawn = np.random.default_rng(2024).poisson(mean, (runs, 2, blocks)).astype(float)

@@ -18,17 +18,12 @@ def of_us(values_us: list[int]) -> Histogram:
 
 
 def test_edges_are_contiguous_and_start_at_zero() -> None:
-    """Each bucket begins one microsecond after the one before it ends."""
     low, high = bucket_edges_s(ALL)
     low_us, high_us = np.round(low / UNIT_S).astype(int), np.round(high / UNIT_S).astype(int)
     assert low_us[0] == 0
     assert (low_us[1:] == high_us[:-1] + 1).all()
     assert low_us[-1] <= LIMIT_US <= high_us[-1]
-
-
-def test_the_edges_of_a_bucket_fall_into_it() -> None:
-    """`bucket_of` and `bucket_edges_s` are inverses, for every bucket (the last one ends at the limit)."""
-    low, high = bucket_edges_s(ALL)
+    # `bucket_of` and `bucket_edges_s` are inverses
     assert (bucket_of(np.round(low / UNIT_S)) == ALL).all()
     assert (bucket_of(np.round(high / UNIT_S)) == ALL).all()
 
@@ -43,14 +38,12 @@ def test_the_layout_is_the_documented_one() -> None:
 
 @given(LATENCIES_US)
 def test_every_latency_is_counted_once(values_us: list[int]) -> None:
-    """The total is the number of latencies."""
     assert of_us(values_us).total == len(values_us)
     assert Histogram.of_counts([(value * UNIT_S, 1) for value in values_us], "exact").total == len(values_us)
 
 
 @given(LATENCIES_US, LATENCIES_US, LATENCIES_US)
 def test_merging_is_associative_commutative_and_adds(a: list[int], b: list[int], c: list[int]) -> None:
-    """Any order of merging gives the histogram of all latencies together."""
     one, two, three = of_us(a), of_us(b), of_us(c)
     left, right = one.merge(two).merge(three), three.merge(one.merge(two))
     assert (left.counts == right.counts).all()
@@ -58,7 +51,6 @@ def test_merging_is_associative_commutative_and_adds(a: list[int], b: list[int],
 
 
 def test_merging_with_quantiles_gives_quantiles() -> None:
-    """A merged histogram is exact only when all of its parts are."""
     exact, rough = Histogram.empty(), Histogram.empty("quantiles")
     assert exact.merge(exact).kind == "exact"
     assert exact.merge(rough).kind == rough.merge(exact).kind == "quantiles"

@@ -76,7 +76,6 @@ def test_any_threshold_is_found_within_the_precision(threshold: float, start: in
 @settings(max_examples=150)
 @given(answers=st.binary(min_size=TRIALS_MOST, max_size=TRIALS_MOST))
 def test_it_ends_whatever_happens(answers: bytes) -> None:
-    """On a system that answers at random, too; and what it says fits what it saw."""
     verdicts: tuple[Verdict, ...] = ("pass", "fail", "unclear")
     told = iter(answers)
     step, trials = sought(FIVE, lambda _: verdicts[next(told) % 3])
@@ -129,7 +128,6 @@ def test_one_hiccup_wherever_it_comes_moves_the_knee_by_no_more_than_a_step(at: 
 
 
 def test_a_failed_confirmation_means_a_step_down() -> None:
-    """Strictly: the rate counts as failed, and what lies below is confirmed instead."""
     seen: dict[int, int] = {}
 
     def verdict(rate: int) -> Verdict:
@@ -146,35 +144,23 @@ def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told(
     assert sought(Search(1000, 0.05), holds(40))[0] == Found(40, 42)
     assert sought(Search(1000, 0.05), holds(0))[0] == Stuck(None, 1, "nothing")
     assert sought(Search(1000, 0.05, least_rps=100), holds(40))[0] == Stuck(None, 100, "nothing")
-
-
-def test_a_system_without_a_knee_is_found_at_the_most_that_may_be_asked_for() -> None:
     assert sought(Search(100, 0.05, most_rps=5000), holds(1e9))[0] == Found(5000, None)
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
-    """Twice beside it; a third time in a row says that this machine cannot tell. The rates known by then are kept."""
-
-    def verdict(rate: int) -> Verdict:
-        return "pass" if rate <= 400 else "unclear"
-
-    step, trials = sought(FIVE, verdict)
+    """Twice beside it; a third time in a row says that this machine cannot tell. The rates known by then are kept, and one that failed once
+    bounds what was not resolved.
+    """
+    step, trials = sought(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
     assert step == Stuck(400, None, "unclear")
     assert [trial.rate_rps for trial in trials[-UNCLEAR_MOST:]] == [800, 720, 880]
-
-
-def test_a_rate_that_failed_once_bounds_what_was_not_resolved() -> None:
-    """It failed, and then the machine could not tell any more: the knee lies below it as far as anybody knows."""
     count = iter(range(100))
-
-    def verdict(rate: int) -> Verdict:
-        return "unclear" if next(count) > 4 else holds(1000)(rate)
-
-    assert sought(FIVE, verdict)[0] == Stuck(800, 1600, "unclear")
+    assert sought(FIVE, lambda rate: "unclear" if next(count) > 4 else holds(1000)(rate))[0] == Stuck(
+        800, 1600, "unclear"
+    )
 
 
 def test_an_unclear_rate_does_not_stop_a_search_that_can_go_on_beside_it() -> None:
-    """One rate that can never be told, in the ramp and in the bisection."""
     for dark in (800, 1131):
         step, _ = sought(FIVE, lambda rate, dark=dark: "unclear" if rate == dark else holds(1000)(rate))
         assert isinstance(step, Found)
@@ -182,7 +168,6 @@ def test_an_unclear_rate_does_not_stop_a_search_that_can_go_on_beside_it() -> No
 
 
 def test_trials_that_the_search_would_not_have_made_count_as_what_they_show() -> None:
-    """Of a run whose samples were moved away: what is left is used, nothing fails."""
     _, trials = sought(FIVE, holds(1000))
     step = next_step(FIVE, trials[3:])
     assert isinstance(step, (Try, Found))

@@ -1,4 +1,4 @@
-"""What the method catches, by simulation: carry-over, drift, two clusters and missing samples; and how often it flags ordinary noise.
+"""What the method catches, by simulation: carry-over, two clusters and missing samples (drift: `test_steadiness.py`); and what it flags.
 
 A simulated run has four arms at two closed loops and one rate, in the order that the plan gives them, in twelve blocks. The noise of each
 arm, point and metric is drawn anew: its coefficient of variation from the 10, 50 and 90 % quantiles of the committed arms. Every day a
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,9 @@ from lab.analysis.aggregate.order import ALPHA, METRICS_TESTED, find_missing_by_
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Usage
-from lab.stats.clusters import find_two_clusters
+from lab.stats.groups import find_two_clusters
 from lab.stats.histogram import Histogram
-from lab.stats.steadiness import find_change
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
-from lab.tests.support.steadiness_series import simulate_sample
 
 BLOCKS = 12
 CAUGHT, RUNS = 270, 300
@@ -126,25 +125,15 @@ def count(runs: int, kind: str) -> Counter[str]:
     """Flags of so many simulated runs of a kind."""
     found: Counter[str] = Counter()
     for seed in range(runs):
-        plan, lots = simulated_plan(seed), np.random.default_rng(seed)
-        if kind == "carry-over":
-            made = simulated_run(plan, lots, cost=carry_over)
-        elif kind == "bimodal":
-            made = simulated_run(plan, lots, cost=bimodal(seed))
-        elif kind == "missing":
-            made = simulated_run(plan, lots, missing=missing_by_order)
-        else:
-            made = simulated_run(plan, lots)
-        flagged = flags(plan, made)
+        changes: dict[str, dict[str, Any]] = {
+            "carry-over": {"cost": carry_over},
+            "bimodal": {"cost": bimodal(seed)},
+            "missing": {"missing": missing_by_order},
+        }
+        plan = simulated_plan(seed)
+        flagged = flags(plan, simulated_run(plan, np.random.default_rng(seed), **changes.get(kind, {})))
         found.update(flagged | ({"any"} if flagged else set[str]()))
     return found
-
-
-def count_changes(samples: int, drifting: bool) -> int:
-    """How many of so many simulated samples change for good within their seconds, by the test of steadiness."""
-    lots = np.random.default_rng(7)
-    made = (simulate_sample(lots, drifting=drifting) for _ in range(samples))
-    return sum(find_change(one) is not None for one in made)
 
 
 CATCHES = {"carry-over": "order", "bimodal": "bimodal", "missing": "missing"}
@@ -162,13 +151,3 @@ def test_of_300_simulated_runs_of_a_kind_at_least_270_are_caught(kind: str, shar
 def test_of_1000_ordinary_runs_at_most_10_are_flagged_by_anything(share: int) -> None:
     found = count(ORDINARY // share, "ordinary")
     assert found["any"] <= ceil(FLAGGED / share) + (share > 1), found
-
-
-@pytest.mark.slow
-def test_drift_within_a_sample_is_caught() -> None:
-    assert count_changes(RUNS, drifting=True) >= CAUGHT
-
-
-@pytest.mark.long
-def test_of_1000_ordinary_samples_at_most_10_are_not_steady() -> None:
-    assert count_changes(ORDINARY, drifting=False) <= FLAGGED

@@ -11,7 +11,6 @@ import yaml
 from scipy import stats as reference
 
 from lab.model.variants.knobs import MANIFESTS, load_knob
-from lab.model.variants.variants import load_variant
 from lab.stats import paired as stats
 from lab.stats import power
 
@@ -33,7 +32,6 @@ def test_the_planned_sd_is_the_upper_confidence_limit(blocks: int) -> None:
 def test_what_is_resolvable_is_found_with_the_power_of_the_paired_t_test(
     blocks: int, level: float, wanted: float
 ) -> None:
-    """Against scipy.stats.nct; the other tail adds less than a thousandth."""
     effect = power.resolvable(0.03, blocks, level, wanted)
     assert effect is not None
     away, least = np.log1p(effect) / 0.03 * np.sqrt(blocks), reference.t.ppf(1 - level / 2, blocks - 1)
@@ -108,17 +106,3 @@ def test_a_knob_of_known_work_is_the_same_work_so_many_times(knob: str) -> None:
     regex = check.value.removeprefix("$server_protocol ~ ")
     assert f'"{regex}"' in lines[-1]
     assert not any(re.search(regex, protocol) for protocol in ("HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"))
-
-
-def test_the_variants_of_known_work_differ_by_it_alone() -> None:
-    """The slope is 20 times the medium, 10 times the large, twice the half."""
-    lines = {}
-    for name in ("small", "medium", "large", "half", "slope"):
-        variant = load_variant(f"extra-work-{name}")
-        (text,) = [yaml.safe_dump(o["data"]) for o in variant.manifests if "server-snippet" in o.get("data", {})]
-        lines[name] = text.count("if ($server_protocol")
-        assert variant.readback[-1].value.endswith(f"(?#{lines[name]})"), (
-            "of two such knobs the last one's is read back"
-        )
-    assert lines == {"small": 2, "medium": 4, "large": 8, "half": 40, "slope": 80}
-    assert load_variant("extra-work-large").primary_metric == "cpu_per_request"

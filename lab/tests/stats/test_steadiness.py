@@ -34,6 +34,7 @@ def test_the_fall_of_port_wait_is_found_after_two_seconds() -> None:
         ([100, 30, 31, 30], Shift(1, 1, 100 / 31)),  # the first second included
         ([100, 100, 100, 40], Shift(3, 3, 2.5)),  # and the last
         ([100, 100, 63, 40, 40], Shift(2, 3, 2.5)),  # 63 is the transition
+        ([100, np.nan, 100, np.nan, 10, 10], Shift(3, 4, 10.0)),  # what is not known belongs to neither part
         ([100, 100, 40, 100, 100], None),  # one slow second
         ([100, 40, 100, 40, 100], None),
         ([100, 95, 104, 99], None),
@@ -46,30 +47,19 @@ def test_a_change_is_lasting(rates: list[float], shift: Shift | None) -> None:
     assert found == (None if shift is None else Shift(shift.before, shift.after, pytest.approx(shift.factor)))  # type: ignore[arg-type]
 
 
-def test_a_second_that_is_not_known_belongs_to_neither_part() -> None:
-    found = find_shift(np.array([100, np.nan, 100, np.nan, 10, 10]), 1.6)
-    assert found == Shift(3, 4, pytest.approx(10.0))  # type: ignore[arg-type]
-
-
 def test_a_first_second_that_is_slower_is_the_loads_beginning() -> None:
-    """As handshakes and first connections make it; the same one second later is a change."""
     assert find_change(seconds([10, 60, 62, 61], [28, 3, 2, 3])) is None
     assert find_change(seconds([10, 10, 62, 61], [28, 28, 2, 3])) is not None
 
 
-def test_requests_that_become_dearer_at_the_same_rate_are_a_change() -> None:
+def test_requests_that_become_dearer_are_a_change_and_a_rate_that_is_given_is_not_judged() -> None:
     found = find_change(seconds([100, 101, 99, 100], [1, 1, 3, 3]))
     assert found is not None and found.cpu and not found.rate and found.at_s == 2
-
-
-def test_a_rate_that_is_given_is_not_judged() -> None:
     rates = [1000.0, 1000, 400, 400]
     assert find_change(seconds(rates), judge_rate=False) is None
     assert find_change(seconds(rates, [1, 1, 3, 3]), judge_rate=False, start_up=1) is not None
     assert find_change(seconds(rates, [1, 3, 3, 3]), judge_rate=False, start_up=1) is None
-
-
-def test_too_little_work_tells_nothing() -> None:
+    # too little work tells nothing
     assert find_change(seconds([0.004, 0.004, 0.001, 0.001]), least_work=0.005) is None
     assert find_change(seconds([0.4, 0.4, 0.001, 0.001]), least_work=0.005) is not None
 

@@ -79,12 +79,8 @@ def test_the_interval_inverts_the_test(m: int, n: int) -> None:
     other, base = rng.normal(0.1, 1, m), rng.normal(0, 1, n)
     found = unpaired.unpaired_difference(other, base)
     assert found.low is not None and found.high is not None
-    for offset, kept in (
-        (found.low - 1e-9, False),
-        (found.low + 1e-9, True),
-        (found.high - 1e-9, True),
-        (found.high + 1e-9, False),
-    ):
+    inside, outside = (found.low + 1e-9, found.high - 1e-9), (found.low - 1e-9, found.high + 1e-9)
+    for offset, kept in (*((each, True) for each in inside), *((each, False) for each in outside)):
         assert (reference.mannwhitneyu(other - offset, base, method="exact").pvalue > 0.05) == kept
 
 
@@ -114,7 +110,7 @@ def test_an_outlier_on_either_side_is_said_and_moves_little() -> None:
     calm, wild = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99], [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 9.0]
     for sides in ((wild, calm), (calm, wild)):
         found = unpaired.unpaired(*sides)
-        assert found.outliers and stats.OUTLIERS in found.notes and abs(found.effect) < 0.02
+        assert stats.OUTLIERS in found.notes and abs(found.effect) < 0.02
 
 
 def test_the_sd_is_that_of_one_blocks_log_ratio() -> None:
@@ -124,21 +120,18 @@ def test_the_sd_is_that_of_one_blocks_log_ratio() -> None:
     assert np.std(np.log(other / base)) == pytest.approx(0.05, rel=0.05)
 
 
-@given(side, side)
-def test_swapping_the_sides_gives_the_reciprocal(left: list[float], right: list[float]) -> None:
+@given(side, side, st.floats(1e-2, 1e2))
+def test_swapping_the_sides_gives_the_reciprocal_and_units_do_not_matter(
+    left: list[float], right: list[float], factor: float
+) -> None:
     one, two = unpaired.unpaired(left, right), unpaired.unpaired(right, left)
     assert one.effect == pytest.approx(-two.effect, abs=1e-9)
     assert one.p_value == pytest.approx(two.p_value, rel=1e-9) if one.p_value else two.p_value is None
     if one.low is not None and two.high is not None:
         assert one.low == pytest.approx(-two.high, abs=1e-9)
         assert one.low <= one.effect <= (one.high or exp(9))
-
-
-@given(side, side, st.floats(1e-2, 1e2))
-def test_units_do_not_matter(left: list[float], right: list[float], factor: float) -> None:
-    plain = unpaired.unpaired(left, right)
     scaled = unpaired.unpaired([factor * value for value in left], [factor * value for value in right])
-    assert scaled.effect == pytest.approx(plain.effect, abs=1e-9)
+    assert scaled.effect == pytest.approx(one.effect, abs=1e-9)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])

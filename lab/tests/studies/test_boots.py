@@ -42,12 +42,19 @@ def further(top: Path, *costs: float) -> None:
 
 
 def test_a_finding_of_one_boot_says_so(top: Path) -> None:
+    """Arm, baseline and twin at one point: its plan can be made."""
     (found,) = findings(evidence.references()[0])
     assert "[+79.6, +81.7]" in found.measured and found.measured.endswith("; one boot") and found.boots.agree
     (wanted,) = boots_wanted(evidence.references()[0], [])
     assert wanted.bench == f"just bench {ARM} --points ceiling --sweep known-costs --blocks 40"
     assert wanted.pack == f"just maintain pack RUN --into {RUN}"
     assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
+    (run,) = evidence.references()[0]
+    record = part_of(run.run.record, {ARM}, ["ceiling"])
+    assert {arm.name for arm in record.arms} == {ARM, "ingress-nginx", "ingress-nginx-again"}
+    slots = record.plan().slots
+    assert {slot.point.name for slot in slots} == {"ceiling"}
+    assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "ingress-nginx", "ingress-nginx-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -93,13 +100,3 @@ def test_how_near_a_bound_is(bound: dict[str, float], value: float, distance: fl
     part = Measured(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
     assert distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
     assert distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"
-
-
-def test_a_part_of_a_run_is_a_run(top: Path) -> None:
-    """Arm, baseline and twin at one point: its plan can be made."""
-    (run,) = evidence.references()[0]
-    record = part_of(run.run.record, {ARM}, ["ceiling"])
-    assert {arm.name for arm in record.arms} == {ARM, "ingress-nginx", "ingress-nginx-again"}
-    slots = record.plan().slots
-    assert {slot.point.name for slot in slots} == {"ceiling"}
-    assert len(slots) == sum(slot.point.name == "ceiling" and {slot.arm.name, slot.other} <= {ARM, "ingress-nginx", "ingress-nginx-again", ""} for slot in run.run.record.plan().slots)  # fmt: skip

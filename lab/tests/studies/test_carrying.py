@@ -1,17 +1,23 @@
-"""Knobs on several targets side by side: known costs in made-up runs, and what of `local` is called the same elsewhere."""
+"""Knobs on several targets side by side: known costs in made-up runs, what of `local` is called the same elsewhere, and why a knob does something
+else there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log
+from typing import Literal
 
 import pytest
 
+from lab.analysis import evidence
 from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence
+from lab.analysis.judge.effects import Cost
 from lab.model.plan import Shape
 from lab.report.markdown import markdown
 from lab.studies import matrix
-from lab.studies.carrying import Carried, carried, page, predicted, sentence
+from lab.studies.carrying import Carried, Shown, carried, explain_differences, list_undecided, page, sentences
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made, made_record
 
@@ -19,7 +25,7 @@ CEILING, RATE = make_point("ceiling", generator="wrk", rate_rps=None), make_poin
 KNOB = ("keepalive", "baseline")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three targets, of which the matrix knows nothing."""
     monkeypatch.setattr(matrix, "places", lambda: ["local", "apiserver", "kind"])
@@ -55,6 +61,7 @@ def one(*runs: Evidence) -> Carried:
     return found
 
 
+@pytest.mark.usefixtures("places")
 def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_alone() -> None:
     """25 µs less a fifth on one, 50 µs less a tenth on the other: the same time, and another share."""
     found = one(run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8}))
@@ -65,8 +72,15 @@ def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_al
     assert all(low < value < high for value, low, high in (here.cost.seconds, there.cost.seconds))
     assert (found.seconds("apiserver"), found.shares("apiserver")) == ("same", "other")
     assert found.why == {"kind": "no kind"}
+    runs = [run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"keepalive": 0.8})]
+    text = markdown(page(carried(runs)))
+    row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
+    assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
+    assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
+    assert row.endswith("| – no kind |")
 
 
+@pytest.mark.usefixtures("places")
 def test_only_pairs_of_a_knob_with_its_own_baseline_count_and_only_with_an_interval() -> None:
     here = run_of("local", {"keepalive": 0.8})
     assert carried([here, run_of("apiserver", {"keepalive": 0.8}, pairs=0)]) == []
@@ -77,6 +91,7 @@ def test_only_pairs_of_a_knob_with_its_own_baseline_count_and_only_with_an_inter
     assert carried([here, system]) == [], "another system, and no knob"
 
 
+@pytest.mark.usefixtures("places")
 def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
     """Two whose time is the same and whose share is not; one in what a pair shares, of which the arms alone lead."""
     names = [("keepalive", "baseline"), ("backlog", "baseline")]
@@ -84,31 +99,61 @@ def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
     runs += [run_of("apiserver", {"baseline": 2.0, name: 1.8}, name, knob=(name, base)) for name, base in names]
     runs += [run_of(each, {"gzip": 1.5}, each, knob=("gzip", "baseline"), shared=True) for each in ("local", "kind")]
     lines = carried(runs)
-    assert [(line.variant, line.kind) for line in lines] == [
-        ("backlog", "process"),
-        ("gzip", "shared"),
-        ("keepalive", "process"),
-    ]
-    process, shared = predicted(lines)
-    assert (process.target, process.knobs, process.seconds, process.shares) == (
-        "apiserver",
-        2,
-        {"same": 2},
-        {"other": 2},
-    )
-    assert sentence(process) == (
+    kinds = [("backlog", "process"), ("gzip", "shared"), ("keepalive", "process")]
+    assert [(line.variant, line.kind) for line in lines] == kinds
+    process, shared = sentences(lines)
+    assert process == (
         "apiserver: of 2 knobs whose cost can lie in the proxy's process local's time is that there for 2; its share is another for 2:"
         " local's µs predict apiserver better."
     )
-    assert (shared.kind, shared.target, shared.seconds, shared.shares) == ("shared", "kind", {"same": 1}, {"same": 1})
-    assert sentence(shared).endswith("which of the two predicts kind, this does not tell.")
-
-
-def test_the_table_has_a_row_a_knob_and_a_reason_where_there_is_nothing() -> None:
-    text = markdown(
-        page(carried([run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"keepalive": 0.8})]))
+    assert shared == (
+        "kind: of 1 knob whose cost can lie also in what a pair shares local's time is that there for 1; its share is that there for 1:"
+        " which of the two predicts kind, this does not tell."
     )
-    row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
-    assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
-    assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
-    assert row.endswith("| – no kind |")
+
+
+def shown(level_us: float, change: float, half: float, pairs: int = 9) -> Shown:
+    """Return an effect: a share of what a request costs, with half the width of its interval as a log-ratio."""
+    value = log(1 + change)
+    return Shown("run", pairs, Cost(level_us * 1e-6, (value, value - half, value + half)), doubt=0.0)
+
+
+def line(variant: str, local: Shown, kind: Shown, cost: Literal["process", "shared"] = "process") -> Carried:
+    return Carried(variant, "baseline", cost, CEILING, {"local": local, "kind": kind}, {})
+
+
+@pytest.mark.committed
+def test_the_committed_ladders_explain_what_the_logs_pipe_costs_on_kind() -> None:
+    """In shares: the pipe and the log itself, each measured by a step of its own; whether they fit is the runs' to say."""
+    runs = evidence.references()[0]
+    found = {each.variant: each for each in explain_differences(carried(runs), runs, "kind")}
+    log_off = found["ingress-nginx+access-log-off"]
+    assert log_off.share and log_off.predicted is not None
+    value, low, high = log_off.predicted
+    assert low < value < high < 0
+
+
+@pytest.mark.committed
+def test_the_committed_ones_that_are_undecided_say_what_would_decide_them() -> None:
+    lines = carried(evidence.references()[0])
+    undecided = list(list_undecided(lines, "kind"))
+    others = {each.variant for each in explain_differences(lines, [], "kind")}
+    assert others.isdisjoint(variant for variant, *_ in undecided)
+    assert all(blocks is None or blocks > measured for _, measured, blocks, _ in undecided)
+
+
+def test_four_times_the_blocks_halve_what_is_needed_of_an_interval() -> None:
+    """An interval twice as wide takes four times the blocks."""
+    narrow = line("a", shown(20, 0.10, 0.001), shown(100, 0.05, 0.04))
+    wide = line("b", shown(20, 0.10, 0.001), shown(100, 0.05, 0.08))
+    one, four = (blocks for _, _, blocks, _ in list_undecided([narrow, wide], "kind"))
+    assert one is not None and four is not None and 3.7 < four / one < 4.3
+
+
+def test_known_work_tells_what_time_is_worth_there() -> None:
+    """Twice as dear on kind; a knob that is twice as dear, too, is explained, one that is four times as dear is not."""
+    work = line("ingress-nginx+extra-work-80", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
+    alike = line("gzip", shown(20, 0.5, 0.01), shown(100, 0.2, 0.01))
+    dearer = line("tls", shown(20, 0.5, 0.01), shown(100, 0.4, 0.01))
+    found = {each.variant: each.fits for each in explain_differences([work, alike, dearer], [], "kind")}
+    assert found == {"ingress-nginx+extra-work-80": False, "gzip": True, "tls": False}

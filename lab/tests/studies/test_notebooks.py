@@ -63,54 +63,32 @@ def executed(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     begun = time.monotonic()
     NotebookClient(notebook, timeout=LIMIT_S, resources={"metadata": {"path": str(path.parent)}}).execute()
     assert time.monotonic() - begun < LIMIT_S
-    return "\n".join(shown(output) for cell in notebook.cells for output in cell.get("outputs", []))
-
-
-def shown(output: Any) -> str:
-    data = output.get("data", {})
-    return "\n".join(str(part) for part in (output.get("text"), *data.values()) if part)
-
-
-@named
-def test_outputs_are_stripped(path: Path) -> None:
-    """What a cell shows comes from executing it."""
-    for cell in read(path).cells:
-        assert not cell.get("outputs")
-        assert not cell.get("execution_count")
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    parts = (part for output in outputs for part in (output.get("text"), *output.get("data", {}).values()))
+    return "\n".join(str(part) for part in parts if part)
 
 
 @named
 def test_it_is_in_house_style(path: Path) -> None:
-    """One question as title, short cells, no function of its own, nothing called but what notebooks may call."""
+    """One question as title, short cells without outputs, no function of its own, nothing called but what notebooks may call. Every run is of a
+    named variant: without one, whatever system was measured under that sweep would stand under the study's name. Prose has no number of its own:
+    cells print them; a number within a name (wrk2), a year, a status, a formula and a claim's id are none. Titles of figures are prose, too.
+    """
     cells = read(path).cells
     assert re.match(r"# [^\n]+\?\n", cells[0].source)
+    prose = [(cell.id, cell.source) for cell in cells if cell.cell_type == "markdown"]
     for cell in (cell for cell in cells if cell.cell_type == "code"):
+        assert not cell.get("outputs") and not cell.get("execution_count")
         assert len(cell.source.splitlines()) <= LINES
         for node in ast.walk(ast.parse(cell.source)):
-            assert not isinstance(node, ast.FunctionDef | ast.ClassDef)
+            assert not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import)
             if isinstance(node, ast.ImportFrom) and node.module != "IPython.display":
                 assert {f"{node.module}.{name.name}" for name in node.names} <= CALLED
-            assert not isinstance(node, ast.Import)
-
-
-@named
-def test_every_run_is_of_a_named_variant(path: Path) -> None:
-    """Without one, whatever system was measured under that sweep would stand under the study's name."""
-    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
-        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "of":
-                assert "variant" in {each.arg for each in call.keywords}, cell.id
-
-
-@named
-def test_prose_has_no_number_of_its_own(path: Path) -> None:
-    """Cells print them; a number within a name (wrk2), a year, a status, a formula and a claim's id are none. Titles of figures are prose, too."""
-    texts = [(cell.id, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
-    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
-        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
-            if ast.unparse(call.func).startswith("exhibits."):
-                texts += [(cell.id, str(each.value)) for each in call.args[1:2] if isinstance(each, ast.Constant)]
-    for name, text in texts:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "of":
+                assert "variant" in {each.arg for each in node.keywords}, cell.id
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("exhibits."):
+                prose += [(cell.id, str(each.value)) for each in node.args[1:2] if isinstance(each, ast.Constant)]
+    for name, text in prose:
         plain = re.sub(r"`[^`]*`|\b(19|20)\d\d\b|\b413\b|\b[A-Z]{2}-\d\d\b|1/\(1 − p\)", "", text)
         assert not re.search(r"(?<![\w.])\d", plain), f"{name}: {plain}"
 
@@ -130,8 +108,7 @@ def test_without_a_run_every_figure_is_a_gap(path: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     text = executed(path, monkeypatch)
     assert "nothing in data/reference of" in text
-    assert "**reproduced**" not in text
-    assert "**contradicted**" not in text
+    assert "**reproduced**" not in text and "**contradicted**" not in text
     assert_published_tables(path, text)
 
 

@@ -19,8 +19,8 @@ from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.report.terminal import show
 from lab.stats import paired as stats
+from lab.studies import results
 from lab.studies import study_files as studies
-from lab.studies import study_tables
 from lab.studies.study_files import Study, cells, load_study, published, study_keys
 from lab.tests.support.factories import make_plan, make_point, make_run
 
@@ -74,17 +74,11 @@ def points_of(sweep: str) -> list[Point]:
 
 
 @pytest.mark.parametrize("key", study_keys())
-def test_every_study_loads_with_every_variant_and_sweep_it_names(key: str) -> None:
+def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) -> None:
+    """All of a table in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
     file = load_study(key).file
-    for name in file.variants:
-        load_variant(name)
+    assert all(load_variant(name) for name in file.variants)
     assert all(points_of(sweep) for sweep in (file.sweep, file.quick.sweep))
-
-
-@pytest.mark.parametrize("key", study_keys())
-def test_every_variant_of_a_table_is_measured_by_its_study(key: str) -> None:
-    """All in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
-    file = load_study(key).file
     for table in file.tables:
         measured = [file.variants, *(change.variants for change in file.changes)]
         arms = ({*each, *(load_variant(name).baseline for name in each), "direct"} for each in measured)
@@ -92,11 +86,10 @@ def test_every_variant_of_a_table_is_measured_by_its_study(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["okd", "qinng"])
-@pytest.mark.parametrize("quick", [False, True])
-def test_every_published_cell_is_measured_exactly_once(key: str, quick: bool) -> None:
+def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
     file = load_study(key).file
-    for table in file.tables:
-        found = [cell.key for cell in cells(table, points_of(file.quick.sweep if quick else file.sweep))]
+    for table, sweep in ((table, sweep) for table in file.tables for sweep in (file.sweep, file.quick.sweep)):
+        found = [cell.key for cell in cells(table, points_of(sweep))]
         assert sorted(found) == sorted(published(table)), table.title
 
 
@@ -163,41 +156,28 @@ def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: o
 
 def shown(study: Study, summary: Summary) -> str:
     out = io.StringIO()
-    show(Console(file=out, width=60), study_tables.page(study_tables.shaped(study, summary)))
+    show(Console(file=out, width=60), results.page(results.shaped(study, summary)))
     return out.getvalue()
 
 
 def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value(study_file: Path) -> None:
+    """And is relative to the reference cell on its own machine."""
     study = load_study("mine")
-    (table,) = study_tables.shaped(study, filled(study))
-    cell = table.cells["edge", "keep-alive"]
-    assert cell.level is not None
-    assert cell.level.low is not None and cell.level.value is not None
-    assert cell.level.high is not None
-    assert cell.level.low < cell.level.value < cell.level.high
-    assert cell.level.value == pytest.approx(10_000, rel=0.05)
-    assert cell.published == 22913
-    assert cell.notes == ("k6 stood in for wrk2",)
-
-
-def test_cells_are_relative_to_the_reference_cell_on_their_own_machine(study_file: Path) -> None:
-    study = load_study("mine")
-    (table,) = study_tables.shaped(study, filled(study))
+    (table,) = results.shaped(study, filled(study))
     edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
-    assert edge.relative is not None
-    ratio, low, high = edge.relative
-    assert low is not None
-    assert high is not None
-    assert low < ratio < high
-    assert ratio == pytest.approx(0.5, rel=0.05)
-    assert edge.published_relative == pytest.approx(22913 / 29622)
-    assert none.relative is None
+    level, relative = edge.level, edge.relative
+    assert level is not None and level.low is not None and level.value is not None and level.high is not None
+    assert level.low < level.value < level.high and level.value == pytest.approx(10_000, rel=0.05)
+    assert (edge.published, edge.notes) == (22913, ("k6 stood in for wrk2",))
+    assert relative is not None and relative[1] is not None and relative[2] is not None
+    assert relative[1] < relative[0] < relative[2] and relative[0] == pytest.approx(0.5, rel=0.05)
+    assert edge.published_relative == pytest.approx(22913 / 29622) and none.relative is None
 
 
 def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
     """`direct` stands before the blocks and has none of its own."""
     study_file.write_text(study_file.read_text().replace("variants.ingress-nginx =", "variants.direct ="))
-    (table,) = study_tables.shaped(study := load_study("mine"), filled(study))
+    (table,) = results.shaped(study := load_study("mine"), filled(study))
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
     assert edge.level.value is not None and direct.level.value is not None
@@ -218,7 +198,7 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
     samples, histograms = make_run(run, noise=0.5, change=late)
     summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
-    (table,) = study_tables.shaped(study := load_study("mine"), summary)
+    (table,) = results.shaped(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
     p99_s = row.cell.shown("p99")
@@ -228,7 +208,7 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     assert cell.level.value != pytest.approx(mean.value * 1e3, rel=0.01)
     assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
     assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
-    assert study_tables.MEASURED in shown(study, summary)
+    assert results.MEASURED in shown(study, summary)
 
 
 def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
@@ -236,5 +216,5 @@ def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(stu
     head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
     assert lines[head].index("keep-alive") < lines[head].index("close")
     assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
-    assert study_tables.HONEST in lines
+    assert results.HONEST in lines
     assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1

@@ -70,3 +70,27 @@ def answering(certificate: Path | None = None, delay_s: float = 0.0) -> Iterator
         running.shutdown()
         running.server_close()
         thread.join(5)
+
+
+@contextmanager
+def telling(page: bytes) -> Iterator[tuple[int, list[str]]]:
+    """(a port of the loopback whose every page is this one, the paths it was asked for): of HTTP/1.1 alone, as Envoy's."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            new = self.request_version == "HTTP/1.1"
+            self.send_response(200 if new else 426)
+            self.end_headers()
+            self.wfile.write(page if new else b"Upgrade Required\n")
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    try:
+        yield running.server_address[1], asked
+    finally:
+        running.shutdown()
+        running.server_close()

@@ -22,7 +22,7 @@ from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.cluster import kind
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD
-from lab.targets.kind import TARGET
+from lab.targets.clusters import KIND as TARGET
 from lab.targets.readback import read_back
 
 ROUNDS, SEED = 10, 26

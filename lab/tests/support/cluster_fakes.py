@@ -14,7 +14,7 @@ CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "IngressClas
 
 
 class FakeApi:
-    """`log`: what was asked of it that changes something, in order. `before` is called ahead of every write."""
+    """`asked`: what changes something, in order. `before` is called ahead of every write. `refused`: kinds that may not be listed."""
 
     place = "context test"
 
@@ -22,6 +22,7 @@ class FakeApi:
         self.objects: dict[Key, Object] = {}
         self.asked: list[str] = []
         self.logs: dict[str, str] = {}
+        self.refused: dict[str, Exception] = {}
         self.before: Callable[[str, Key], None] = lambda verb, key: None
         self._version = 0
 
@@ -37,6 +38,8 @@ class FakeApi:
         return copy.deepcopy(self.objects.get((kind, namespace or "", name)))
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+        if kind in self.refused:
+            raise self.refused[kind]
         return [
             copy.deepcopy(obj)
             for (found, place, _), obj in self.objects.items()

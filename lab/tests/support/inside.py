@@ -19,7 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Variant, load_variant
+from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import prepare, unshare
 from lab.tests.support.factories import make_point
@@ -51,25 +53,23 @@ def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.Comp
         reads = [*who, sys.executable, "-c", "import lab.targets"]
         if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
             return None
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            f"--basetemp={name}/inner",
-            file,
-            *selected,
-        ]
-        return subprocess.run(
-            [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
+        host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        env |= {HOST_PROC: str(host_proc), OUTER_PID: str(os.getpid())}
+        pytest_argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
+        argv = [*who, *unshare(as_root=not who and os.geteuid() == 0), *pytest_argv, *selected]
+        try:
+            return subprocess.run(
+                argv,
+                cwd=ROOT,
+                env=env,
+                pass_fds=[host_proc],
+                capture_output=True,
+                text=True,
+                timeout=1200,
+                check=False,
+            )
+        finally:
+            os.close(host_proc)
 
 
 @pytest.fixture(scope="session")
@@ -99,13 +99,33 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     assert left == [], left
 
 
-def changed(name: str, edit: Callable[[dict[str, Any]], None], kind: str = "Deployment", of: str = "proxy") -> Variant:
+def changed(
+    name: str, edit: Callable[[dict[str, Any]], object], kind: str = "Deployment", of: str = "proxy"
+) -> Variant:
     """A variant with one of its objects edited."""
-    variant = load_variant(name)
+    return edited(load_variant(name), edit, kind, of)
+
+
+def edited(
+    variant: Variant, edit: Callable[[dict[str, Any]], object], kind: str = "Deployment", of: str = "proxy"
+) -> Variant:
     manifests = copy.deepcopy(variant.manifests)
     (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
     edit(found)
     return variant.model_copy(update={"manifests": manifests})
+
+
+def balanced(policy: str, replicas: int = 1, host_network: bool = False) -> Variant:
+    """`baseline` with its proxy's pods behind a Service of type LoadBalancer."""
+
+    def pods(item: dict[str, Any]) -> None:
+        item["spec"]["replicas"] = replicas
+        pod_of(item)["hostNetwork"] = host_network
+
+    variant = changed(
+        "baseline", lambda item: item["spec"].update(type="LoadBalancer", externalTrafficPolicy=policy), "Service"
+    )
+    return edited(variant, pods)
 
 
 def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
@@ -117,6 +137,15 @@ def answers(system: LocalSystem) -> bool:
         return system.fetch(system.endpoint(make_point()), "/1kB.bin", 2.0).status == 200
     except OSError:
         return False
+
+
+def faulty(check: Callable[[], object]) -> bool:
+    """Whether something is known to have failed."""
+    try:
+        check()
+    except MeasuringError:
+        return True
+    return False
 
 
 EVERY_S = 0.02

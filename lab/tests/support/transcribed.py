@@ -25,7 +25,8 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         forget()
 
     def forget() -> None:
-        published.package.cache_clear()
+        for read in (published.package, published.rows, published.texts, published.frame):
+            read.cache_clear()
         published._read.cache_clear()  # pyright: ignore[reportPrivateUsage]  # what was read of another folder
 
     forget()

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,17 @@ from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
 from lab.model.variants.variants import load_variant
 from lab.systems import programs, workers
-from lab.systems.caddy.config import CONFIG as CADDY
+from lab.systems.caddy.system import CONFIG as CADDY
 from lab.systems.checker import refusal
-from lab.systems.haproxy.served import CONFIG as HAPROXY
+from lab.systems.haproxy.system import CONFIG as HAPROXY
 from lab.systems.httpd.system import CONFIG as HTTPD
+from lab.systems.lighttpd.system import CONFIG as LIGHTTPD
 from lab.systems.manifests import objects
-from lab.systems.nginx.served import CONFIG as NGINX
+from lab.systems.nginx.system import CONFIG as NGINX
 from lab.systems.programs import Program
-from lab.systems.system import Context, Realisation
+from lab.systems.system import Realisation
 from lab.targets.local.kubelet import bringup
+from lab.tests.support.contexts import context_of
 from lab.tests.support.factories import limited, plain_systems
 
 Manifests = list[dict[str, Any]]
@@ -41,6 +42,7 @@ SYSTEMS = {
     "nginx-ngf-2-4": NGINX,
     "caddy": CADDY,
     "httpd": HTTPD,
+    "lighttpd": LIGHTTPD,
 }
 RULES = """
 - matches: [{path: {type: Exact, value: /a.b}}]
@@ -92,11 +94,7 @@ def data_of(items: Manifests, name: str) -> dict[str, str]:
 
 
 def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: int = 2) -> Realisation:
-    wanted = objects.read(items)
-    pod = wanted.role("proxy")[0]
-    container = replace(pod.containers[0], limits=limits or {})
-    addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
-    return bringup.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
+    return bringup.realise(context_of(objects.read(items), cpus, limits=limits or {}))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:
@@ -150,12 +148,32 @@ def test_a_route_is_written_for_httpd() -> None:
     assert found.count("RedirectMatch 404 ^") == 1  # every other host
 
 
+def test_a_route_is_written_for_lighttpd() -> None:
+    """What nobody is behind is answered 503; another configuration has another mark, which its own page shows."""
+    found = text("lighttpd", RULES, accesslog__filename='"/dev/stdout"')
+    led = r"proxy\.server = \( \"\" => \( \( \"host\" => \"([\d.]+)\", \"port\" => (\d+) \) \) \)"
+    assert re.findall(rf"^(?:else )?(.*){{\n{led}\n}}$", found, re.MULTILINE) == [
+        (r'$HTTP["url"] =~ "^/a\.b$" ', "192.0.2.1", "8080"),
+        ('$HTTP["url"] =~ "^/shop(/|$)" ', "192.0.2.1", "8080"),
+        ("", "192.0.2.1", "8080"),
+    ]
+    assert '$HTTP["host"] == "bench.lab.test" {' in found and '"mod_accesslog"' in found
+    mark = re.compile(r'^index-file.names = \("(\w{16})"\)$', re.MULTILINE)
+    shipped = text("lighttpd")
+    assert mark.findall(shipped) != mark.findall(found) and "mod_accesslog" not in shipped
+    nobody = [item for item in manifests("lighttpd") if item["kind"] != "EndpointSlice"]
+    service = next(item for item in nobody if item["kind"] == "Service" and item["metadata"]["name"] == "backend")
+    service["spec"].pop("selector")
+    assert '"host" => "127.0.0.1", "port" => 1 )' in realised(nobody).files[LIGHTTPD]
+
+
 @pytest.mark.parametrize(
     ("variant", "value", "said"),
     [
         ("caddy", "'{http.request.host}'", "mean something else there"),
         ("nginx-ngf", "$host", "mean something else there"),
         ("httpd", "b", "a change of request headers cannot be written for httpd here"),
+        ("lighttpd", "b", "a change of request headers cannot be written for lighttpd here"),
     ],
 )
 def test_what_a_writer_would_drop_or_change_is_refused(variant: str, value: str, said: str) -> None:
@@ -179,34 +197,30 @@ def test_what_a_release_of_ngf_keeps(variant: str, kept: str | None, connection:
     assert f'proxy_set_header Connection "{connection}";' in found
 
 
-def test_nginx_has_one_certificate_on_a_port() -> None:
-    items = manifests("nginx-ngf")
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [("nginx-ngf", "several certificates on port 443"), ("lighttpd", "a certificate cannot be written for lighttpd")],
+)
+def test_certificates_that_cannot_be_served_are_refused(variant: str, said: str) -> None:
+    items = manifests(variant)
     gateway = next(item for item in items if item["kind"] == "Gateway")
-    for number in (1, 2):
-        secret = {"kind": "Secret", "metadata": {"name": f"c{number}"}, "data": {"tls.crt": "", "tls.key": ""}}
+    for name in ("c1", "c2"):
+        secret = {"kind": "Secret", "metadata": {"name": name}, "data": {"tls.crt": "", "tls.key": ""}}
         items.append({"apiVersion": "v1", **secret})
-        tls = {"certificateRefs": [{"name": f"c{number}"}]}
-        listener = {"name": f"n{number}", "port": 443, "protocol": "HTTPS", "hostname": f"{number}.example", "tls": tls}
-        gateway["spec"]["listeners"].append(listener)
-    with pytest.raises(UsageError, match="several certificates on port 443"):
+    tls = {"certificateRefs": [{"name": "c1"}, {"name": "c2"}]}
+    gateway["spec"]["listeners"].append({"name": "tls", "port": 443, "protocol": "HTTPS", "tls": tls})
+    with pytest.raises(UsageError, match=said):
         realised(items)
 
 
 def test_f5s_controller_as_shipped_and_with_its_keys() -> None:
     shipped = text("nginx-f5")
-    assert all(
-        line in shipped
-        for line in (
-            "worker_connections 1024;",
-            "proxy_buffering on;",
-            "random two least_conn;",
-            "zone backend-8080 256k;",
-        )
-    )
+    own = ("worker_connections 1024;", "proxy_buffering on;", "random two least_conn;", "zone backend-8080 256k;")
+    assert all(line in shipped for line in own)
     assert "keepalive " not in shipped and "proxy_set_header Connection" not in shipped
     changed = text("nginx-f5", **{"keepalive": "320", "proxy-buffering": "False", "access-log-off": "true"})
-    assert "keepalive 320;" in changed and 'proxy_set_header Connection "";' in changed
-    assert "proxy_buffering off;" in changed and "access_log off;" in changed
+    asked = ("keepalive 320;", 'proxy_set_header Connection "";', "proxy_buffering off;", "access_log off;")
+    assert all(line in changed for line in asked)
     assert "keepalive" not in text("nginx-f5", keepalive="0").replace("keepalive_", "")
 
 
@@ -238,6 +252,8 @@ def test_haproxytechs_controller_as_shipped_and_with_its_keys() -> None:
         ("caddy", "sever__logs", "{}", "there is no part 'sever'"),
         ("httpd", "server__CustomLg", "", "nothing stands there by itself"),
         ("httpd", "sever__LogLevel", "info", "expected SECTION.DIRECTIVE"),
+        ("lighttpd", "sever__port", "80", "expected SECTION.DIRECTIVE"),
+        ("lighttpd", "server__max-worker", "2", "asks for several workers"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(variant: str, key: str, value: str, said: str) -> None:
@@ -294,6 +310,7 @@ def test_the_proxy_takes_what_is_written(variant: str, rules: str, real: None) -
     [
         ("haproxy", {"defaults.timeout_clients": "30s"}, "(got 'clients')"),
         ("httpd", {"server.KeepAlivTimeout": "5"}, "Invalid command 'KeepAlivTimeout'"),
+        ("lighttpd", {"server.max-keep-alive-request": "5"}, "unknown config-key: server.max-keep-alive-request"),
         ("caddy", {"transport.keep_alife.max_idle_conns_per_host": "9"}, 'unknown field "keep_alife"'),
     ],
 )

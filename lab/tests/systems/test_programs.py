@@ -5,16 +5,70 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
+from urllib.parse import unquote
 
 import pytest
 
 from lab.base.errors import UsageError
-from lab.systems import programs
+from lab.systems import inside, programs
 from lab.systems.checker import refusal
+from lab.systems.envoy import system as envoy
 from lab.systems.manifests.pods import Container
 from lab.targets.local.sandbox import namespaces
+from lab.tests.support.answering import telling
+
+
+@pytest.mark.parametrize("program", ["curl", "bash", "wget"])
+def test_an_interface_is_asked_by_what_there_is(program: str, tmp_path: Path) -> None:
+    """A path keeps what a shell and curl would read otherwise."""
+    if which(program) is None:
+        pytest.skip(f"no {program} here")
+    for name in (program, "cat"):
+        (tmp_path / name).symlink_to(which(name) or "")
+    with telling(b"server.concurrency: 2\n") as (port, asked):
+        command, env = ["/bin/sh", "-c", inside.asked(port, envoy.COUNTS)], {"PATH": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0 and "server.concurrency: 2\n" in done.stdout
+    assert list(map(unquote, asked)) == [unquote(envoy.COUNTS)]
+
+
+def test_where_nothing_answers_it_fails_without_an_answer() -> None:
+    done = subprocess.run(["sh", "-c", inside.asked(1, "/")], capture_output=True, text=True, check=False)
+    assert done.returncode and not done.stdout
+
+
+CONFIG = "/tmp/nginx/nginx.conf"
+CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
+HEAD = "pid /tmp/nginx/nginx.pid; events {}\n"
+
+
+def refused(http: str, files: dict[str, str] | None = None) -> str:
+    return refusal(CHECKER, {CONFIG: f"{HEAD}http {{\n{http}\n}}\n", **(files or {})})
+
+
+def test_what_nginx_takes_is_not_refused() -> None:
+    """Ports below 1024 and log files are its own there."""
+    assert not refused("server { listen 80; access_log /var/log/nginx/a.log; }")
+
+
+def test_what_it_refuses_is_told_in_its_words_with_the_line_that_is_meant() -> None:
+    assert refused("client_max_body_size 10q;") == (
+        '"client_max_body_size" directive invalid value in `client_max_body_size 10q;`'
+    )
+    assert refused("log_format a '$nothing';") == 'unknown "nothing" variable'
+
+
+def test_files_beside_it_are_there_and_a_place_that_is_no_containers_own_is_refused() -> None:
+    text = "include /srv/conf/*.conf;"
+    assert "keepalive_time_out" in refusal(
+        CHECKER, {CONFIG: f"{HEAD}http {{ {text} }}"}, {"/srv/conf": {"a.conf": "keepalive_time_out 1;"}}
+    )
+    with pytest.raises(UsageError, match="not in a folder of the container's own"):
+        refused("", {"/etc/nginx/x": ""})
 
 
 def container_of(image: str) -> Container:
@@ -27,16 +81,13 @@ def container_of(image: str) -> Container:
         ("docker.io/envoyproxy/envoy:v1.40.0", "1.40.0"),
         ("docker.io/envoyproxy/envoy:distroless-v1.40.0@sha256:0000", "1.40.0"),
         ("localhost:5000/traefik:3.7.15", "3.7.15"),
-        ("caddy:latest", None),
-        ("localhost:5000/caddy", None),
     ],
 )
-def test_the_version_is_the_tag_of_the_image(image: str, version: str | None) -> None:
-    if version is None:
+def test_the_version_is_the_tag_of_the_image(image: str, version: str) -> None:
+    assert programs.tagged(container_of(image)) == version
+    for unnamed in ("caddy:latest", "localhost:5000/caddy"):
         with pytest.raises(UsageError, match="names no version by its tag"):
-            programs.tagged(container_of(image))
-    else:
-        assert programs.tagged(container_of(image)) == version
+            programs.tagged(container_of(unnamed))
 
 
 def test_a_version_that_is_not_pinned_is_refused_with_the_nearest() -> None:
@@ -100,15 +151,6 @@ def test_nobody_outside_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs.close()
 
 
-@pytest.mark.slow
-def test_a_checker_finds_its_program_where_a_container_does(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\necho refused >&2\nexit 1\n")
-    program.chmod(0o755)
-    tmp_path.chmod(0o755)
-    assert refusal(["/srv/proxy/program"], {}, programs={"/srv/proxy/program": program}) == "refused"
-
-
 def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_not_asked_for(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,3 +165,19 @@ def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_n
     (bare / "apache2/usr/sbin").mkdir(parents=True)
     (bare / "apache2/usr/sbin/apache2").touch()
     assert programs.unpacked("", "apache2", ["apache2-bin"], "usr/sbin/apache2") == bare / "apache2" and len(asked) == 1
+
+
+def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Path) -> None:
+    program = tmp_path / "envoy-gateway"
+    program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
+    assert programs.built_from(program, "github.com/envoyproxy/gateway") == "1.9.1"
+    assert programs.built_from(program, "github.com/other/module") == ""
+
+
+def test_a_version_is_what_a_program_prints(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho of $LD_LIBRARY_PATH, version 1.2 >&2\n")
+    program.chmod(0o755)
+    assert programs.version_of(program, r"of (\S+), version", (tmp_path / "a.so",)) == str(tmp_path)
+    assert programs.version_of(program, r"version (\S+)") == "1.2" and programs.version_of(program, "x(y)") == "unknown"
+    assert programs.version_of("no-such-program", "(x)") == ""

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from rich.console import Console
 
 from lab.analysis.applied import describe_programs
-from lab.commands.catalog import LONGEST_VALUE, print_show, show_json
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
@@ -96,11 +94,6 @@ def test_what_a_knob_sets_is_the_knobs_own_to_read_back() -> None:
     assert not ciphers & {"ssl-ciphers", "ssl_ciphers"}
 
 
-def test_on_local_there_is_no_controller_to_read_back() -> None:
-    assert stand_ins.list_checks(load_variant("ingress-nginx").manifests, "local") == []
-    assert stand_ins.list_checks(load_variant("traefik").manifests, "kind") == []
-
-
 def test_the_tables_defaults_are_those_of_the_local_target() -> None:
     """Whose table of keys was written from the same release."""
     keys = [setting for setting in CONTROLLER.setting if setting.key]
@@ -147,37 +140,22 @@ def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str
     assert ("--enable-metrics=true" in said) is (run != "knobs-local" and "--enable-metrics" not in baseline)
 
 
-def test_a_run_of_the_base_as_it_is_kept_no_default() -> None:
+def test_an_image_of_ones_own_is_no_stand_in() -> None:
+    """`LAB_IMAGES` named it, and the facts say so. What did run kept no default where the base is as it is."""
     baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
     (said,) = stand_ins.describe_run("apiserver", MODULE, baseline)
     assert said.endswith("ran in the place of ingress-nginx 1.15.1: ingress-nginx")
-
-
-def test_an_image_of_ones_own_is_no_stand_in() -> None:
-    """`LAB_IMAGES` named it, and the facts say so."""
-    baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
     official = {"controllers": "ingress-nginx: the files of registry.k8s.io/ingress-nginx/controller:v1.15.1"}
     assert stand_ins.describe_run("apiserver", official, baseline) == []
     named = {"image_ingress-nginx-controller": "registry.k8s.io/ingress-nginx/controller:v1.15.1"}
     assert stand_ins.describe_run("kind", named, baseline) == []
 
 
-def test_show_lists_what_is_set_and_what_cannot_be_equal(capsys: pytest.CaptureFixture[str]) -> None:
-    """`just show baseline`, for people and as JSON."""
-    print_show(Console(width=400), "ingress-nginx")
-    said = capsys.readouterr().out
-    for setting in CONTROLLER.setting:
-        assert f"set and read back  {setting.name}={setting.named[:LONGEST_VALUE]}" in said
-    for difference in CONTROLLER.unequal:
-        assert difference.what in said
-    assert show_json("ingress-nginx")["stand_ins"][0]["named"] == CONTROLLER.named
-
-
 def test_a_setting_that_is_neither_flag_nor_key_is_refused() -> None:
-    with pytest.raises(ValidationError, match="expected either flag or key"):
-        Setting(stand_in="true", named="false", changes="nothing")
-    with pytest.raises(ValidationError, match="expected either flag or key"):
-        Setting(flag="--a", key="a", stand_in="true", named="false", changes="nothing")
+    either: tuple[dict[str, Any], ...] = {}, {"flag": "--a", "key": "a"}
+    for given in either:
+        with pytest.raises(ValidationError, match="expected either flag or key"):
+            Setting(**given, stand_in="true", named="false", changes="nothing")
 
 
 def test_without_a_configmap_on_the_command_line_nothing_is_read_back() -> None:

@@ -33,27 +33,16 @@ def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> N
     """What kind, remote or nobody in particular lacks is shown and costs nothing."""
     others = [_finding("a", True, "local"), _finding("b", False, "kind"), _finding("c", False, "optional")]
     status, text = _shown(others, monkeypatch)
-    assert status == 0
-    assert "--target local: ready" in text
-    assert "--target kind: not here, for want of b" in text
+    assert status == 0 and "--target local: ready" in text and "--target kind: not here, for want of b" in text
     status, text = _shown([*others, _finding("d", False, "local", "kind", "remote")], monkeypatch)
-    assert status == 2
-    assert "--target remote: not here, for want of d" in text
+    assert status == 2 and "--target remote: not here, for want of d" in text
 
 
 def test_json_carries_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs get status and remedy without knowing the rule behind them."""
     _, text = _shown([_finding("b", False, "optional")], monkeypatch, as_json=True)
-    assert json.loads(text) == [
-        {
-            "check": "b",
-            "needed_by": ["optional"],
-            "ok": False,
-            "found": "found",
-            "remedy": "remedy",
-            "status": "optional",
-        }
-    ]
+    known = {"check": "b", "needed_by": ["optional"], "ok": False, "found": "found", "remedy": "remedy"}
+    assert json.loads(text) == [{**known, "status": "optional"}]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +71,8 @@ def test_versions_are_compared_as_numbers(
 def test_everything_the_local_target_runs_is_checked() -> None:
     """Its own list is the doctor's: what `bench` would refuse to start without is in the table."""
     assert {*TOOLS} <= {finding.check for finding in prerequisites.checks() if "local" in finding.needed_by}
+    finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
+    assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
 
 
 def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,28 +81,18 @@ def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.Monke
     assert cpus.available() == list(range(os.cpu_count() or 1))
 
 
-def test_what_is_not_there_is_not_on_path() -> None:
-    """A missing program is named with its remedy."""
-    finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
-    assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
-
-
-@pytest.mark.parametrize("below", ["", "runs"])
-def test_runs_that_cannot_be_written_are_a_finding(below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file in the way, as `bench` would say later."""
+@pytest.mark.parametrize("where", ["file", "file/runs", "closed/runs"])
+def test_runs_that_cannot_be_written_are_a_finding_and_no_crash(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the way, as `bench` would say later; in another user's folder, that is what is judged."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "file" / below))
-    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
-    assert not finding.ok and "LAB_RUNS" in finding.remedy
-
-
-def test_a_closed_folder_is_a_finding_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the runs would lie in another user's folder, the folder is what is judged."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "closed" / "runs"))
     (tmp_path / "closed").mkdir()
     closed(monkeypatch, tmp_path / "closed")
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / where))
     (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
-    assert str(tmp_path / "closed") in finding.found
+    assert finding.ok is where.startswith("closed")
+    assert "LAB_RUNS" in finding.remedy and str(tmp_path / where.split("/")[0]) in finding.found
 
 
 @pytest.mark.parametrize(

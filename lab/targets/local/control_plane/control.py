@@ -119,8 +119,7 @@ class Control:
         with self._lock:
             life = self._first(role)
             if how == "crash":
-                pid = life.runners[0].process.pid
-                if pid is None:
+                if (pid := life.runners[0].process.pid) is None:
                     fault = "its first container does not run"
                     raise MeasuringError(life.pod.name, fault, "nothing is there to crash")
                 os.kill(pid, signal.SIGKILL)
@@ -147,10 +146,10 @@ class Control:
     def freeze(self, role: Role, frozen: bool) -> None:
         with self._lock:
             lives = [self._first(role)] if frozen else [life for life in self._lives if life.pod.role == role]
-            for runner in [runner for life in lives for runner in life.runners]:
-                for pid in runner.process.processes():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+            processes = [runner.process for life in lives for runner in life.runners]
+            for pid in [pid for process in processes for pid in process.processes()]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
         with self._lock:
@@ -167,7 +166,11 @@ class Control:
         for deployment in self._objects.deployments:
             while (wanted := self._step(deployment)) != Step():
                 for _ in range(wanted.create):
-                    self._create(deployment)
+                    pod = deployment.pod(self._made[deployment.name])
+                    self._made[deployment.name] += 1
+                    self._lives.append(RunningPod(pod, generation=self._generations[deployment.name]))
+                    self.ever.append(pod)
+                    self._say("Created", pod)
                 for life in [life for life in self._lives if life.pod.name in wanted.delete]:
                     self._delete(life, "not wanted any more")
         self._follow()
@@ -191,13 +194,6 @@ class Control:
         ]
         old_ending = sum(life.terminating and life.generation != generation for life in mine)
         return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
-
-    def _create(self, deployment: Deployment) -> None:
-        pod = deployment.pod(self._made[deployment.name])
-        self._made[deployment.name] += 1
-        self._lives.append(RunningPod(pod, generation=self._generations[deployment.name]))
-        self.ever.append(pod)
-        self._say("Created", pod)
 
     def _delete(self, life: RunningPod, why: str) -> None:
         life.terminating = True
@@ -252,8 +248,7 @@ class Control:
                 if before != now:
                     self._log.add("kubelet", "Endpoints", service.name, str(now))
             self._told = ready
-            addresses = self._net.addresses
-            self._routing.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
+            self._routing.changed(ready, {pod.name: self._net[pod.name].address for pod in ready})
 
     def _endpoints(self) -> tuple[Pod, ...]:
         """Where new connections to the proxy go: its ready pods; a Service without any has terminating ones that are ready still.
@@ -277,20 +272,19 @@ class Control:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
         guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
-        expected = sum(self._replicas[name] for name in guarded)
-        return budget.refusal(life.told_ready, healthy, expected)
+        return budget.refusal(life.told_ready, healthy, sum(self._replicas[name] for name in guarded))
 
     def _first(self, role: Role) -> RunningPod:
-        for life in self._lives:
-            if life.pod.role == role and life.runners and not life.terminating:
-                return life
-        raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
+        running = (life for life in self._lives if life.pod.role == role and life.runners and not life.terminating)
+        if (found := next(running, None)) is None:
+            raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
+        return found
 
     def _deployment(self, role: Role) -> Deployment:
-        for deployment in self._objects.deployments:
-            if deployment.template.role == role:
-                return deployment
-        raise MeasuringError(f"role {role}", "this variant has no Deployment of it", "name the other role")
+        named = (deployment for deployment in self._objects.deployments if deployment.template.role == role)
+        if (found := next(named, None)) is None:
+            raise MeasuringError(f"role {role}", "this variant has no Deployment of it", "name the other role")
+        return found
 
     def _say(self, kind: str, pod: Pod, detail: str = "") -> None:
         self._log.add("kubelet", kind, pod.name, detail, pod.role)
@@ -311,19 +305,11 @@ class Control:
         thread.start()
 
 
-_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
-"""Kinds of a container's that are the same in `lab.model.events`."""
-
-_ENDS = {"Stopped": "within its grace period", "Killed": "SIGKILL: its grace period was over"}
-"""How a container ended that was told to."""
-
-
 class LocalRecorder:
     """What happened between two moments, in the words of `lab.model.events`.
 
-    The kubelet knows containers, `Control` knows pods: what a container's readiness meant for its pod is said by `Control` alone.
-    Everything is in one process, so all times are by the lab's own clock as they are. `check`: MeasuringError when something that
-    should have happened did not.
+    What a container's readiness meant for its pod is said by `Control` alone. Everything is in one process, so all times are by the lab's own clock
+    as they are. `check`: MeasuringError when something that should have happened did not.
     """
 
     def __init__(self, log: EventLog, check: Callable[[], None]) -> None:
@@ -339,17 +325,7 @@ class LocalRecorder:
 
     def events(self) -> Sequence[Event]:
         self._check()
-        return [told for event in self._log.events[slice(*self._ends)] if (told := translated(event)) is not None]
+        return [event for event in self._log.events[slice(*self._ends)] if event.source != CONTAINER]
 
     def notes(self) -> Sequence[str]:
         return []
-
-
-def translated(event: Event) -> Event | None:
-    """A line of the log; None where it has no meaning beyond its container."""
-    if event.source != CONTAINER:
-        return event
-    kind = "Exited" if event.kind in _ENDS else event.kind
-    if kind not in _KINDS:
-        return None
-    return replace(event, source="kubelet", kind=kind, detail=_ENDS.get(event.kind, event.detail))

@@ -1,29 +1,33 @@
 """What the proxies know of routes and endpoints, while it changes: objects in, configurations and reloads out.
 
 Stands where an API server and a controller's watch stand in a cluster. A change is accepted at once; each proxy has a
-queue of its own (`reloads`), in which all changes that wait are one reload: in the least time that its
+queue of its own (`Follower`), in which all changes that wait are one reload: in the least time that its
 system lets pass between two. Refuses to know how a proxy is told: that is its system's `control`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import LabError, MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.systems import renewing
 from lab.systems.manifests import objects
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
-from lab.systems.system import Context, Realisation
+from lab.systems.system import Context, Control, Loading, Realisation, Renew
 from lab.systems.table import find
-from lab.targets.local.control_plane.reloads import Follower
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import Process
+
+LOOK_S, REST_S = 0.003, 0.02
+"""Between two looks while something loads, and while nothing does: so much may a time be late."""
+ENDED_S = 0.5
+"""Until it is known that a container has ended, at most."""
 
 
 class Routes(Protocol):
@@ -73,7 +77,7 @@ class Routes(Protocol):
         """As `lab.model.system.Disturbable.apply`."""
 
     def renew(self) -> None:
-        """Ask every proxy for a reload that makes new workers; returns when it was asked for. MeasuringError."""
+        """Ask every proxy that can for a reload that makes new workers; returns when it was asked for. MeasuringError."""
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
@@ -84,11 +88,11 @@ class Routes(Protocol):
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """As `lab.targets.base.System.deployed`."""
+        """As `lab.model.system.System.deployed`."""
         return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """As `lab.targets.base.System.configmap`."""
+        """As `lab.model.system.System.configmap`."""
         ...
 
     def check(self) -> None:
@@ -117,13 +121,12 @@ class Routing(Routes):
     ) -> None:
         self._objects, self._addresses, self._pinned = wanted, dict(addresses), pinned
         self.log, self._changing = log, changing
-        self._first, self._moved = wanted.role("backend"), False
+        self._first, self._moved = {pod.name for pod in wanted.role("backend")}, False
         self._followers: list[Follower] = []
         """Also of proxies that are no more: their faults stay."""
         self._following, self._over = threading.Lock(), False
         """A pod may still be starting when all are stopped: none is followed from then on."""
-        self._proxies: list[Process] = []
-        """Those that can be renewed."""
+        self._renewable: list[tuple[Process, Renew]] = []
         self._accepting = threading.Lock()
         self._deaf: set[str] = set()
         """Proxies whose configuration is fixed."""
@@ -132,15 +135,15 @@ class Routing(Routes):
     def objects(self) -> Objects:
         return self._objects
 
-    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the ConfigMap as the proxies were configured by it: there is one namespace on this target."""
-        return self._objects.configmaps.get(name, {})
-
     @property
     def note(self) -> str:
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         found = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
+
+    def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the ConfigMap as the proxies were configured by it: there is one namespace on this target."""
+        return self._objects.configmaps.get(name, {})
 
     def begin(self) -> None: ...
 
@@ -148,23 +151,20 @@ class Routing(Routes):
 
     def apart(self) -> Sequence[int]:
         """Of proxies whose system names the processes that serve: the others in their containers."""
-        there = (follower.process for follower in self._followers if not follower.left)
-        served_by = ((process, find(process.container.repository)) for process in there)
-        return [
-            pid
-            for process, system in served_by
-            if system and system.proxy
-            for pid in process.processes_but(system.proxy)
-        ]
+        found: list[int] = []
+        for follower in self._present():
+            system = find(follower.process.container.repository)
+            if system and system.proxy:
+                found += follower.process.processes_but(system.proxy)
+        return found
 
     def follow(self, pod: Pod, process: Process) -> None:
         """A container is about to start: of a proxy, it is told of changes."""
-        container = process.container
+        container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
             return
-        system = find(container.repository)
         if system is not None and system.renew is not None:
-            self._proxies.append(process)
+            self._renewable.append((process, system.renew))
         if system is None or system.control is None:
             self._deaf.add(container.place)
             return
@@ -182,18 +182,17 @@ class Routing(Routes):
     def leave(self, pod: Pod) -> None:
         for follower in self._followers:
             if follower.pod == pod.name:
-                follower.end()
+                follower.over.set()
 
     def stop(self) -> None:
         with self._following:
             self._over = True
         for follower in self._followers:
-            follower.end()
+            follower.over.set()
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        names = {pod.name for pod in ready if pod.role == "backend"}
-        self._moved = self._moved or names != {pod.name for pod in self._first}
+        self._moved = self._moved or self._first != {pod.name for pod in ready if pod.role == "backend"}
         with self._accepting:
             self._addresses |= addresses
             self._accept(replace(self._objects, ready=tuple(ready)))
@@ -214,17 +213,14 @@ class Routing(Routes):
 
     def renew(self) -> None:
         """By what its system says that its controller does."""
-        for process in self._proxies:
-            system = find(process.container.repository)
-            if system is None or system.renew is None:
-                raise MeasuringError(process.container.place, *renewing.NONE)
-            system.renew(process)
+        for process, renew in self._renewable:
+            renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        followers = [follower for follower in self._followers if not follower.left]
+        there = self._present()
         found = {
-            "proxy/config_bytes": [float(follower.config_bytes()) for follower in followers],
-            "proxy/load_s": [follower.load_s for follower in followers if follower.load_s is not None],
+            "proxy/config_bytes": [float(follower.control.config_bytes()) for follower in there],
+            "proxy/load_s": [follower.load_s for follower in there if follower.load_s is not None],
         }
         return {name: max(values) for name, values in found.items() if values}
 
@@ -239,4 +235,96 @@ class Routing(Routes):
         old, self._objects = self._objects, new
         if new != old:
             for follower in self._followers:
-                follower.changed()
+                follower.changed.set()
+
+    def _present(self) -> list[Follower]:
+        return [follower for follower in self._followers if not follower.over.is_set()]
+
+
+class Follower(threading.Thread):
+    """One proxy container's queue of changes: what waits is one reload, no sooner after the last than its image allows.
+
+    Writes down when each was begun (`Reload`) and when the new configuration served (`Reloaded`). Refuses to judge a reload that failed: the fault
+    is kept for whoever asks, the proxy goes on with what it had. `wanted`: what the container is to load now, path → text. `once`: it rests when
+    the first configuration serves.
+    """
+
+    def __init__(
+        self,
+        pod: str,
+        process: Process,
+        control: Control,
+        wanted: Callable[[], Mapping[str, str]],
+        log: EventLog,
+        once: bool = False,
+    ) -> None:
+        super().__init__(name=f"reloads-{pod}", daemon=True)
+        self.pod, self.process, self.control = pod, process, control
+        self._wanted, self._log, self._once = wanted, log, once
+        self.changed, self.over = threading.Event(), threading.Event()
+        self._main: int | None = None
+        self._last = float("-inf")
+        self._served = False
+        self.load_s: float | None = None
+        """From the last start or reload until it served; None while it does not, or where its begin was not seen."""
+        self.fault: LabError | None = None
+
+    def run(self) -> None:
+        while not (self._once and self._served) and not self.over.wait(REST_S):
+            try:
+                self._look()
+            except (OSError, LabError) as error:
+                # Unless its container ended, which is no fault of a reload's; that is known a moment later.
+                if not self.over.wait(ENDED_S) and self.process.pid == self._main:
+                    self._fail(error)
+            except Exception as error:  # noqa: BLE001 - ended unheard, no later change would reach the proxy
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, LabError):
+            said = str(error) if isinstance(error, OSError) else repr(error)
+            error = MeasuringError(self.process.container.place, f"its routes: {said}", "")
+        self.fault = self.fault or error
+
+    def _look(self) -> None:
+        if self.process.pid != self._main:
+            self._main, self.load_s = self.process.pid, None
+            if self._main is not None:
+                self.changed.set()  # what came while it was being started, it may not have
+                self._begin()
+        elif self._main is not None and self.changed.is_set():
+            self._turn()
+
+    def _begin(self) -> None:
+        """It was started: its first configuration is a load, too, and the next comes an interval later."""
+        while (loading := self.control.started()) is None:
+            if self.process.pid != self._main or self.over.wait(LOOK_S):
+                return
+        self._last = time.monotonic() - (0.0 if loading.began_s is None else time.time() - loading.began_s)
+        self._served = self._serve(loading)
+
+    def _turn(self) -> None:
+        waits_s = self._last + self.control.interval_s - time.monotonic()
+        if self.control.looks_once_more:
+            self.changed.clear()
+        if self.over.wait(max(0.0, waits_s)) or self.process.pid != self._main:
+            return
+        if not self.control.looks_once_more:
+            self.changed.clear()
+        before, self._last = self._last, time.monotonic()
+        loading = self.control.load(self._wanted(), self.over)
+        if loading is not None:
+            self._log.add("proxy", "Reload", self.pod, f"pid {loading.pid}", "proxy", loading.began_s)
+            if self._serve(loading):
+                self._log.add("proxy", "Reloaded", self.pod, f"pid {loading.pid}", "proxy")
+        elif not self.control.looks_once_more:
+            self._last = before  # nothing new: no turn was taken
+
+    def _serve(self, loading: Loading) -> bool:
+        """False when it was ended before it served."""
+        while not self.control.serving(loading):
+            if self.process.pid != self._main or self.over.wait(LOOK_S):
+                return False
+        self.load_s = time.time() - loading.began_s if loading.began_s is not None else None
+        self.process.confine()  # its new processes may have chosen CPUs of their own
+        return True

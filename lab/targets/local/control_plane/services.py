@@ -2,17 +2,16 @@
 
 client ── node ── proxy pods. The client sends to the Service's own address; the node (a network namespace of its own, so
 that probes do not pass it) does what kube-proxy's nftables mode does there: a connection's first packet is given to one
-of the endpoints at random (`numgen random`), connection tracking does the same for the rest, and under
-externalTrafficPolicy Cluster the source becomes the node's address with a random port (`masquerade fully-random`); under
-Local the pod sees the client's. kube-proxy's two connection-tracking timeouts are set. Not modelled: a balancer in front
-of the node, a second node, session affinity, source ranges, node ports, kube-proxy's own size of the conntrack table
-(it is the machine's, see the facts). A pod with hostNetwork is reached straight, and so is one behind any other Service.
+of the endpoints at random, connection tracking does the same for the rest, and under externalTrafficPolicy Cluster the source
+becomes the node's address with a random port; under Local the pod sees the client's. kube-proxy's two connection-tracking
+timeouts are set. Not modelled: a balancer in front of the node, a second node, session affinity, source ranges, node ports,
+kube-proxy's own size of the conntrack table (it is the machine's, see the facts). A pod with hostNetwork is reached straight,
+and so is one behind any other Service.
 
 While pods come and go (`changing`) every Service of the proxy's has such a node in front, a ClusterIP's keeping the client's
 address, and so has a hostPort, always: the NAT of a CNI's portmap. `follow` gives new connections to the endpoints that are
-there now; what is established stays with its pod, as kube-proxy leaves it. Which pods these are is `endpoints`' to say. The
-rules change at once, where a cluster takes some 0.1 to 1 s until every node has them. Without any endpoint a connection
-is refused.
+there now; what is established stays with its pod, as kube-proxy leaves it. The rules change at once, where a cluster takes some
+0.1 to 1 s. Without any endpoint a connection is refused.
 
 Under Cluster all clients share one address: with a connection per request a port is soon used again for another client,
 whose SYN meets the proxy's TIME-WAIT with other timestamps (TcpExtPAWSTimewait) and is sent again after 1 s. It is so in a
@@ -31,12 +30,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import NotMeasurableError, UsageError, refuse_if
 from lab.base.files import readable
 from lab.systems.manifests.objects import Objects, Service
 from lab.systems.manifests.pods import Pod
 from lab.targets.common.sampler import network_counters
-from lab.targets.local.sandbox.network import CLIENT, Network, Place, batch, call_in, write_sysctls
+from lab.targets.local.sandbox.network import CLIENT, End, Network, Place, batch, call_in, write_sysctls
 
 NODE = "node"
 ADDRESS = "10.65.0.1"
@@ -55,10 +54,10 @@ _MARK = "0x4000"  # kube-proxy's masquerade bit
 def in_front(objects: Objects, changing: bool) -> Objects:
     """The objects with a node's NAT in front of the proxy where the way needs one and its Service is no LoadBalancer."""
     pods = objects.role("proxy")
-    if objects.role("balancer"):
-        return objects
     needed = changing or len(pods) > 1 or any(pod.host_ports for pod in pods)
-    if not pods or (pods[0].host_network and not changing) or not needed or _balanced(objects, pods[0]) is not None:
+    if not pods or not needed or objects.role("balancer") or _balanced(objects, pods[0]) is not None:
+        return objects
+    if pods[0].host_network and not changing:
         return objects
     found = {
         name: replace(service, balanced=True, masquerade=False)
@@ -129,18 +128,17 @@ def install(net: Network, objects: Objects) -> None:
     write_sysctls(node, _NODE_SYSCTLS)
     nft(rules(net, objects), node)
     write_sysctls(node, _CONNTRACK)
-    to_node = net.device(CLIENT, NODE)
     for each in wanted:
-        route = f"route add {address_of(objects, each)}/32 via {node.address} dev {to_node} onlink src {client.address}"
-        batch(["-n", client.namespace], [route])
+        way = f"via {node.address} dev {net.device(NODE)} onlink src {client.address}"
+        batch(["-n", client.namespace], [f"route add {address_of(objects, each)}/32 {way}"])
         for pod in objects.endpoints(each.name):
             join(net, pod)
 
 
 def join(net: Network, pod: Pod) -> None:
     """A proxy's way back to the client, through the node. Raises CalledProcessError."""
-    node, client, back = net[NODE], net[CLIENT], net.device(pod.name, NODE)
-    batch(["-n", net[pod.name].namespace], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
+    way = f"via {net[NODE].address} dev {net.device(NODE)} onlink"
+    batch(["-n", net[pod.name].namespace], [f"route add {net[CLIENT].address}/32 {way}"])
 
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
@@ -153,6 +151,12 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
     """From now on new connections go to these pods, each by its own Service, established ones where they went. Raises CalledProcessError, OSError."""
     added = "".join(f"add rule ip lab prerouting {line}\n" for line in _dnat(net, objects, pods))
     nft(f"flush chain ip lab prerouting\n{added}", net[NODE])
+
+
+def client_links(net: Network, objects: Objects) -> list[tuple[End, End]]:
+    """(client's end, far end) of every pair between the client and where its requests go in."""
+    far = [NODE] if balancers(objects) else [pod.name for pod in objects.entry]
+    return [((net[CLIENT], net.device(name)), (net[name], net.device(CLIENT))) for name in far]
 
 
 def counters(net: Network, objects: Objects) -> Mapping[str, int]:
@@ -216,30 +220,28 @@ def vet(objects: Objects) -> None:
 
     NotMeasurableError for hostNetwork where there is no NAT that it could leave out.
     """
+    straight = "no Service of type LoadBalancer is in front: the way is straight without hostNetwork, too"
     for pod in objects.pods:
-        if pod.host_network and _balanced(objects, pod) is None:
-            fault = "no Service of type LoadBalancer is in front: the way is straight without hostNetwork, too"
-            raise NotMeasurableError(
-                "host network", f"{pod.place}: hostNetwork", fault, "measure it on such a baseline (okd)"
-            )
+        useless = pod.host_network and _balanced(objects, pod) is None
+        remedy = "measure it on such a baseline (okd)"
+        refuse_if(useless, f"{pod.place}: hostNetwork", straight, remedy, what="host network")
     found, proxies = balancers(objects), objects.role("proxy")
-    if not found and len(proxies) > 1:
-        raise UsageError(
+    if len(proxies) > 1:
+        refuse_if(
+            not found,
             proxies[0].place,
             "several proxies, and no Service of type LoadBalancer in front: nothing balances over them here",
             "set replicas: 1, give the proxy such a Service (without hostNetwork), choose a sweep with a disturbance (its"
             " Services are all a node's NAT), or use --target kind",
         )
-    if proxies and proxies[0].host_ports and len(proxies) > 1:
         fault = "several pods with ports of the node's own: all but one would stay Pending on the one node here"
-        raise UsageError(proxies[0].place, fault, "set replicas: 1, or use --target kind with several nodes")
-    if not found or (fault := nft_fault()) is None:
-        return
-    place = f"Service/{found[0].name}: spec.type LoadBalancer"
-    if fault == MISSING:
-        raise UsageError(place, "the program 'nft' is not on this machine", "apt-get install nftables")
-    remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"
-    raise NotMeasurableError("service NAT", place, f"nft does not work here: {fault}", remedy)
+        remedy = "set replicas: 1, or use --target kind with several nodes"
+        refuse_if(proxies[0].host_ports, proxies[0].place, fault, remedy)
+    if found and (fault := nft_fault()) is not None:
+        place = f"Service/{found[0].name}: spec.type LoadBalancer"
+        refuse_if(fault == MISSING, place, "the program 'nft' is not on this machine", "apt-get install nftables")
+        remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"
+        raise NotMeasurableError("service NAT", place, f"nft does not work here: {fault}", remedy)
 
 
 def _balanced(objects: Objects, pod: Pod) -> Service | None:

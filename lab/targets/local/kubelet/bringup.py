@@ -8,9 +8,8 @@ import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
+from lab.base.errors import MeasuringError, NotMeasurableError, refuse_if, refuse_unknown
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
 from lab.systems import checker
@@ -33,9 +32,8 @@ PODS = STATE / "pods"
 def realise(context: Context) -> Realisation:
     """By its system, or its command executed. UsageError for another version than what stands for the image here."""
     system = find(context.container.repository)
-    if (
-        system is None or system.realise is None or context.pod.role == "balancer"
-    ):  # whatever a balancer runs, it serves no route
+    # whatever a balancer runs, it serves no route
+    if system is None or system.realise is None or context.pod.role == "balancer":
         return Realisation(command(context.container), context.container.env)
     if context.pod.role == "proxy" and not system.by_tag:
         refuse_other_version(context.container)
@@ -49,18 +47,9 @@ def refuse_other_version(container: Container) -> None:
     system, tag = find(container.repository), references.split(container.image)[1]
     pinned = map(references.split, references.pinned().values())
     tags = [other for repository, other in pinned if find(repository) is system]
-    if tags and tag not in tags:
-        fault = (
-            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
-        )
-        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
-
-
-def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
-    """Objects of kinds that none of its proxies' systems reads."""
-    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
-    kinds = frozenset[str]().union(*(system.kinds for system in found if system is not None))
-    return (raw for raw in objects.others if raw.get("kind") not in kinds)
+    there = f"what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
+    remedy = "use --target kind, where the image itself runs"
+    refuse_if(tags and tag not in tags, container.place, f"image {container.image}: {there}", remedy)
 
 
 def links(objects: Objects) -> list[tuple[str, str]]:
@@ -82,9 +71,12 @@ def links(objects: Objects) -> list[tuple[str, str]]:
 
 def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
-    for raw in unknown(objects):
-        fault = f"the local target does not know objects of kind {raw.get('kind')}"
-        raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
+    systems = [find(container.repository) for pod in objects.pods for container in pod.containers]
+    kinds = frozenset[str]().union(*(system.kinds for system in systems if system is not None))
+    for raw in objects.others:
+        fault = f"the local target does not know objects of kind {raw['kind']}"
+        place = f"{raw['kind']}/{raw['metadata']['name']}"
+        refuse_if(raw["kind"] not in kinds, place, fault, "remove it, or use --target kind")
     services.vet(objects)
     for service in objects.services.values():
         if service.selector:
@@ -92,8 +84,12 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
     for name, (place, asked) in objects.node_settings.items():
         fault = f"{name} is the whole machine's, which the lab never changes; the variant asks for {asked}"
         raise NotMeasurableError("host-wide", place, fault, "use --target kind")
-    _refuse_devices(objects)
     for pod in objects.pods:
+        for container in pod.init + pod.containers:
+            text = "\n".join(container.command + container.args)
+            devices = container.privileged and "/sys/class/net" in text and not real_root()
+            fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
+            refuse_if(devices, container.place, fault, "run the lab as root (sudo), or use --target kind", what="root")
         for volume in pod.volumes.values():
             if volume.on_disk:
                 disk.check()
@@ -109,18 +105,16 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
 def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
     for context in _contexts(objects, pinned):
-        if context.pod.role != "proxy":
+        pod, started = context.pod, realise(context)
+        if pod.role != "proxy" or not started.checker:
             continue
-        started, pod = realise(context), context.pod
         hosts = "\n".join([*_names(pod, objects, context.addresses), ""])
         folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
-        if started.checker and (
-            told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
-        ):
-            known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
-            program = Path(next(known, started.command[0])).name  # which a shell may start
-            fault = f"{program} refuses this configuration: {told}"
-            raise UsageError(context.container.place, fault, "correct what it names")
+        told = checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+        known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+        program = Path(next(known, started.command[0])).name  # which a shell may start
+        fault = f"{program} refuses this configuration: {told}"
+        refuse_if(told, context.container.place, fault, "correct what it names")
 
 
 def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
@@ -153,15 +147,13 @@ def job(
     `made` is told of each container, but for those that initialise, before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
     so that they can be squeezed, and end as slowly as their images do.
     """
-    addresses, place = net.addresses, net[pod.name]
+    addresses, place, folder = net.addresses, net[pod.name], pod_folder(pod, net)
     _write_sysctls(pod, place)
-    folder = pod_folder(pod, net)
-    volumes = {
-        name: disks.folder(pod.name, name)
-        if volume.on_disk
-        else _make_volume(folder / "volumes" / name, volume, objects)
-        for name, volume in pod.volumes.items()
-    }
+    volumes: dict[str, Path] = {}
+    for name, volume in pod.volumes.items():
+        volumes[name] = disks.folder(pod.name, name) if volume.on_disk else folder / "volumes" / name
+        if not volume.on_disk:
+            _make_volume(volumes[name], volume, objects)
     hosts = "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses), ""])
 
     def make(container: Container) -> Process:
@@ -169,21 +161,10 @@ def job(
             started = Realisation(command(container), container.env)
         else:
             started = realisation(container, pod, place, objects, addresses, pinned, realise)
-        setting = Setting(
-            hostname=pod.name,
-            place=place,
-            cpus=_cpus(pod, pinned),
-            hosts=hosts,
-            volumes=volumes,
-            started=started if changing else replace(started, waits=(0.0, 0.0)),
-            group=groups.make(
-                pod.role,
-                f"{net.lane.prefix}{pod.name}-{container.name}",
-                container.place,
-                container.limits,
-                room=changing,
-            ),
-        )
+        own = f"{net.lane.prefix}{pod.name}-{container.name}"
+        group = groups.make(pod.role, own, container.place, container.limits, room=changing)
+        started = started if changing else replace(started, waits=(0.0, 0.0))
+        setting = Setting(pod.name, place, _cpus(pod, pinned), hosts, volumes, started, group)
         process = Process(container, setting, folder / "containers" / container.name)
         if container not in pod.init:
             made(pod, process)
@@ -203,7 +184,8 @@ def realisation(
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
     somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
-    return realise(_context(container, pod, objects, addresses, pinned, somaxconn))
+    cpus = len(_cpus(pod, pinned))
+    return realise(Context(container, pod, objects, addresses, cpus, somaxconn, _open_files()))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
@@ -212,18 +194,15 @@ def pod_folder(pod: Pod, net: Network) -> Path:
 
 
 def _write_sysctls(pod: Pod, place: Place) -> None:
-    try:
-        network.write_sysctls(place, dict(pod.sysctls))
-    except OSError as error:
-        if not str(error.filename).startswith("/proc/sys/"):
-            raise
-        name = Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
-        where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
-        raise MeasuringError(
-            where,
-            f"cannot be written in a pod: {error.strerror}",
-            "only namespaced sysctls can; the others are the node's",
-        ) from None
+    for name, value in pod.sysctls.items():
+        try:
+            network.write_sysctls(place, {name: value})
+        except OSError as error:
+            if not str(error.filename).startswith("/proc/sys/"):
+                raise
+            where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
+            fault = f"cannot be written in a pod: {error.strerror}"
+            raise MeasuringError(where, fault, "only namespaced sysctls can; the others are the node's") from None
 
 
 def remove(pods: Iterable[Pod], net: Network) -> None:
@@ -236,33 +215,16 @@ def remove(pods: Iterable[Pod], net: Network) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse_devices(objects: Objects) -> None:
-    """NotMeasurableError for a privileged container that writes to its interfaces' /sys: that takes root of the machine."""
-    for container in [container for pod in objects.pods for container in pod.init + pod.containers]:
-        text = "\n".join(container.command + container.args)
-        if container.privileged and "/sys/class/net" in text and not real_root():
-            fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
-            raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
-
-
 def _contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
     """Of every container, before there is an address."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
         for container in pod.containers:
-            yield _context(container, pod, objects, addresses, pinned, somaxconn=4096)
+            yield Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), 4096, _open_files())
 
 
-def _context(
-    container: Container,
-    pod: Pod,
-    objects: Objects,
-    addresses: Mapping[str, str],
-    pinned: Mapping[Role, frozenset[int]],
-    somaxconn: int,
-) -> Context:
-    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), somaxconn, open_files)
+def _open_files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
@@ -279,24 +241,17 @@ def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str
     return found
 
 
-def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
+def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
     folder.mkdir(parents=True)
-    if volume.source is not None:
-        for name, text in _texts(volume, objects).items():
-            (folder / name).write_text(text)
-    elif volume.size:
-        size = int(quantity(volume.size))
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "volume", str(folder)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    for name, text in _texts(volume, objects).items():
+        (folder / name).write_text(text)
+    if volume.source is None and volume.size:
+        options = f"size={int(quantity(volume.size))},mode=777"
+        argv = ["mount", "-t", "tmpfs", "-o", options, "volume", str(folder)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise MeasuringError(
-                f"volume {volume.name}", f"cannot be mounted: {done.stderr.strip()}", "remove its sizeLimit"
-            )
-    return folder
+            fault = f"cannot be mounted: {done.stderr.strip()}"
+            raise MeasuringError(f"volume {volume.name}", fault, "remove its sizeLimit")
 
 
 def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:

@@ -38,11 +38,15 @@ from lab.targets.local.sandbox.network import Place
 
 ONLINE = "/sys/devices/system/cpu/online"
 
+TAIL_BYTES = 8192
 ASK_S = 2.0
 """For an answer of an interface on a pod's loopback."""
 
 LEAST_S = 2.0
 """From the stop signal to SIGKILL at least, whatever the grace period (a kubelet's minimumGracePeriodInSeconds)."""
+
+Bind = tuple[Path, str, bool]
+"""Source, where it is mounted, and whether to be read only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +82,13 @@ class Process:
         private = self._private()
         self._binds = [*self._volumes(), *self._covers(), *private]
         for path, text in setting.started.files.items():
-            file = self.inside(path)
-            if file is None:
-                raise UsageError(
-                    container.place,
-                    f"{path} is not in a folder of the container's own",
-                    f"one of: {', '.join(self._kept)}",
-                )
-            file.parent.mkdir(parents=True, exist_ok=True)
+            file = self._made(path)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text, errors="surrogateescape")
         for path, program in setting.started.programs.items():
-            file = self.inside(path)
-            assert file is not None, path
-            file.parent.mkdir(parents=True, exist_ok=True)
+            file = self._made(path)
             file.touch()
             self._binds.insert(0, (program, str(file), False))
 
@@ -194,9 +189,12 @@ class Process:
 
         A process that bound itself to one CPU keeps one: that of the role's to which the fewest others are bound.
         """
-        own, strays = self.setting.cpus, list[int]()
+        own, strays, bound = self.setting.cpus, list[int](), dict[int, int]()
         pids = self.processes()
-        bound = {pid: cpu for pid in pids if (cpu := self._bound(pid)) is not None}
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                if len(mask := os.sched_getaffinity(pid)) == 1 and mask <= own:
+                    bound[pid] = min(mask)
         for pid in pids:
             for thread in thread_ids(pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -209,14 +207,6 @@ class Process:
                     strays.append(thread)
         return strays
 
-    def _bound(self, pid: int) -> int | None:
-        """The one CPU of the role's that a process may use; None where it may use several, or another."""
-        with contextlib.suppress(ProcessLookupError):
-            mask = os.sched_getaffinity(pid)
-            if len(mask) == 1 and mask <= self.setting.cpus:
-                return next(iter(mask))
-        return None
-
     def stop(self, grace_s: float) -> bool:
         """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself.
 
@@ -224,26 +214,18 @@ class Process:
         """
         before_s, after_s = self.setting.started.waits
         with self._stopping:
-            deadline = time.monotonic() + grace_s
+            deadline, hook = time.monotonic() + grace_s, None
             if self.popen is None or self.popen.poll() is not None:
                 return True
-            hook: subprocess.Popen[bytes] | None = None
-            try:
-                if pre_stop := self.setting.started.pre_stop or self.container.pre_stop:
-                    argv, nothing = self.enter(pre_stop), subprocess.DEVNULL
-                    hook = subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        hook.wait(grace_s)
-                deadline = max(deadline, time.monotonic() + LEAST_S)
-                if before_s:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.popen.wait(min(before_s, max(0.0, deadline - time.monotonic())))
-                with contextlib.suppress(ProcessLookupError):  # preStop may have ended it
-                    os.kill(self._main or self.popen.pid, self.setting.started.stop_signal)
-                self.popen.wait(max(0.0, deadline - time.monotonic()))
-            except (subprocess.TimeoutExpired, ProcessLookupError):
-                pass
-            gracefully = self.popen.poll() is not None
+            if (argv := self.setting.started.pre_stop or self.container.pre_stop) and self.pid is not None:
+                nothing = subprocess.DEVNULL
+                hook = subprocess.Popen(self.enter(argv), stdin=nothing, stdout=nothing, stderr=nothing)
+                _ends_within(hook, grace_s)
+            deadline = max(deadline, time.monotonic() + LEAST_S)
+            if before_s:
+                _ends_within(self.popen, min(before_s, deadline - time.monotonic()))
+            self._signal(self.setting.started.stop_signal)
+            gracefully = _ends_within(self.popen, deadline - time.monotonic())
             # A hook that is still busy ends with the container's processes. Killed before, it would leave its child to us,
             # and the container's process namespace is not over until every process in there has been waited for.
             self.kill()
@@ -264,17 +246,25 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL. The main process is the first of its process namespace: with it everything in there ends."""
-        if self.popen is None or self.popen.poll() is not None:
-            return
+        if self.popen is not None and self.popen.poll() is None:
+            self._signal(signal.SIGKILL)
+            self.popen.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the main process, which may just have ended."""
+        assert self.popen is not None
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._main or self.popen.pid, signal.SIGKILL)
-        self.popen.wait()
+            os.kill(self._main or self.popen.pid, number)
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
         """The last lines of its error output, or (unless told not to) of its output where that is empty."""
         for file in (self.stderr, self.stdout)[: 1 + output_too]:
-            if file.exists() and (text := _end(file)):
-                return "\n".join(text.splitlines()[-lines:])
+            if file.exists():
+                with file.open("rb") as stream:
+                    stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
+                    text = stream.read().decode(errors="replace").strip()
+                if text:
+                    return "\n".join(text.splitlines()[-lines:])
         return ""
 
     def ended(self) -> str:
@@ -292,58 +282,48 @@ class Process:
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
 
-    def _private(self) -> list[tuple[Path, str, bool]]:
-        found: list[tuple[Path, str, bool]] = []
+    def _private(self) -> list[Bind]:
+        found: list[Bind] = []
         for path in self._kept:
-            there = self._there / path.strip("/")
+            there, own = self._there / path.strip("/"), self._own(path)
             if there.is_dir():
-                own = self.folder / "private" / path.strip("/").replace("/", "-")
+                own.parent.mkdir(parents=True, exist_ok=True)
                 if self._root is None:
-                    own.mkdir(parents=True)
+                    own.mkdir()
                 else:
-                    own.parent.mkdir(parents=True, exist_ok=True)
                     subprocess.run(["cp", "-r", "--preserve=mode,timestamps,links", there, own], check=True)
                 found.append((own, self._over(path), False))
-        if self._root is not None:
-            return found
-        for path in WRITABLE:
-            parent, _, name = path.strip("/").rpartition("/")
-            (self.folder / "private" / parent.replace("/", "-") / name).mkdir()
-        for link in Path("/run").iterdir():
-            if link.is_symlink():
-                (self.folder / "private/run" / link.name).symlink_to(link.readlink())
+        if self._root is None:
+            for path in WRITABLE:
+                parent, _, name = path.rpartition("/")
+                (self._own(parent) / name).mkdir()
+            for link in Path("/run").iterdir():
+                if link.is_symlink():
+                    (self._own("/run") / link.name).symlink_to(link.readlink())
         return found
 
-    def _volumes(self) -> list[tuple[Path, str, bool]]:
-        found = []
+    def _volumes(self) -> list[Bind]:
+        found: list[Bind] = []
         for mount in self.container.mounts:
-            source = self.setting.volumes[mount.volume] / mount.sub_path
+            source, target = self.setting.volumes[mount.volume] / mount.sub_path, self.inside(mount.path)
             if not source.exists():
-                raise UsageError(
-                    self.container.place,
-                    f"volume {mount.volume} has no {mount.sub_path!r}",
-                    "correct the mount's subPath",
-                )
-            target = self.inside(mount.path)
+                fault = f"volume {mount.volume} has no {mount.sub_path!r}"
+                raise UsageError(self.container.place, fault, "correct the mount's subPath")
             if target is None and not (self._there / mount.path.lstrip("/")).exists():
-                raise UsageError(
-                    self.container.place,
-                    f"there is no {mount.path} here to mount over",
-                    f"mount it below one of {', '.join(self._kept)}",
-                )
+                fault = f"there is no {mount.path} here to mount over"
+                raise UsageError(self.container.place, fault, f"mount it below one of {', '.join(self._kept)}")
             if target is not None and source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif target is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.touch()
-            found.append(
-                (source, str(target or self._over(mount.path)), mount.read_only)
-            )  # below a folder of its own: there first
+            # Below a folder of its own: there first.
+            found.append((source, str(target or self._over(mount.path)), mount.read_only))
         return found
 
-    def _covers(self) -> list[tuple[Path, str, bool]]:
+    def _covers(self) -> list[Bind]:
         texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.as_list(self.setting.cpus) + "\n"}
-        found = []
+        found: list[Bind] = []
         for path, text in texts.items():
             if path == ONLINE or (self._there / path.lstrip("/")).exists():
                 own = self.folder / path.strip("/").replace("/", "-")
@@ -355,12 +335,25 @@ class Process:
         """Where what lies at a container's path is mounted."""
         return path if self._root is None else f"{self.folder / 'root'}{path}"
 
+    def _own(self, path: str) -> Path:
+        """Where the lab keeps what is the container's own of a folder."""
+        return self.folder / "private" / path.strip("/").replace("/", "-")
+
     def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
         for prefix in self._kept:
             if path.startswith(prefix + "/") and (self._there / prefix.lstrip("/")).is_dir():
-                return self.folder / "private" / prefix.strip("/").replace("/", "-") / path.removeprefix(prefix + "/")
+                return self._own(prefix) / path.removeprefix(prefix + "/")
         return None
+
+    def _made(self, path: str) -> Path:
+        """The same, its folder made. UsageError where there is none."""
+        file = self.inside(path)
+        if file is None:
+            fault = f"{path} is not in a folder of the container's own"
+            raise UsageError(self.container.place, fault, f"one of: {', '.join(self._kept)}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
 
 
 def ask(place: Place, port: int, path: str) -> str:
@@ -373,8 +366,7 @@ def ask(place: Place, port: int, path: str) -> str:
 def tree(root: int) -> list[int]:
     """A process and its descendants."""
     try:
-        process = psutil.Process(root)
-        return [root, *(child.pid for child in process.children(recursive=True))]
+        return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
     except psutil.NoSuchProcess:
         return []
 
@@ -399,7 +391,8 @@ def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | 
     return None
 
 
-def _end(file: Path, size: int = 8192) -> str:
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - size))
-        return stream.read().decode(errors="replace").strip()
+def _ends_within(popen: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends by then."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        popen.wait(max(0.0, seconds))
+    return popen.returncode is not None

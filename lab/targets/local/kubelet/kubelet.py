@@ -11,19 +11,19 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.base.errors import MeasuringError, StartError
 from lab.model.events import EventLog
-from lab.systems.manifests.pods import Container, Pod
+from lab.systems.manifests.pods import Container, Pod, Probe
 from lab.targets.local.kubelet.containers import Process, reap_orphans
 from lab.targets.local.kubelet.runner import CONTAINER, Runner
 from lab.targets.local.sandbox.cgroups import Groups
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
-
 
 Make = Callable[[Container], Process]
 """Prepares one of a pod's containers when its turn comes (after the init containers ended)."""
@@ -87,7 +87,7 @@ class Kubelet:
 
     def wait(self, deadline: float) -> None:
         """Until each container's readiness probe succeeded once. MeasuringError at the deadline (monotonic), or when one exits."""
-        for runner in [runner for pod in self.pods for runner in pod.runners]:
+        for runner in self._runners:
             place, readiness = runner.container.place, runner.container.readiness
             while True:
                 if runner.exited:
@@ -113,6 +113,10 @@ class Kubelet:
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
+    @property
+    def _runners(self) -> list[Runner]:
+        return [runner for pod in self.pods for runner in pod.runners]
+
     def stop(self) -> None:
         """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting.
 
@@ -121,7 +125,7 @@ class Kubelet:
         self._stopped.set()
         for process in list(self._initialising):
             process.kill()
-        runners = [runner for pod in self.pods for runner in pod.runners]
+        runners = self._runners
         for runner in runners:
             runner.kill()
         for runner in runners:
@@ -162,10 +166,63 @@ class Kubelet:
 
     def _rotate(self) -> None:
         while not self._stopped.wait(ROTATE_EVERY_S):
-            for pod in self.pods:
-                for runner in pod.runners:
-                    runner.process.truncate(ROTATE_BYTES)
+            for runner in self._runners:
+                runner.process.truncate(ROTATE_BYTES)
 
 
 def _printed(process: Process) -> str:
     return process.tail(3) or "it printed nothing"
+
+
+def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
+    """`metadata` and `spec` in Kubernetes' own names; fields that have no meaning here are not there."""
+    return {
+        "metadata": {"name": pod.pod.name, "namespace": pod.pod.namespace, "labels": dict(pod.pod.labels)},
+        "spec": {
+            "hostNetwork": on_the_node,
+            "terminationGracePeriodSeconds": pod.pod.grace_s,
+            "containers": [_container(runner) for runner in pod.runners],
+        },
+    }
+
+
+def _container(runner: Runner) -> Mapping[str, Any]:
+    """A hook as the manifest has it: what an image's own is here, is told by nobody in a cluster."""
+    container, setting = runner.container, runner.process.setting
+    probes = {
+        "livenessProbe": container.liveness,
+        "readinessProbe": container.readiness,
+        "startupProbe": container.startup,
+    }
+    return {
+        "name": container.name,
+        "image": container.image,
+        "command": list(setting.started.command),
+        "env": [{"name": name, "value": value} for name, value in setting.started.env.items()],
+        "resources": {"limits": dict(container.limits)},
+        "ports": [
+            {"name": name, "containerPort": number}
+            | ({"hostPort": container.host_ports[number]} if number in container.host_ports else {})
+            for name, number in container.ports.items()
+        ],
+        **({"lifecycle": {"preStop": {"exec": {"command": list(container.pre_stop)}}}} if container.pre_stop else {}),
+        **{name: _probe(probe) for name, probe in probes.items() if probe is not None},
+    }
+
+
+def _probe(probe: Probe) -> Mapping[str, Any]:
+    handlers: Mapping[str, Mapping[str, Any]] = {
+        "httpGet": {"path": probe.path, "port": probe.port},
+        "tcpSocket": {"port": probe.port},
+        "exec": {"command": list(probe.command)},
+    }
+    grace = {} if probe.grace_s is None else {"terminationGracePeriodSeconds": probe.grace_s}
+    return {
+        probe.kind: handlers[probe.kind],
+        "initialDelaySeconds": probe.initial_delay_s,
+        "periodSeconds": probe.period_s,
+        "timeoutSeconds": probe.timeout_s,
+        "successThreshold": probe.successes,
+        "failureThreshold": probe.failures,
+        **grace,
+    }

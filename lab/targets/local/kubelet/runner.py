@@ -1,22 +1,100 @@
-"""One container kept running: probed, restarted with a kubelet's back-off, ended in time, and all of it written down."""
+"""One container kept running: probed, restarted with a kubelet's back-off, ended in time, and all of it written down.
+
+Probes are a kubelet's: from the node, with their delays, periods, timeouts and thresholds.
+"""
 
 from __future__ import annotations
 
+import http.client
+import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from lab.model.events import EventLog
 from lab.systems.manifests.pods import Container, Pod, Probe
-from lab.targets.local.kubelet import probes
 from lab.targets.local.kubelet.containers import Process, reap_orphans
 
 BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
 """A kubelet's: the first restart at once, then 10 s, 20 s, … up to five minutes; forgotten after ten good minutes."""
 
+CONTAINER, KUBELET = "container", "kubelet"
+"""Sources of events: what only its container means, and what `lab.model.events` has a word for."""
 
-CONTAINER = "container"
-"""Source of its events, which `control` puts into the words of all targets."""
+TOLD = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
+"""Kinds that `lab.model.events` has, too."""
+
+
+def check(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
+    """One attempt within the probe's timeout: None if it succeeded, else why not."""
+    deadline = time.monotonic() + probe.timeout_s
+    try:
+        if probe.kind == "exec":
+            argv, nothing = enter(probe.command), subprocess.DEVNULL
+            done = subprocess.run(argv, timeout=probe.timeout_s, capture_output=True, stdin=nothing, check=False)
+            return None if done.returncode == 0 else f"exited {done.returncode}"
+        with socket.create_connection((address, probe.port), probe.timeout_s) as connection:
+            return None if probe.kind == "tcpSocket" else _http(connection, probe, address, deadline)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        return f"no answer within {probe.timeout_s} s"
+    except OSError as error:
+        return f"{error.strerror or error}"
+
+
+def _http(connection: socket.socket, probe: Probe, address: str, deadline: float) -> str | None:
+    own = {"Host": f"{address}:{probe.port}", "User-Agent": "kube-probe/lab", "Connection": "close"}
+    lines = [f"GET {probe.path} HTTP/1.1", *(f"{name}: {value}" for name, value in (own | dict(probe.headers)).items())]
+    connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    with http.client.HTTPResponse(connection) as response:
+        try:
+            response.begin()
+        except http.client.HTTPException:
+            return "not an HTTP answer"
+        return None if 200 <= response.status < 400 else f"status {response.status}"
+
+
+class Prober(threading.Thread):
+    """Runs one probe of one container until `end`: an attempt under way is not waited for, and its outcome not reported.
+
+    `changed(ok, detail)` is called once a threshold is reached: True after successThreshold successes,
+    False after failureThreshold failures, and again only when that changes. `tried(fault, seconds)` is
+    called after each attempt, its fault None when it succeeded.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        attempt: Callable[[], str | None],
+        changed: Callable[[bool, str], None],
+        tried: Callable[[str | None, float], None],
+    ) -> None:
+        super().__init__(name="probe", daemon=True)
+        self._probe, self._attempt, self._changed, self._tried = probe, attempt, changed, tried
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def run(self) -> None:
+        probe = self._probe
+        state: bool | None = None
+        last, in_a_row = False, 0
+        due = time.monotonic() + probe.initial_delay_s
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            begin = time.monotonic()
+            fault = self._attempt()
+            if self._over.is_set():
+                return
+            self._tried(fault, time.monotonic() - begin)
+            ok = fault is None
+            last, in_a_row = ok, in_a_row + 1 if ok is last else 1
+            if in_a_row >= (probe.successes if ok else probe.failures) and state is not ok:
+                state = ok
+                self._changed(ok, fault or "")
+            due = max(due + probe.period_s, time.monotonic())
 
 
 class Runner:
@@ -38,7 +116,7 @@ class Runner:
         self.exited = ""
         self._ready, self._heard = False, heard
         self._stop = threading.Event()
-        self._probers: list[tuple[str, probes.Prober]] = []
+        self._probers: list[tuple[str, Prober]] = []
         self._probing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"run-{pod.name}", daemon=True)
 
@@ -64,14 +142,15 @@ class Runner:
         self._thread.start()
 
     def attempt(self, probe: Probe) -> str | None:
-        return probes.check(probe, self.process.setting.place.address, self.process.enter)
+        return check(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float) -> None:
         """End it for good within a grace period, its readiness probed to the end."""
         self._stop.set()
         self._end_probers(but="readiness")
         self._event("Killing", f"grace period {grace_s:g} s")
-        self._event("Stopped" if self.process.stop(grace_s) else "Killed")
+        in_time = self.process.stop(grace_s)
+        self._event("Exited", "within its grace period" if in_time else "SIGKILL: its grace period was over")
         self.join()
 
     def kill(self) -> None:
@@ -92,11 +171,19 @@ class Runner:
                 prober.join()
         self.ready = False
 
+    def confine(self) -> None:
+        """Bring threads back that have left the role's CPUs (a proxy may set affinities of its own)."""
+        if strays := self.process.confine():
+            self._event("Confined", f"{len(strays)} threads had left the role's CPUs")
+
     def _run(self) -> None:
         back_off = 0.0
         while True:
             begin = time.monotonic()
-            self._begin_probers()
+            if self.container.startup is None:
+                self._probe_health()
+            else:
+                self._probe("startup", self.container.startup)
             assert self.process.popen is not None
             self.process.popen.wait()
             self._end_probers()
@@ -122,70 +209,53 @@ class Runner:
                 self.process.kill()
                 return
 
-    def _begin_probers(self) -> None:
-        startup = self.container.startup
-        if startup is None:
-            self._probe_health()
-            return
-
-        def changed(ok: bool, detail: str) -> None:
-            self._end_probers()
-            if ok:
-                self._event("StartupSucceeded")
-                self._probe_health()
-            else:
-                self._unhealthy("startup", startup, detail)
-
-        self._add("startup", startup, changed)
-
     def _probe_health(self) -> None:
-        readiness, liveness = self.container.readiness, self.container.liveness
-        if readiness is None:
+        if self.container.readiness is None:
             self.ready = True
         else:
-            self._add("readiness", readiness, self._readiness)
-        if liveness is not None:
-            self._add(
-                "liveness", liveness, lambda ok, detail: None if ok else self._unhealthy("liveness", liveness, detail)
-            )
+            self._probe("readiness", self.container.readiness)
+        if self.container.liveness is not None:
+            self._probe("liveness", self.container.liveness)
 
-    def _add(self, kind: str, probe: Probe, changed: probes.Changed) -> None:
+    def _probe(self, kind: str, probe: Probe) -> None:
         def tried(fault: str | None, seconds: float) -> None:
             if self._each_probe:
                 self._event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
             if fault is not None:
                 self._event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
 
-        prober = probes.Prober(probe, attempt=lambda: self.attempt(probe), changed=changed, tried=tried)
+        prober = Prober(probe, partial(self.attempt, probe), partial(self._found, kind, probe), tried)
         with self._probing:
             if not self._stop.is_set():
                 self._probers.append((kind, prober))
                 prober.start()
 
-    def confine(self) -> None:
-        """Bring threads back that have left the role's CPUs (a proxy may set affinities of its own)."""
-        if strays := self.process.confine():
-            self._event("Confined", f"{len(strays)} threads had left the role's CPUs")
+    def _found(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
+        """A probe has reached a threshold."""
+        if kind == "readiness":
+            self.ready = ok
+            if ok:
+                self.confine()
+            self._event("Ready" if ok else "NotReady", detail)
+            return
+        if kind == "startup":
+            self._end_probers()
+        if not ok:
+            grace_s = self.pod.grace_s if probe.grace_s is None else probe.grace_s
+            self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
+            self.process.stop(grace_s)  # the runner's own thread starts it again
+        elif kind == "startup":
+            self._event("StartupSucceeded")
+            self._probe_health()
 
-    def _readiness(self, ok: bool, detail: str) -> None:
-        self.ready = ok
-        if ok:
-            self.confine()
-        self._event("Ready" if ok else "NotReady", detail)
-
-    def _unhealthy(self, kind: str, probe: Probe, detail: str) -> None:
-        grace_s = self.pod.grace_s if probe.grace_s is None else probe.grace_s
-        self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
-        self.process.stop(grace_s)  # the runner's own thread starts it again
-
-    def _end_probers(self, but: str = "") -> list[probes.Prober]:
+    def _end_probers(self, but: str = "") -> list[Prober]:
         """Those that still run, told to end or not."""
         with self._probing:
             for kind, prober in self._probers:
                 if kind != but:
-                    prober.stop()
-            self._probers = [item for item in self._probers if item[1].running]
+                    prober.end()
+            self._probers = [item for item in self._probers if item[1].is_alive()]
             return [prober for _, prober in self._probers]
 
     def _event(self, kind: str, detail: str = "") -> None:
-        self._log.add(CONTAINER, kind, self.pod.name, detail, self.pod.role)
+        self._log.add(KUBELET if kind in TOLD else CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -18,7 +18,7 @@ import shlex
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -76,11 +76,7 @@ class Group:
         version, folder = self.folders["cpu"]
         text = self.limits.get("cpu") if cpu is None else cpu
         try:
-            if text is not None:
-                _apply("cpu", version, folder, cgroup.wanted("cpu", text))
-            else:
-                name, unlimited = cgroup.no_quota(version)
-                (folder / name).write_text(unlimited)
+            _apply("cpu", version, folder, None if text is None else cgroup.wanted("cpu", text))
         except (OSError, ValueError) as error:
             raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
@@ -117,27 +113,31 @@ class Groups:
         """
         known: dict[Controller, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
         only = f"the local target limits {' and '.join(CONTROLLERS)} only"
-        faults = [
-            f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in CONTROLLERS
-        ]
+        faults = [f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in known]
+        controllers: list[Controller] = [key for key in CONTROLLERS if key in known or (room and key == "cpu")]
         folders: dict[Controller, tuple[int, Path]] = {}
-        no_room = ""
+        reason = ""
         try:
-            wanted: list[tuple[Controller, Fraction]] = [
-                (key, cgroup.wanted(key, value)) for key, value in known.items()
-            ]
-            controllers: list[Controller] = [key for key in CONTROLLERS if key in known or (room and key == "cpu")]
-            for key, version, folder in _make(label() + name, controllers):
-                folders[key] = (version, folder)
+            wanted: list[tuple[Controller, Fraction]] = [(key, cgroup.wanted(key, known[key])) for key in known]
+            own, there = label() + name, _places()
+            for key in controllers:
+                if key not in there:
+                    raise LookupError(f"no cgroup hierarchy with the controller {key} is mounted here")
+                folder = _parent(there[key], controllers) / own
+                if all(folder != made for _, made in folders.values()):
+                    folder.mkdir()
+                folders[key] = there[key].version, folder
             for key, value in wanted:
                 _apply(key, *folders[key], value)
-        except (OSError, LookupError, ValueError) as error:
-            reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error.args[0])
-            if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                reason = f"{reason}: {_DELEGATE}"
+        except OSError as error:
+            reason = f"{error.strerror}: {error.filename}"
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                reason += f": {_DELEGATE}"
+        except (LookupError, ValueError) as error:
+            reason = str(error.args[0])
+        if reason:
             faults += [f"limit not applied: {place}: {key} {value}: {reason}" for key, value in known.items()]
-            no_room = reason
-        group = Group(role, name, limits, folders, tuple(faults), no_room)
+        group = Group(role, name, limits, folders, tuple(faults), reason)
         self._groups.append(group)
         return group
 
@@ -149,9 +149,9 @@ class Groups:
         """`<role>/<count>`, summed over the role's containers that have a limit; OOM kills are told in words instead."""
         found = Counter[str]()
         for group in self._groups:
-            found.update(
-                {f"{group.role}/{name}": count for name, count in group.counts().items() if name != "oom_kills"}
-            )
+            counts = group.counts()
+            counts.pop("oom_kills", None)
+            found.update({f"{group.role}/{name}": count for name, count in counts.items()})
         return found
 
     def deaths(self) -> list[tuple[str, str]]:
@@ -220,62 +220,34 @@ def delegate() -> None:
 def trial() -> tuple[bool, str]:
     """Really limit a process of ours for a moment: (True, by which version), or (False, why not)."""
     delegate()
-    with _tried({"cpu": "100m", "memory": "64Mi"}) as group:
-        if group.unapplied:
-            return False, group.unapplied[0].rpartition("cpu 100m: ")[2]
-        if kept_out := _kept_out(group):
-            return False, kept_out
-        versions = dict.fromkeys(f"version {version}" for version, _ in group.folders.values())
-        return True, f"{' and '.join(versions)}, tried with {' and '.join(group.folders)}"
+    if why_not := unheld({"cpu": "100m", "memory": "64Mi"}):
+        return False, why_not
+    versions = dict.fromkeys(f"version {place.version}" for place in _places().values())
+    return True, f"{' and '.join(versions)}, tried with {' and '.join(CONTROLLERS)}"
 
 
-def no_room(limits: Mapping[str, str]) -> str:
-    """Why a container with these limits could not be squeezed here, and what would help; empty when it could. Tried; nothing stays."""
-    with _tried(limits, room=True) as group:
-        try:
-            group.squeeze("100m")
-        except MeasuringError as error:
-            return error.fault
-        return _kept_out(group)
-
-
-def unheld(limits: Mapping[str, str]) -> str:
-    """Why these limits of a container would not hold here; empty when they do. Tried; nothing stays."""
-    with _tried(limits) as group:
-        return group.unapplied[0].removeprefix("limit not applied: trial: ") if group.unapplied else _kept_out(group)
-
-
-@contextlib.contextmanager
-def _tried(limits: Mapping[str, str], room: bool = False) -> Iterator[Group]:
-    """A group with these limits, which is taken away again."""
-    group = Groups().make("lab", "trial", "trial", limits, room)
+def unheld(limits: Mapping[str, str], squeezed: bool = False) -> str:
+    """Why these limits of a container would not hold here, or it could not be `squeezed` while it runs; empty when it can. Tried; nothing stays."""
+    group = Groups().make("lab", "trial", "trial", limits, room=squeezed)
     try:
-        yield group
+        if squeezed:
+            group.squeeze("100m")
+        elif group.unapplied:
+            return group.unapplied[0].removeprefix("limit not applied: trial: ")
+        return _kept_out(group)
+    except MeasuringError as error:
+        return error.fault
     finally:
         group.remove()
 
 
 def _kept_out(group: Group) -> str:
     """Why a process of ours cannot join; empty when it can."""
-    done = subprocess.run(
-        ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"], capture_output=True, text=True, check=False
-    )
+    argv = ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode or not all(folder.name in done.stdout for _, folder in group.folders.values()):
         return f"a process cannot join: {done.stderr.strip() or done.stdout.strip()}"
     return ""
-
-
-def _make(name: str, controllers: Sequence[Controller]) -> Iterator[tuple[Controller, int, Path]]:
-    """One new folder in each hierarchy concerned."""
-    places, made = _places(), set[Path]()
-    for controller in controllers:
-        if controller not in places:
-            raise LookupError(f"no cgroup hierarchy with the controller {controller} is mounted here")
-        parent = _parent(places[controller], controllers)
-        if parent / name not in made:
-            (parent / name).mkdir()
-            made.add(parent / name)
-        yield controller, places[controller].version, parent / name
 
 
 def _parent(own: cgroup.Place, controllers: Sequence[Controller]) -> Path:
@@ -288,12 +260,11 @@ def _parent(own: cgroup.Place, controllers: Sequence[Controller]) -> Path:
             return parent
         if str(parent) == own.mount:
             break
-    raise LookupError(
-        f"cgroup version 2: no group from {folder} up gives {' and '.join(controllers)} to its children: {_DELEGATE}"
-    )
+    fault = f"no group from {folder} up gives {' and '.join(controllers)} to its children"
+    raise LookupError(f"cgroup version 2: {fault}: {_DELEGATE}")
 
 
-def _apply(controller: Controller, version: int, folder: Path, value: Fraction) -> None:
+def _apply(controller: Controller, version: int, folder: Path, value: Fraction | None) -> None:
     for name, text in cgroup.settings(version, controller, value):
         if name not in cgroup.OPTIONAL or (folder / name).exists():
             (folder / name).write_text(text)

@@ -12,8 +12,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from lab.base.errors import UsageError
-from lab.targets.common import mounts, scratch
+from lab.base.errors import UsageError, refuse_if
+from lab.targets.common import cgroup, scratch
 from lab.targets.common.scratch import LockedFolder
 
 PLACE = "LAB_DISK"
@@ -68,25 +68,22 @@ def _place() -> Path:
 
 def check() -> Path:
     """The place for such volumes, made if need be. UsageError when it is in memory, full, or not ours to write."""
-    place = _place()
-    remedy = f"name a folder on a disk with {PLACE}=FOLDER"
+    place, remedy = _place(), f"name a folder on a disk with {PLACE}=FOLDER"
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(str(place), f"cannot be made for volumes on disk: {error.strerror}", remedy) from None
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UsageError(str(place), "volumes on disk cannot be made there: it is not ours to write", remedy)
-    if (kind := filesystem(place)) in _IN_MEMORY:
-        raise UsageError(str(place), f"is no disk but {kind}, which is memory", remedy)
-    if (free := shutil.disk_usage(place).free) < NEEDED_BYTES:
-        fault = f"{free / 2**30:.1f} GiB are free, volumes with logs need {NEEDED_BYTES / 2**30:g}"
-        raise UsageError(str(place), fault, remedy)
+    closed, kind, free = not os.access(place, os.W_OK | os.X_OK), filesystem(place), shutil.disk_usage(place).free
+    refuse_if(closed, str(place), "volumes on disk cannot be made there: it is not ours to write", remedy)
+    refuse_if(kind in _IN_MEMORY, str(place), f"is no disk but {kind}, which is memory", remedy)
+    fault = f"{free / 2**30:.1f} GiB are free, volumes with logs need {NEEDED_BYTES / 2**30:g}"
+    refuse_if(free < NEEDED_BYTES, str(place), fault, remedy)
     return place
 
 
 def filesystem(path: Path, follow: bool = True) -> str:
     """Its type, such as ext4, in our mount namespace; of an overlay that of the layer it writes to, where we see that."""
-    mount = mounts.holding(mounts.parse(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
+    mount = cgroup.holding(cgroup.mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
     if mount is None:
         return ""
     upper = [option.removeprefix("upperdir=") for option in mount.super_options if option.startswith("upperdir=")]

@@ -53,6 +53,7 @@ from types import FrameType
 
 from lab.base import handing
 from lab.base.errors import UsageError
+from lab.base.files import readable
 from lab.model.names import INSIDE
 from lab.systems.programs import OUTSIDE, SCRIPTS
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
@@ -102,30 +103,25 @@ def enter(argv: Sequence[str]) -> int:
         # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
         try:
             with serving_scripts() as channel:
+                numbers = {INSIDE: theirs.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
                 process = subprocess.Popen(
                     [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
-                    env={
-                        **os.environ,
-                        INSIDE: str(theirs.fileno()),
-                        OUTSIDE: str(channel),
-                        HOST_PROC: str(host_proc),
-                        OUTER_PID: str(os.getpid()),
-                    },
+                    env={**os.environ, **{name: str(number) for name, number in numbers.items()}},
                     pass_fds=[theirs.fileno(), channel, host_proc, *handing.descriptors()],
                     start_new_session=True,
                 )
         except FileNotFoundError as error:
-            raise UsageError(
-                "local target", f"not on PATH: {error.filename}", "Debian: apt install util-linux"
-            ) from None
+            fault = f"not on PATH: {error.filename}"
+            raise UsageError("local target", fault, "Debian: apt install util-linux") from None
         theirs.close()
         status = process.wait()
-        if status > 0 and not _arrived(ours):
-            raise UsageError(
-                "local target",
-                "this machine does not let the lab make its namespaces (the line above says which)",
-                "`just doctor` tells why; as root (sudo) it works everywhere, and --target kind needs none",
-            )
+        arrived = b""
+        with suppress(OSError):
+            arrived = ours.recv(1, socket.MSG_DONTWAIT)
+        if status > 0 and arrived != b"+":
+            fault = "this machine does not let the lab make its namespaces (the line above says which)"
+            remedy = "`just doctor` tells why; as root (sudo) it works everywhere, and --target kind needs none"
+            raise UsageError("local target", fault, remedy)
         return status if status >= 0 else 128 - status
     finally:
         if process is not None and process.poll() is None:
@@ -218,42 +214,23 @@ def unshare(as_root: bool) -> list[str]:
     return [*user, "setpriv", "--pdeathsig", "KILL", "--", *rest]
 
 
-def _arrived(ours: socket.socket) -> bool:
-    ours.setblocking(False)
-    try:
-        return ours.recv(1) == b"+"
-    except OSError:
-        return False
-
-
 def _watch(outer: socket.socket) -> None:
-    """Passes the outer's signals to the main thread; ends PID 1, and so everything, when the outer is gone."""
+    """Passes the outer's signals to the main thread; ends PID 1, and so everything, when the outer is gone, even if it went without reading ours."""
     main = threading.main_thread().ident
     assert main is not None
-    while message := _received(outer):
-        number = signal.SIGINT if message == b"I" else signal.SIGTERM
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
-            os._exit(128 + number)  # PID 1 without a handler would never see it
-        signal.pthread_kill(main, number)
+    with suppress(ConnectionError):
+        while message := outer.recv(1):
+            number = signal.SIGINT if message == b"I" else signal.SIGTERM
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
+                os._exit(128 + number)  # PID 1 without a handler would never see it
+            signal.pthread_kill(main, number)
     os._exit(128 + signal.SIGKILL)
-
-
-def _received(outer: socket.socket) -> bytes:
-    """The next message; nothing when the outer process is gone, even if it went without reading ours."""
-    try:
-        return outer.recv(1)
-    except ConnectionError:
-        return b""
 
 
 def _end_with_just() -> None:
     """`just`, killed, would leave its recipe running: ask the kernel for SIGTERM when that parent goes."""
     parent = os.getppid()
-    try:
-        if Path(f"/proc/{parent}/comm").read_text().strip() != "just":
-            return
-    except OSError:
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it went before the kernel was asked
-        os.kill(os.getpid(), signal.SIGTERM)
+    if readable(f"/proc/{parent}/comm").strip() == "just":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it went before the kernel was asked
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -16,17 +16,31 @@ import pytest
 import yaml
 
 from lab.__main__ import main
-from lab.analysis.capacity.answer import Answer, Wanted, answer, price, size_of, snippet, whole
-from lab.analysis.capacity.costs import Cost, Kind, Load, cost_of, interval, loads_of, median_draws
+from lab.analysis.capacity.answer import (
+    Answer,
+    Cost,
+    Kind,
+    Load,
+    Wanted,
+    answer,
+    cost_of,
+    interval,
+    loads_of,
+    median_draws,
+    price,
+    size_of,
+    snippet,
+    whole,
+)
 from lab.base.errors import UsageError
 from lab.commands.capacity import rate
 from lab.model.plan import Arm, Slot, arms_for, plan
-from lab.model.run import RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
 from lab.report.json.answers import CAPACITY
 from lab.tests.support.factories import make_point, make_sample, of_slot
+from lab.tests.support.made_runs import made_record
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}
 SHARED = {name: value for name, value in FACTS.items() if name != "cpus_proxy"}
@@ -68,54 +82,18 @@ def stored(
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     created: str = "2026-11-22",
-    sweep: str = "quick",
-    target: str = "local",
 ) -> RunStore:
     """A run in tmp_path/runs, which LAB_RUNS names; there are no committed ones."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
     planned = plan(arms_for(variants, "direct"), points, blocks, 1)
     given = {arm.variant: (manifests or {}).get(arm.variant, nginx()) for arm in planned.arms}
-    record = RunRecord(
-        id=name,
-        created_at=f"{created}T00:00:00.000+00:00",
-        command=("lab", "bench"),
-        target=target,
-        sweep=sweep,
-        seed=1,
-        blocks=blocks,
-        arms=planned.arms,
-        points=tuple(points),
-        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        variants={arm.variant: variant_record(arm) for arm in planned.arms},
-        generators={point.name: {"name": point.generator, "version": "1", "stand_in_for": None} for point in points},
-        facts=dict(facts),
-        git_commit=None,
-    )
+    record = made_record(name, planned, created_at=f"{created}T00:00:00.000+00:00", facts=dict(facts))
     store = RunStore.create(record, given)
     for slot in planned.slots:
-        sample = make_sample(
-            **of_slot(slot),
-            target=target,
-            generator=slot.point.generator,
-            histogram=None,
-            **story(slot),
-        )
+        sample = make_sample(**of_slot(slot), generator=slot.point.generator, histogram=None, **story(slot))
         store.write_sample(sample, "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
     return store
-
-
-def variant_record(arm: Arm) -> VariantRecord:
-    return VariantRecord(
-        name=arm.variant,
-        title=arm.variant,
-        baseline=arm.baseline,
-        knobs=(),
-        own_knobs=(),
-        primary_metric=None,
-        hypothesis_sweep=None,
-        manifests_sha256=arm.variant,
-    )
 
 
 def nginx(workers: str | None = None) -> list[dict[str, Any]]:
@@ -147,9 +125,6 @@ def cost(*loads: Load, utilisation: float = 0.7) -> Cost:
     return cost_of(loads, utilisation)
 
 
-# -- prices --------------------------------------------------------------------------------------------------
-
-
 def test_a_price_near_the_wanted_utilisation_is_the_blocks_median() -> None:
     near = cost(load([20e-6, 21e-6, 22e-6, 23e-6, 24e-6, 30e-6], busy=0.72))
     assert near.value_s == pytest.approx(22.5e-6)
@@ -161,7 +136,6 @@ def test_a_price_near_the_wanted_utilisation_is_the_blocks_median() -> None:
 
 
 def test_between_two_loads_the_price_is_linear_in_the_idle_share() -> None:
-    """The nearest on either side count, and one that is near enough alone."""
     far, near = ([load(S + W * (1 - busy), busy) for busy in each] for each in ((0.05, 0.98), (0.6, 0.78)))
     wide, narrow = cost(*far), cost(*far, *near)
     assert wide.value_s == pytest.approx(S + W * 0.3)
@@ -205,9 +179,6 @@ def test_the_number_of_proxies_is_that_of_the_utilisation_law(tmp_path: Path, mo
     assert found().cores == pytest.approx(28.571, rel=1e-3)
 
 
-# -- runs ----------------------------------------------------------------------------------------------------
-
-
 def test_an_answer_of_a_stored_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline's price at 70 %: S + 0.3 W = 25.8 µs; 36.9 cores."""
     stored(tmp_path, monkeypatch)
@@ -242,7 +213,6 @@ def test_what_is_applied_makes_proxies_of_the_size_that_is_advised(
 
 
 def test_what_is_no_price_of_a_good_answer_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors as subject, compressed answers, and the CPU of a backend without a proxy."""
     closed: dict[str, Any] = {"rate_rps": None}
     points = [make_point("burst", subject=("errors",), **closed), make_point("zip", accept_encoding="gzip", **closed)]
     assert loads_of(stored(tmp_path, monkeypatch, points=points)) == []
@@ -311,7 +281,6 @@ def test_committed_runs_serve_where_there_are_none_of_yours_and_damaged_ones_are
 def test_of_the_committed_ones_the_usual_variants_serve_and_of_these_the_latest_on_cpus_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their names are no times: a new one with a later letter changes nothing."""
     stored(tmp_path, monkeypatch, "aa", created="2026-01-02")
     stored(tmp_path, monkeypatch, "mine", created="2026-01-03")
     stored(tmp_path, monkeypatch, "old", created="2026-01-01")
@@ -337,9 +306,6 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price(
     assert price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 
-# -- how busy a proxy was ------------------------------------------------------------------------------------
-
-
 def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,8 +327,6 @@ def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
 def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
     asked: str | None, busy: Sequence[float], mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the utilisation law gives back what was measured, whoever of them had more to do."""
-
     def uneven(slot: Slot) -> dict[str, Any]:
         shares = {str(cpu): share for cpu, share in enumerate(busy)}
         return {**told(slot, 20e-6, sum(busy)), "proxy_core": min(busy), "busy": shares}
@@ -371,9 +335,6 @@ def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
     run = stored(tmp_path, monkeypatch, points=[CEILING], story=uneven, facts=facts, manifests=manifests)
     assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
     assert found().cores == pytest.approx(1e6 * 20e-6 / 0.7)
-
-
-# -- the command ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -410,24 +371,16 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(
     assert f"| 4 | {four['serves_rps']:,.0f} |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
-        (["--handshakes", "full"], "--handshakes: is for new TLS connections"),
-        (["--handshakes", "half"], "--handshakes: expected full or resumed"),
-        (["--page", "100MB"], "was measured with 100MB.bin"),
-    ],
-)
 def test_bad_input_exits_2_with_what_to_do(
-    arguments: list[str],
-    fault: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What there is no run for is in `bad_input.toml`."""
     stored(tmp_path, monkeypatch, blocks=1)
-    assert main(["capacity", "--rate", "1M", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert fault in err
-    assert out == ""
+    for arguments, fault in {
+        ("--handshakes", "full"): "--handshakes: is for new TLS connections",
+        ("--handshakes", "half"): "--handshakes: expected full or resumed",
+        ("--page", "100MB"): "was measured with 100MB.bin",
+    }.items():
+        assert main(["capacity", "--rate", "1M", *arguments]) == 2
+        out, err = capsys.readouterr()
+        assert fault in err and out == ""

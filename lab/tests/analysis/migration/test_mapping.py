@@ -38,12 +38,6 @@ def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ(system: 
     assert (found.line.default, found.in_file) == (default, False)
 
 
-@pytest.mark.parametrize("system", ["envoy", "envoy-gateway", "contour"])
-def test_circuit_breakers_are_a_trap_without_a_key(system: str) -> None:
-    found = [each for each in moved(system, {}).traps if "ircuit" in each.line.setting]
-    assert {(each.line.default, each.line.to, each.weight) for each in found} == {("1024", "65536", "fails")}
-
-
 OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
 
 
@@ -58,7 +52,6 @@ OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
     ],
 )
 def test_a_server_header_that_ingress_nginx_leaves_out_is_a_trap(system: str, sends: str, keys: list[str]) -> None:
-    """Its own and the backend's, by what ingress-nginx does by itself."""
     told = [each for each in moved(system, {}).traps if {OWN, BACKENDS} & set(each.keys)]
     assert sorted({key for each in told for key in each.keys} & {OWN, BACKENDS}, reverse=True) == keys
     assert sends in {each.line.default for each in told} and {each.weight for each in told} == {"answers"}
@@ -78,29 +71,12 @@ def test_a_server_header_that_a_file_asks_for_is_none(system: str, key: str, tos
     assert [each.to for each in lines if each.standing != "same"] == tos
 
 
-def test_a_list_of_headers_to_hide_keeps_the_backends_server_hidden() -> None:
-    assert line("contour", "hide-headers", "X-A,X-B").to == "[X-A,X-B, Server]"
-    assert line("contour", "hide-headers", "X-A", **{BACKENDS: "true"}).to == "[X-A, ]"
-
-
 def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
     traps = moved("traefik", {"keep-alive": "300", "proxy-read-timeout": "120"}).traps
     assert [(WEIGHTS.index(each.weight), not each.in_file) for each in traps] == sorted(
         (WEIGHTS.index(each.weight), not each.in_file) for each in traps
     )
     assert traps[0].keys == ("proxy-read-timeout",)
-
-
-def test_a_setting_is_translated_and_compared_with_the_successors_default() -> None:
-    found = line("traefik", "keep-alive", "300")
-    assert (found.standing, found.to, found.default) == ("set", "300s", "180s")
-    assert line("caddy", "keep-alive", "300").standing == "same"
-
-
-def test_a_value_without_translation_is_done_by_hand_and_says_why() -> None:
-    found = line("caddy", "upstream-keepalive-connections", "0")
-    assert found.standing == "hand"
-    assert "keeps no idle connections" in found.note
 
 
 @pytest.mark.parametrize(
@@ -131,16 +107,18 @@ def test_a_value_without_translation_is_done_by_hand_and_says_why() -> None:
         ("nginx-ngf", "proxy-read-timeout", "86400", "set", "1440m"),
         ("envoy-gateway", "keep-alive", "604800", "set", "168h"),
         ("haproxy", "proxy-http-version", "1.0", "lost", ""),
+        ("traefik", "keep-alive", "300", "set", "300s"),
+        ("caddy", "keep-alive", "300", "same", "300s"),
+        ("caddy", "upstream-keepalive-connections", "0", "hand", ""),
+        ("envoy", "http-snippet", "more_set_headers 'a: b';", "lost", ""),
+        ("httpd", "disable-access-log", "true", "set", ""),
+        ("contour", "hide-headers", "X-A,X-B", "set", "[X-A,X-B, Server]"),
+        ("traefik", "gzip-level", "9", "off", ""),
     ],
 )  # fmt: skip
 def test_what_a_value_comes_to_depends_on_it(system: str, key: str, value: str, standing: str, to: str) -> None:
     found = line(system, key, value)
     assert (found.standing, found.to) == (standing, to)
-
-
-def test_addresses_of_ipv6_are_kept_whole() -> None:
-    found = line("traefik", "proxy-real-ip-cidr", "10.0.0.0/8,fe80::/10", **{"enable-real-ip": "true"})
-    assert found.to == "10.0.0.0/8,fe80::/10"
 
 
 def test_of_two_keys_with_one_setting_the_larger_is_set_and_the_other_told() -> None:
@@ -150,11 +128,6 @@ def test_of_two_keys_with_one_setting_the_larger_is_set_and_the_other_told() -> 
     assert (found["proxy-read-timeout"].standing, found["proxy-read-timeout"].to) == ("set", "3600s")
     assert found["proxy-send-timeout"].standing == "hand"
     assert "the same setting as proxy-read-timeout, which asks for 3600s" in found["proxy-send-timeout"].note
-
-
-def test_what_a_named_object_of_the_file_holds_is_told() -> None:
-    keys, _ = keys_of({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
-    assert keys["add-headers"].told == "it holds X-A: 1"
 
 
 @pytest.mark.parametrize(
@@ -175,42 +148,11 @@ def test_of_an_annotation_that_traefik_reads_the_values_that_it_passes_over_are_
     assert moved("traefik-ingress-nginx", {}, Annotation("a/b", name, value)).annotations[0].standing == standing
 
 
-def test_a_key_that_another_turns_off_is_no_trap() -> None:
-    assert line("traefik", "gzip-level", "9").standing == "off"
-    assert line("traefik", "gzip-level", "9", **{"use-gzip": "true"}).standing == "lost"
-
-
-def test_a_value_that_the_controller_does_not_take_counts_as_the_default_and_is_told() -> None:
-    found = line("envoy", "keep-alive", "5m")
-    assert found.value == "75"
-    assert found.note
-
-
-def test_a_snippet_is_lost_but_on_nginx() -> None:
-    assert line("envoy", "http-snippet", "more_set_headers 'a: b';").standing == "lost"
-    assert line("nginx-f5", "http-snippet", "limit_req_zone x;").standing == "set"
-
-
-def test_what_is_turned_off_by_an_empty_text_is_set_to_that() -> None:
-    found = line("httpd", "disable-access-log", "true")
-    assert (found.standing, found.setting, found.to) == ("set", "server.CustomLog", "")
-    assert line("httpd", "disable-access-log", "false").standing == "same"
-
-
-def test_braces_of_what_has_no_key_are_the_successors_own() -> None:
-    assert "set X-Forwarded-Proto expr=%{REQUEST_SCHEME}" in {each.to for each in moved("httpd", {}).extras}
-
-
 def test_an_annotation_that_sets_a_key_for_one_ingress_has_that_keys_counterpart() -> None:
     each = Annotation("web/shop", "proxy-read-timeout", "600")
     found = moved("traefik", {}, each).annotations
     assert [(one.ingress, one.standing, one.to) for one in found] == [("web/shop", "hand", "600s")]
     assert "this Ingress alone" in found[0].note
-
-
-def test_traefiks_own_provider_reads_annotations_as_they_stand() -> None:
-    each = Annotation("web/shop", "rewrite-target", "/$1")
-    assert moved("traefik-ingress-nginx", {}, each).annotations[0].standing == "same"
 
 
 @pytest.mark.parametrize("system", systems())
@@ -219,12 +161,31 @@ def test_an_annotation_that_nobody_knows_is_told_by_name(system: str) -> None:
     assert any("invented-yesterday" in key for each in found.traps for key in each.keys)
 
 
-def test_names_that_are_no_keys_are_told_with_what_is_meant() -> None:
-    _, unknown = keys_of({"client-max-body-size": "10m"})
-    assert "proxy-body-size" in unknown[0].hint
-
-
 def test_a_key_of_the_file_decides_a_setting_that_it_shares_with_one_that_is_not_in_it() -> None:
     found = moved("traefik", {"disable-access-log": "true"})
     assert [line.key for line in found.defaults if line.is_trap and line.setting == "--accessLog="] == []
     assert "disable-access-log" in trap("traefik", "disable-access-log").keys
+
+
+def test_what_a_value_comes_to_depends_on_other_keys_too() -> None:
+    assert line("traefik", "gzip-level", "9", **{"use-gzip": "true"}).standing == "lost"
+    assert line("contour", "hide-headers", "X-A", **{BACKENDS: "true"}).to == "[X-A, ]"
+    found = line("traefik", "proxy-real-ip-cidr", "10.0.0.0/8,fe80::/10", **{"enable-real-ip": "true"})
+    assert found.to == "10.0.0.0/8,fe80::/10", "addresses of IPv6 are kept whole"
+
+
+def test_why_a_value_is_another_or_done_by_hand_is_told() -> None:
+    assert "keeps no idle connections" in line("caddy", "upstream-keepalive-connections", "0").note
+    refused = line("envoy", "keep-alive", "5m")
+    assert refused.value == "75" and refused.note, "the controller does not take it"
+    keys, _ = keys_of({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
+    assert keys["add-headers"].told == "it holds X-A: 1"
+    _, unknown = keys_of({"client-max-body-size": "10m"})
+    assert "proxy-body-size" in unknown[0].hint
+
+
+@pytest.mark.parametrize("system", ["envoy", "envoy-gateway", "contour"])
+def test_what_has_no_key_is_the_successors_own(system: str) -> None:
+    found = [each for each in moved(system, {}).traps if "ircuit" in each.line.setting]
+    assert {(each.line.default, each.line.to, each.weight) for each in found} == {("1024", "65536", "fails")}
+    assert "set X-Forwarded-Proto expr=%{REQUEST_SCHEME}" in {each.to for each in moved("httpd", {}).extras}

@@ -43,24 +43,16 @@ def overlay(name: str, baseline: str | None = None, *knobs: str) -> Overlay:
     return Overlay(name=name, title=name, baseline=baseline, own_knobs=knobs)
 
 
-def allowed(name: str, sweep: str) -> str | None:
-    return None
-
-
-def measurable(name: str, sweep: str) -> str | None:
-    return None
-
-
-def none_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
-    return None
+def never(*_: object) -> None:
+    """Nothing is refused."""
 
 
 def steps_of(
     found: Sequence[Owned],
     overlays: Sequence[Overlay] = (),
-    refusal: Callable[[str, str], str | None] = allowed,
-    unmeasurable: Callable[[str, str], str | None] = measurable,
-    first_refused: Callable[[Sequence[Cumulative]], tuple[str, str] | None] = none_refused,
+    refusal: Callable[[str, str], str | None] = never,
+    unmeasurable: Callable[[str, str], str | None] = never,
+    first_refused: Callable[[Sequence[Cumulative]], tuple[str, str] | None] = never,
 ) -> dict[str, Step]:
     steps = plan_steps(found, [overlay("root"), *overlays], refusal, unmeasurable, first_refused)
     return {step.knob: step for step in steps}
@@ -70,19 +62,14 @@ def owned(*knobs: Knob) -> list[Owned]:
     return [Owned(each, "root") for each in knobs]
 
 
-def test_each_knob_is_measured_alone_and_with_all_before_it() -> None:
-    steps = steps_of(owned(knob("a"), knob("b"), knob("c")))
-    assert [step.alone for step in steps.values()] == ["root+a", "root+b", "root+c"]
-    assert [step.cumulative for step in steps.values()] == ["root+a", "root-upto-b", "root-upto-c"]
-
-
-def test_a_cumulative_variant_has_the_knobs_in_order() -> None:
+def test_each_knob_is_measured_alone_and_with_all_before_it_in_order() -> None:
     asked: dict[str, tuple[str, ...]] = {}
-
-    def note(wanted: Sequence[Cumulative]) -> None:
-        asked.update({each.name: each.knobs for each in wanted})
-
-    steps_of(owned(knob("b"), knob("a"), knob("c")), first_refused=note)
+    steps = steps_of(
+        owned(knob("b"), knob("a"), knob("c")),
+        first_refused=lambda wanted: asked.update({each.name: each.knobs for each in wanted}),
+    )
+    assert [step.alone for step in steps.values()] == ["root+b", "root+a", "root+c"]
+    assert [step.cumulative for step in steps.values()] == list(asked)
     assert asked == {"root+b": ("b",), "root-upto-a": ("b", "a"), "root-upto-c": ("b", "a", "c")}
 
 
@@ -104,23 +91,18 @@ def test_a_handicap_leaves_the_others_together_and_what_is_compared_with_it_stay
     assert third["good"].why == ("one at a time only: the same thing is set by other",)
 
 
-def test_what_is_refused_together_leaves_the_others_together() -> None:
+def test_what_is_refused_together_or_not_measurable_here_leaves_the_others_together() -> None:
     def first_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
         return next(((each.name, "changes nothing") for each in wanted if each.knobs[1:] and "b" in each.knobs), None)
 
-    steps = steps_of(owned(knob("a"), knob("b"), knob("c")), first_refused=first_refused)
-    assert (steps["b"].alone, steps["b"].cumulative) == ("root+b", None)
-    assert steps["b"].why == ("one at a time only: changes nothing",)
-    assert steps["c"].cumulative == "root-upto-c"
-
-
-def test_what_is_not_measurable_here_spoils_no_cumulative_variant() -> None:
-    def unmeasurable(name: str, sweep: str) -> str | None:
-        return "cores" if name == "root+b" else None
-
-    steps = steps_of(owned(knob("a"), knob("b"), knob("c")), unmeasurable=unmeasurable)
-    assert (steps["b"].alone, steps["b"].cumulative) == ("root+b", None)
-    assert steps["c"].cumulative == "root-upto-c"
+    found = owned(knob("a"), knob("b"), knob("c"))
+    refused = steps_of(found, first_refused=first_refused)
+    assert refused["b"].why == ("one at a time only: changes nothing",)
+    unmeasurable = steps_of(found, unmeasurable=lambda name, _: "cores" if name == "root+b" else None)
+    assert unmeasurable["b"].why == ("one at a time only: cores",)
+    for steps in (refused, unmeasurable):
+        assert (steps["b"].alone, steps["b"].cumulative) == ("root+b", None)
+        assert steps["c"].cumulative == "root-upto-c"
 
 
 def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
@@ -149,7 +131,7 @@ def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:
     far = [overlay("q", "root", "x", "y"), overlay("far", "q", "b")]
     assert steps_of(owned(knob("b")), near)["b"].against == "p"
     assert steps_of(owned(knob("b")), far)["b"].alone == "root+b"
-    assert steps_of([Owned(knob("b"), "root", elsewhere=False)], near)["b"].alone == "root+b"
+    assert steps_of([Owned(knob("b"), "root", cumulative=False)], near)["b"].alone == "root+b"
 
 
 def test_there_is_one_run_per_sweep_with_every_variant_once() -> None:

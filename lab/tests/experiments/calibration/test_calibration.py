@@ -20,13 +20,12 @@ from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import selfbench
 from lab.experiments.calibration.known_server import Behaviour
-from lab.experiments.calibration.measuring import Taken, measure_once
-from lab.experiments.calibration.scenarios import SCENARIOS, cell, planned, prepare, scenario, true_share_over
+from lab.experiments.calibration.measuring import SCENARIOS, cell, measure_once, planned, prepare, true_share_over
 from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records import calibration as folder
-from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured, Reported, Truth
+from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured
 from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -79,8 +78,8 @@ class HereSystem(FakeSystem):
 INSTALLED = Installed("fake", sys.executable, "1")
 
 
-def measured_here(generator: FakeGenerator, name: str, duration_s: float = 4.0) -> Taken:
-    return measure_once(HereSystem(), generator, INSTALLED, cell(generator, scenario(name), duration_s), 1)
+def measured_here(generator: FakeGenerator, name: str) -> tuple[Measured, str, dict[str, Histogram]]:
+    return measure_once(HereSystem(), generator, INSTALLED, cell(generator, SCENARIOS[name], 4.0), 1)
 
 
 # -- scenarios ----------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ ENCRYPTED = {"h2load"}
 
 
 @pytest.mark.parametrize("name", [name for name in GENERATORS if name not in ENCRYPTED])
-@pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
+@pytest.mark.parametrize("of", SCENARIOS.values(), ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     """For as long as was asked beyond its calibration, or longer; in an open loop where it has one."""
     generator = GENERATORS[name]
@@ -109,7 +108,7 @@ def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
         def refusal(self, load: Load) -> str | None:
             return "no rates" if load.rate_rps else None
 
-    cells = [cell(Picky(), scenario(name), 5.0) for name in ("fixed", "ceiling")]
+    cells = [cell(Picky(), SCENARIOS[name], 5.0) for name in ("fixed", "ceiling")]
     assert [each.refusal for each in cells] == ["no rates", ""]
     assert [(repeat, each.scenario) for repeat, each in planned(cells, 2, seed=1)] == [(1, "ceiling"), (2, "ceiling")]
 
@@ -130,16 +129,15 @@ def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet(
 
 def test_both_sides_of_a_measurement_agree_on_a_generator_that_tells_the_truth() -> None:
     """The server's own record and the client's clock, within what lies between them."""
-    taken = measured_here(Client(), "fixed")
-    said, true = taken.measured.reported, taken.measured.truth
-    assert said and true and not taken.measured.failure
+    measured, raw, histograms = measured_here(Client(), "fixed")
+    said, true = measured.reported, measured.truth
+    assert said and true and not measured.failure
     assert said.requests == true.answered == 30
-    for name in ("p50",):
-        told_s, was_s = said.latency.quantiles_s[name], true.service.quantiles_s[name]
-        assert told_s and was_s and 0.010 <= was_s <= told_s < was_s + 0.02
+    told_s, was_s = said.latency.quantiles_s["p50"], true.service.quantiles_s["p50"]
+    assert told_s and was_s and 0.010 <= was_s <= told_s < was_s + 0.02
     assert said.latency.quantiles_s["p99"] is None  # fewer than ten requests lie beyond it
     assert true.share_over is None and true.unstamped == 0
-    assert set(taken.histograms) == {"latency", "truth"} and taken.raw.startswith("[")
+    assert set(histograms) == {"latency", "truth"} and raw.startswith("[")
 
 
 def test_a_generator_that_lies_is_caught() -> None:
@@ -150,16 +148,16 @@ def test_a_generator_that_lies_is_caught() -> None:
             result = super().parse(stdout, stderr, exit_status, load)
             return replace(result, latency=Histogram.of_values(np.array(json.loads(stdout)) / 10))
 
-    (row,) = rows_of(record_of([measured_here(Liar(), "fixed").measured]))
+    (row,) = rows_of(record_of([measured_here(Liar(), "fixed")[0]]))
     bias = row.bias["fixed"]["p50"]
     assert bias.bias_share and bias.bias_share.median < -0.8
     assert bias.bias_s and bias.bias_s.median < -0.008
 
 
 def test_a_generator_that_fails_is_a_result_with_its_reason() -> None:
-    taken = measured_here(Client(script="raise SystemExit(3)"), "floor")
-    assert taken.measured.reported is None and taken.measured.failure == "exit status 3"
-    assert taken.measured.truth and taken.measured.truth.answered == 0
+    measured, _, _ = measured_here(Client(script="raise SystemExit(3)"), "floor")
+    assert measured.reported is None and measured.failure == "exit status 3"
+    assert measured.truth and measured.truth.answered == 0
 
 
 def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,72 +194,51 @@ def lat(p50: float | None, p99: float | None = None, p999: float | None = None, 
     return Latencies(kind="exact", count=1000, quantiles_s=quantiles_s, max_s=1.0, share_over=share_over)
 
 
+BASE = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
+REPORTED = ("requests", "achieved_rps", "dropped")
+
+
 def made(
     name: str,
     said: Latencies | None,
     true: Latencies | None,
     repeat: int = 1,
-    generator: str = "fake",
     share: float | None = None,
     **changes: Any,
 ) -> Measured:
-    told: dict[str, Any] = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0} | {
-        key: changes.pop(key) for key in ("requests", "achieved_rps", "dropped") if key in changes
-    }
-    reported = Reported(duration_s=1.0, recorded_s=1.0, errors={}, latency=said, **told) if said else None
-    truth = None
-    if true:
-        late_s = {"p50": 1e-5, "p99": 9e-5, "p99.9": None}
-        truth = Truth(
-            answered=1000,
-            connections=1,
-            broken=0,
-            unstamped=0,
-            service=true,
-            late_s=late_s,
-            share_over=share,
-            cpu_s=0.1,
-        )
-    defaults: dict[str, Any] = {
-        "connections": 1,
+    """A committed measurement with these numbers instead."""
+    base = next(each for each in BASE.measurements if each.reported and each.truth)
+    told = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0, "latency": said}
+    told |= {key: changes.pop(key) for key in REPORTED if key in changes}
+    truth = {"service": true, "share_over": share, "unstamped": 0, "late_s": {"p50": 1e-5, "p99": 9e-5, "p99.9": None}}
+    known = {
+        "id": f"r{repeat:02d}-fake-{name}",
+        "repeat": repeat,
+        "generator": "fake",
+        "scenario": name,
         "offered_rps": 1000.0,
         "duration_s": 12.0,
-        "argv": (),
-        "started_at": "",
+        "reported": base.reported.model_copy(update=told) if base.reported and said else None,
+        "truth": base.truth.model_copy(update=truth) if base.truth and true else None,
         "cpu_s": 0.05,
-        "server_cpu_s": 0.1,
-        "steal": 0.0,
-        "others": 0.0,
+        "noise": (),
     }
-    return Measured(
-        id=f"r{repeat:02d}-{generator}-{name}",
-        repeat=repeat,
-        generator=generator,
-        scenario=name,
-        reported=reported,
-        truth=truth,
-        **defaults | changes,
-    )
+    return base.model_copy(update=known | changes)
 
 
-def record_of(measurements: list[Measured], **changes: Any) -> CalibrationRecord:
+def record_of(measurements: list[Measured]) -> CalibrationRecord:
     fake = Known(name="fake", version="1", installed=True, remedy="", models=("closed", "open"), latency_from="sent")
-    defaults: dict[str, Any] = {
+    known = {
         "id": "c-1",
-        "created_at": "",
-        "command": (),
-        "target": "local",
-        "seed": 1,
         "repeats": max((each.repeat for each in measurements), default=1),
         "duration_s": 12.0,
         "scenarios": {each.scenario: "answers" for each in measurements},
         "generators": (fake,),
         "planned": len(measurements),
         "facts": {"cpus_backend": "1", "cpus_generator": "1"},
-        "git_commit": None,
         "measurements": tuple(measurements),
     }
-    return CalibrationRecord(**defaults | changes)
+    return BASE.model_copy(update=known)
 
 
 def row_of(*measurements: Measured) -> Row:
@@ -358,9 +335,8 @@ def test_measurements_are_kept_with_what_they_were_read_from(runs: Path) -> None
 
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
-    record = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
-    assert record.complete and {"close", "rate-ceiling"} < record.scenarios.keys()
-    rows = {row.known.name: row for row in rows_of(record)}
+    assert BASE.complete and {"close", "rate-ceiling"} < BASE.scenarios.keys()
+    rows = {row.known.name: row for row in rows_of(BASE)}
     assert rows["oha"].pause and rows["oha"].pause.sight == "visible" and len(rows["wrk"].bias) == 3
     assert main(["selfbench", "calibrate", "--show", str(reference_folder() / folder.REFERENCE)]) == 0
     assert re.search(r"^oha +1\.16\.0 ", capsys.readouterr().out, re.MULTILINE)

@@ -105,11 +105,11 @@ def test_annotations_are_settings_and_what_is_passed_over_is_told() -> None:
     assert "last-applied" not in notes
 
 
-CONFIG = "kind: ConfigMap\nmetadata: {name: mine}\ndata: {keep-alive: '75', add-headers: a/b}\n---\n"
-
-
-def test_what_else_stands_in_the_configmaps_file_is_not_dropped() -> None:
-    beside = """---
+BESIDE = """
+kind: ConfigMap
+metadata: {name: mine}
+data: {keep-alive: '75', add-headers: a/b}
+---
 kind: ConfigMap
 metadata: {name: tcp-services}
 data: {"9000": default/example:9000}
@@ -120,27 +120,24 @@ data: {X-Team: one}
 ---
 kind: Deployment
 spec: {template: {spec: {containers: [{args: [/nginx-ingress-controller, --enable-ssl-passthrough]}]}}}
+---"""
+CHART = """
+ingress-nginx:
+  tcp: {5432: default/db:5432}
+  controller: {config: {keep-alive: 75}, extraArgs: {default-ssl-certificate: a/b}}
 """
-    found = plan("mine", f"{CONFIG}{INGRESS}{beside}".encode(), to=["caddy"])
-    assert [line.key.rpartition("/")[2] for line in found.migrations[0].annotations] == [
-        "rewrite-target", "proxy-body-size", "invented",
-    ]  # fmt: skip
+
+
+def test_what_else_stands_in_the_configmaps_file_or_its_charts_values_is_not_dropped() -> None:
+    found = plan("mine", f"{BESIDE}{INGRESS}".encode(), to=["caddy"])
+    keys = [line.key.rpartition("/")[2] for line in found.migrations[0].annotations]
+    assert keys == ["rewrite-target", "proxy-body-size", "invented"]
     notes = "\n".join(found.notes)
     assert "tcp-services: TCP or UDP services on 9000" in notes
     assert "enable-ssl-passthrough: arguments of ingress-nginx's controller" in notes
-    assert (
-        "it holds X-Team: one" in next(line for line in found.migrations[0].settings if line.key == "add-headers").note
-    )
-
-
-def test_what_else_charts_values_set_is_told() -> None:
-    values = {
-        "ingress-nginx": {
-            "tcp": {"5432": "default/db:5432"},
-            "controller": {"config": {"keep-alive": "75"}, "extraArgs": {"default-ssl-certificate": "a/b"}},
-        }
-    }
-    notes = "\n".join(plan("mine", yaml.safe_dump(values).encode(), to=["caddy"]).notes)
+    headers = next(line for line in found.migrations[0].settings if line.key == "add-headers")
+    assert "it holds X-Team: one" in headers.note
+    notes = "\n".join(plan("mine", CHART.encode(), to=["caddy"]).notes)
     assert "tcp: services on 5432" in notes and "default-ssl-certificate: arguments" in notes
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.model.variants import kustomize
-from lab.model.variants.renders import Renders
+from lab.model.variants.kustomize import Renders
 
 OVERLAY = "resources: [../base]\n"
 BASE = "resources: [object.yaml]\n"
@@ -84,7 +84,7 @@ def test_any_file_that_changes_is_a_new_render(tree: Path, render: Render, file:
     if file == "base/object.yaml":  # as small and as old as before: its content decides
         changed.write_text(OBJECT.replace("VALUE", "OTHER"))
         os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        kustomize.renders._content.cache_clear()  # pyright: ignore[reportPrivateUsage]  (a new process)
+        kustomize._content.cache_clear()  # pyright: ignore[reportPrivateUsage]  (a new process)
     else:
         changed.write_text(changed.read_text() + "commonLabels: {new: label}\n")
     after, started = render(tree, "a")
@@ -153,7 +153,7 @@ def test_processes_at_once_get_whole_renders(tmp_path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from lab.model.variants.renders import Renders
+from lab.model.variants.kustomize import Renders
 kept = Renders(Path({str(tmp_path)!r}), max_bytes=40_000)
 for turn in range(100):
     key = str(turn % 7)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from lab.model.run import VariantRecord
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
-from lab.model.variants.renders import Renders
+from lab.model.variants.kustomize import Renders
 from lab.model.variants.variants import (
-    Overlay,
     chain,
     config_snippet,
     covering_names,
@@ -164,37 +162,6 @@ def _has_a_way_into_each_proxy_and_a_backend(objects: Sequence[Any]) -> None:
     ] == []  # kubectl's default is another
 
 
-@cache
-def overlays() -> list[Overlay]:
-    return list(map(load_overlay, variant_names()))
-
-
-def knobs_by_size() -> list[Any]:
-    """Every knob; a thousand routes on every root are not for every day."""
-    sizes = {
-        name: sum(path.stat().st_size for path in (MANIFESTS / "components" / name).iterdir()) for name in knob_names()
-    }
-    return [pytest.param(name, marks=pytest.mark.slow if sizes[name] > 100_000 else ()) for name in knob_names()]
-
-
-@pytest.mark.parametrize("name", knobs_by_size())
-def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
-    """The root of a variant that has it, else one of them; where it fits none, a variant has it beside the knob that it needs."""
-    load_knob(name)
-    listed = {chain(each.name)[0].name for each in overlays() if name in each.own_knobs}
-    roots = [each.name for each in overlays() if each.baseline is None and not each.own_knobs]
-    faults: list[str] = []
-    for root in sorted(roots, key=lambda root: root not in listed):
-        try:
-            assert load_variant(f"{root}+{name}").own_knobs == (name,)
-            break
-        except UsageError as error:
-            faults.append(error.fault)
-    assert len(faults) < len(roots) or listed, faults
-    known = ("kustomize: ", "there is no", "changes nothing")  # the last: it is so there already
-    assert all(any(words in fault for words in known) for fault in faults), faults
-
-
 def test_the_direct_reference_is_the_overlay_that_says_so() -> None:
     assert reference_name() == "direct"
     assert load_variant("direct").reference and not load_variant("ingress-nginx").reference
@@ -265,35 +232,11 @@ def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overla
 
     root("root", "- {kind: processes, process: nginx, value: 2}\n- {kind: backlog, port: 80, value: 511}")
     assert [check.value for check in load_variant("root", scratch).readback] == ["2", "511"]
-    assert [
-        check.value for check in load_variant("root+somaxconn-128", scratch).readback if check.kind != "sysctl"
-    ] == [
-        "2",
-        "128",
-    ]
+    checks = load_variant("root+somaxconn-128", scratch).readback
+    assert [check.value for check in checks if check.kind != "sysctl"] == ["2", "128"]
     for name, fault in (("odd", "- {kind: sysctrl}"), ("none", "[]"), ("torn", "- {")):
         root(name, fault)
         assert f"manifests/overlays/{name}/kustomization.yaml: lab/readback" in refused(scratch, name)
-
-
-def test_two_list_additions_survive_together(scratch: Path, knob: Write) -> None:
-    knob("ports", sysctl_added("net.ipv4.ip_local_port_range", "1024 65000"))
-    knob(
-        "syn",
-        sysctl_added("net.ipv4.tcp_max_syn_backlog", "4096"),
-        notes(readback="- {kind: sysctl, name: b, value: 1}"),
-    )
-    given = proxy(load_variant("ingress-nginx+ports+syn", scratch).manifests)["securityContext"]["sysctls"]
-    assert given == [
-        {"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"},
-        {"name": "net.ipv4.tcp_max_syn_backlog", "value": "4096"},
-    ]
-
-
-def test_initcontainers_of_two_sysctl_knobs_survive_together(scratch: Path, knob: Write) -> None:
-    knob("other", merged({"initContainers": [{"name": "sysctl-other", "image": "a/b", "command": ["true"]}]}))
-    found = proxy(load_variant("backlog+other", scratch).manifests)["initContainers"]
-    assert sorted(init["name"] for init in found) == ["sysctl-other", "sysctl-somaxconn"]
 
 
 def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write) -> None:
@@ -358,42 +301,30 @@ def listed(name: str) -> dict[str, Any]:
     return merged({"securityContext": {"sysctls": [{"name": f"net.ipv4.{name}", "value": "1"}]}})
 
 
+OTHER = {"containers": [{"name": "controller", "resources": {"limits": {"cpu": "1"}}}]}
+UP, DOWN = (merged({"terminationGracePeriodSeconds": seconds}) for seconds in (10, 300))
+NEW = {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]}
+TWICE = {name: sysctl_added("net.ipv4.x", value) for name, value in (("a", "1"), ("b", "2"))}
+
+
 @pytest.mark.parametrize(
     ("added", "said"),
     [
-        (
-            {"wrong": merged({"containers": [{"name": "controller", "resources": {"limits": {"cpu": "1"}}}]})},
-            "container 'controller' has no image",
-        ),
+        ({"wrong": merged(OTHER)}, "container 'controller' has no image"),
         (
             {"lost": sysctl_added("net.ipv4.a", "1", target="proxi")},
             "there is no Deployment/proxi in 'ingress-nginx+lost'\n  did you mean 'Deployment/proxy'?",
         ),
-        (
-            {"idle": merged({"terminationGracePeriodSeconds": 300})},
-            "changes nothing: 'ingress-nginx+idle' renders the same",
-        ),
+        ({"idle": DOWN}, "changes nothing: 'ingress-nginx+idle' renders the same"),
         (
             {"first": listed("first"), "second": listed("second")},
             "components/first/kustomization.yaml: changes nothing",
         ),
-        (
-            {"a": sysctl_added("net.ipv4.x", "1"), "b": sysctl_added("net.ipv4.x", "2")},
-            "sysctl net.ipv4.x is set twice",
-        ),
+        (TWICE, "sysctl net.ipv4.x is set twice"),
         ({"typo": configmap("worker-processes", "2", name="ingress-nginx-controler")}, "does not exist"),
-        (
-            {"new": {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]}},
-            "expected `behavior: merge`",
-        ),
+        ({"new": NEW}, "expected `behavior: merge`"),
         ({"init": merged({"initContainers": [{"name": "more", "image": "nginx"}]})}, "image 'nginx' names no registry"),
-        (
-            {
-                "up": merged({"terminationGracePeriodSeconds": 10}),
-                "down": merged({"terminationGracePeriodSeconds": 300}),
-            },
-            "changes nothing",
-        ),
+        ({"up": UP, "down": DOWN}, "changes nothing"),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
 )
@@ -487,51 +418,30 @@ def test_a_component_without_a_readable_file_is_refused(scratch: Path, knob: Wri
     assert "there is no such file" in refused(scratch, "ingress-nginx+bad")
 
 
+ON_IT = ("ingress-nginx",)
+KNOB = ("somaxconn-128",)
+
+
+OVERLAYS: list[tuple[Sequence[str], Sequence[str], dict[str, Any], str]] = [
+    (("ingress-nginx", "nginx"), KNOB, {}, "resources: two baselines, ingress-nginx and nginx"),
+    (("ingress-nginx", "../base/nginx"), KNOB, {}, "a base beside the baseline 'ingress-nginx'"),
+    (ON_IT, (), {}, "components: none, so that it is its baseline 'ingress-nginx' again"),
+    ((), (), {}, "resources: missing or empty"),
+    (("ingress-ngin",), KNOB, {}, "there is no overlay or base 'ingress-ngin'\n  did you mean 'ingress-nginx'?"),
+    (("https://example.test/base",), (), {}, "resources: there is no overlay or base 'base'"),
+    (ON_IT, ("somaxcon-128",), {}, "there is no knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?"),
+    (ON_IT, (), {"patches": []}, "unknown key 'patches'"),
+    (ON_IT, KNOB * 2, {}, "lists knob 'somaxconn-128' twice"),
+    (("backlog-128",), KNOB, {}, "lists knob 'somaxconn-128' again, which 'backlog-128' has"),
+]
+"""Parents, knobs, what else stands there, and what is wrong with it."""
+
+
 def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, overlay: Write) -> None:
-    knobs = ["../../components/somaxconn-128"]
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        (
-            "two",
-            {"resources": ["../ingress-nginx", "../nginx"], "components": knobs},
-            "resources: two baselines, ingress-nginx and nginx",
-        ),
-        (
-            "mixed",
-            {"resources": ["../ingress-nginx", "../../base/nginx"], "components": knobs},
-            "a base beside the baseline 'ingress-nginx'",
-        ),
-        (
-            "same",
-            {"resources": ["../ingress-nginx"]},
-            "components: none, so that it is its baseline 'ingress-nginx' again",
-        ),
-        ("none", {"resources": []}, "resources: missing or empty"),
-        (
-            "lost",
-            {"resources": ["../ingress-ngin"], "components": knobs},
-            "resources: there is no overlay or base 'ingress-ngin'\n  did you mean 'ingress-nginx'?",
-        ),
-        ("far", {"resources": ["https://example.test/base"]}, "resources: there is no overlay or base 'base'"),
-        (
-            "odd",
-            {"resources": ["../ingress-nginx"], "components": ["../../components/somaxcon-128"]},
-            "components: there is no knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?",
-        ),
-        ("patched", {"resources": ["../ingress-nginx"], "patches": []}, "unknown key 'patches'"),
-        (
-            "twice",
-            {"resources": ["../ingress-nginx"], "components": knobs * 2},
-            "'twice' lists knob 'somaxconn-128' twice",
-        ),
-        (
-            "again",
-            {"resources": ["../backlog-128"], "components": knobs},
-            "'again' lists knob 'somaxconn-128' again, which 'backlog-128' has",
-        ),
-    ]
-    for name, content, fault in cases:
-        overlay(name, **content)
-        assert fault in refused(scratch, name), name
+    for number, (parents, knobs, more, fault) in enumerate(OVERLAYS):
+        resources = [parent if ":" in parent else f"../{parent}" for parent in parents]
+        overlay(f"mine-{number}", resources, [f"../../components/{knob}" for knob in knobs], **more)
+        assert fault in refused(scratch, f"mine-{number}"), fault
 
 
 def test_a_circle_of_baselines_is_refused(scratch: Path, overlay: Write) -> None:
@@ -726,7 +636,7 @@ ROUTES: list[dict[str, Any]] = [
 )
 def test_a_selector_means_what_kustomize_takes_it_for(selector: str, count: int) -> None:
     (target,) = targets({"patches": [{"target": {"kind": "Route", "labelSelector": selector}}]}, "here")
-    assert target == Target("Route", labels=selector) and target.count(ROUTES) == count
+    assert target == Target("Route", labels=selector) and sum(map(target.means, ROUTES)) == count
 
 
 @pytest.mark.parametrize(

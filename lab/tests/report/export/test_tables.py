@@ -5,23 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from prometheus_client import parser as prometheus
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from lab.__main__ import main
 from lab.base.errors import UsageError
-from lab.base.files import reference_folder
 from lab.commands import K6_OUT
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
@@ -35,7 +30,7 @@ from lab.records.store import RunStore
 from lab.records.tables import events_frame
 from lab.report.export import openmetrics
 from lab.report.export import tables as export
-from lab.report.export.flat import sample_row, samples_frame
+from lab.report.export.tables import sample_row, samples_frame
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
 from lab.tests.support import disturbed
@@ -57,36 +52,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     usage = pl.DataFrame(
         [[0.0, "proxy", 1, None, "nginx", 1, 0.0, 0.0, 0.0, 0, 0, 0, 0, None]], schema=USAGE_SCHEMA, orient="row"
     )
-    valid = make_sample(
-        id="0001-a",
-        errors={"status": 2},
-        counters={"proxy/ListenDrops": 3, "proxy.ListenDrops": 4},
-        notes=("a, b", 'c "d"'),
-    )
+    counters = {"proxy/ListenDrops": 3, "proxy.ListenDrops": 4}
+    valid = make_sample(id="0001-a", errors={"status": 2}, counters=counters, notes=("a, b", 'c "d"'))
     made.write_sample(valid, "said\n\udcff", {"latency": Histogram.of_values(LATENCIES_S)}, usage)
-    lost = made_invalid(
-        make_sample(id="0002-a", order=2),
-        Reason.BRING_UP_FAILED,
-        requests=None,
-        achieved_rps=None,
-        histogram=None,
-        dropped=None,
-    )
+    unknown = dict.fromkeys(("requests", "achieved_rps", "histogram", "dropped"))
+    lost = made_invalid(make_sample(id="0002-a", order=2), Reason.BRING_UP_FAILED, **unknown)
     made.write_sample(lost, "", {}, usage)
     requests = disturbed.requests(RATE_RPS, 10.0, out=(2.0, 3.0))
     log = EventLog()
     log.add("lab", "Begin", role="proxy", detail="it\nbegan")
-    point = make_point(
-        "outage", disturbance=Outage(), keepalive=False, generator="k6", rate_rps=RATE_RPS, duration_s=10.0
-    )
-    gone = make_sample(
-        id="0003-a",
-        order=3,
-        point=point,
-        requests=requests.height,
-        outcome={"failed": 20.0, "gap_s": 1.0, "cut_s": None},
-        clock_offset_s=0.5,
-    )
+    load = {"keepalive": False, "generator": "k6", "rate_rps": RATE_RPS, "duration_s": 10.0}
+    point, outcome = make_point("outage", disturbance=Outage(), **load), {"failed": 20.0, "gap_s": 1.0, "cut_s": None}
+    told = {"point": point, "requests": requests.height, "outcome": outcome, "clock_offset_s": 0.5}
+    gone = make_sample(id="0003-a", order=3, **told)
     stdout, stderr = as_k6(requests)
     made.write_sample(gone, f"{stdout}\n#lab stderr\n{stderr}", {}, usage, events_frame(log.events))
     return made
@@ -129,16 +107,8 @@ def test_columns_do_not_depend_on_what_was_measured(run: RunStore) -> None:
     sample = run.samples()[0]
     some = samples_frame([sample_row("r", sample, None)]).schema
     none = samples_frame([]).schema
-    assert set(none) >= set(Sample.model_fields) - {
-        "id",
-        "errors",
-        "usage",
-        "busy",
-        "counters",
-        "gauges",
-        "outcome",
-        "tls",
-    }
+    nested = {"id", "errors", "usage", "busy", "counters", "gauges", "outcome", "tls"}
+    assert set(none) >= set(Sample.model_fields) - nested
     assert {name: none[name] for name in none} == {name: some[name] for name in none}
     assert (none["achieved_rps"], none["requests"], none["valid"]) == (pl.Float64, pl.Int64, pl.Boolean)
 
@@ -158,16 +128,12 @@ def test_all_formats_hold_the_same_rows(run: RunStore, what: str) -> None:
 
 
 def test_a_histogram_comes_back_count_by_count(run: RunStore) -> None:
-    """Buckets with both ends, and the sum of the counts is the sample's."""
+    """Buckets with both ends, and the sum of the counts is the sample's. By the lab's clock: half a second before the generator's."""
     frame = pl.read_parquet(io.BytesIO(written(run, "histograms", "parquet")))
     assert frame.columns[:9] == list(export.LABELS)
     found = Histogram.of_counts(zip(frame["upper_s"], frame["count"], strict=True), "exact")
     assert (found.counts == Histogram.of_values(LATENCIES_S).counts).all()
     assert (frame["lower_s"] <= frame["upper_s"]).all()
-
-
-def test_requests_and_events_are_those_of_disturbed_samples(run: RunStore) -> None:
-    """By the lab's clock: half a second before the generator's."""
     requests = pl.read_parquet(io.BytesIO(written(run, "requests", "parquet")))
     assert requests["sample"].unique().to_list() == ["0003-a"]
     sample = run.samples()[2]
@@ -194,8 +160,10 @@ def parsed(run: RunStore) -> dict[str, Metric]:
     return {family.name: family for family in openmetrics_parser.text_string_to_metric_families(text)}
 
 
-def test_openmetrics_is_of_its_format(run: RunStore) -> None:
-    """By the client library's strict reader, and by that of Prometheus' older format; no type or timestamp that the latter does not know."""
+def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunStore) -> None:
+    """By the client library's strict reader, and by that of Prometheus' older format; no type or timestamp that the latter does not know.
+    Every sample has its own points, also one that does not count; unknown numbers have none.
+    """
     families = parsed(run)
     text = openmetrics.exposition(run.record, run.samples(), run.histogram).decode()
     assert {family.name for family in prometheus.text_string_to_metric_families(text)} == set(families)
@@ -203,63 +171,27 @@ def test_openmetrics_is_of_its_format(run: RunStore) -> None:
     assert all(point.timestamp is None for family in families.values() for point in family.samples)
     assert families["lab_latency_seconds"].unit == "seconds"
     assert "lab_outcome_gap_seconds" in families and "lab_outcome_failed" in families
-
-
-def test_openmetrics_numbers_are_the_records(run: RunStore) -> None:
-    """Every sample has its own points, also one that does not count; unknown numbers have none."""
-    families = parsed(run)
     rates = {point.labels["sample"]: point for point in families["lab_achieved_requests_per_second"].samples}
-    assert set(rates) == {"0001-a", "0003-a"}
-    assert rates["0001-a"].value == 1000.0
-    assert {"run": "run-1", "arm": "baseline", "block": "1", "valid": "true", "reason": ""}.items() <= rates[
-        "0001-a"
-    ].labels.items()
-    valid = {
-        point.labels["sample"]: (point.value, point.labels["reason"]) for point in families["lab_sample_valid"].samples
-    }
-    assert valid["0002-a"] == (0.0, "bring-up-failed")
+    assert set(rates) == {"0001-a", "0003-a"} and rates["0001-a"].value == 1000.0
+    told = {"run": "run-1", "arm": "baseline", "block": "1", "valid": "true", "reason": ""}
+    assert told.items() <= rates["0001-a"].labels.items()
+    valid = {point.labels["sample"]: point for point in families["lab_sample_valid"].samples}
+    assert (valid["0002-a"].value, valid["0002-a"].labels["reason"]) == (0.0, "bring-up-failed")
     assert [point.labels["kind"] for point in families["lab_errors"].samples] == ["status"]
 
 
-def test_histogram_buckets_are_cumulative_and_known() -> None:
-    """Counts at or below each bound of latencies that are known, in the format's own order."""
+def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
+    """Counts at or below each bound of latencies that are known, in the format's own order. But for bytes that are no text, in whose place a question mark stands."""
     below, sum_s = openmetrics.cumulative(Histogram.of_values(LATENCIES_S))
     known = dict(zip(openmetrics.BOUNDS_S, below, strict=True))
     assert {bound: known[bound] for bound in (0.0001, 0.0005, 0.001, 0.0025, 0.1, 0.25, 0.5, 60.0)} == {
         0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99
     }  # fmt: skip
     assert sum_s == pytest.approx(sum(LATENCIES_S), rel=1e-3)
-
-
-@settings(max_examples=30)
-@given(st.lists(st.floats(1e-6, 119), min_size=1, max_size=60))
-def test_no_request_is_counted_below_its_latency(values_s: list[float]) -> None:
-    """A bucket never holds more than lie there, and at most those that are within a fine bucket's width of its bound are late."""
-    below, _ = openmetrics.cumulative(Histogram.of_values(values_s))
-    values = np.round(np.asarray(values_s), 6)
-    for bound, count in zip(openmetrics.BOUNDS_S, below, strict=True):
-        assert np.sum(values <= bound * (1 - 1.1e-3) - 1e-6) <= count <= np.sum(values <= bound + 1e-9)
-
-
-def test_any_text_survives_as_a_label(run: RunStore) -> None:
-    """But for bytes that are no text, in whose place a question mark stands."""
     facts = {"fact": 'a\\b "c"\nd, é', "bytes": "\udcff"}
     made = openmetrics.exposition(run.record.model_copy(update={"facts": facts}), [], run.histogram).decode()
     (family,) = openmetrics_parser.text_string_to_metric_families(made)
     assert {point.labels["fact"]: point.labels["value"] for point in family.samples} == facts | {"bytes": "?"}
-
-
-def test_the_committed_run_is_exported_whole() -> None:
-    """Of the run in data/reference: as many rows, buckets and metrics as it has samples, latencies and numbers."""
-    run = RunStore.open(str(reference_folder() / "quick-keepalive"))
-    samples = run.samples()
-    families = parsed(run)
-    counted = [sample for sample in samples if sample.histogram]
-    assert len(families["lab_sample_valid"].samples) == len(samples)
-    assert len(families["lab_latency_seconds"].samples) == len(counted) * (len(openmetrics.BOUNDS_S) + 3)
-    frame = pl.read_parquet(io.BytesIO(written(run, "histograms", "parquet"))).filter(pl.col("series") == "latency")
-    totals: Mapping[str, int] = dict(frame.group_by("sample").agg(pl.col("count").sum()).rows())
-    assert totals == {sample.id: histogram.total for sample in counted if (histogram := run.histogram(sample))}
 
 
 # -- verbatim ---------------------------------------------------------------------------------------------------------
@@ -356,9 +288,8 @@ def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: p
     assert capfdbinary.readouterr().out == gzip.decompress(rows)
     assert main(["export", "run-1", "--what", "k6-summary", "--sample", "0003-a"]) == 0
     assert capfdbinary.readouterr().out == b'{"metrics":{}}'
-    assert (
-        main(["export", "run-1", "--what", "k6", "--sample", "0003-a", "--output", str(tmp_path / "mine.csv.gz")]) == 0
-    )
+    mine = str(tmp_path / "mine.csv.gz")
+    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a", "--output", mine]) == 0
     assert (tmp_path / "mine.csv.gz").read_bytes() == rows
     (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
     capfdbinary.readouterr()
@@ -389,12 +320,12 @@ def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.
     assert without.record.generators["p"] == {"name": "k6", "version": "1", "stand_in_for": None}
     theirs = tmp_path / "theirs.toml"
     theirs.write_text(own.read_text().replace('"k6"', '"oha"'))
-    with pytest.raises(
-        UsageError, match="(?s)--k6-out: no load of sweep 'theirs' is made by k6 here, all by oha.*leave"
+    for sweep, place, said in (
+        (theirs, target, "(?s)--k6-out: no load of sweep 'theirs' is made by k6 here, all by oha.*leave"),
+        (own, FakeTarget(name="kind"), "(?s)k6 runs in a pod.*--target local"),
     ):
-        bench.prepare(bench.Request(("baseline",), str(theirs), k6_out="json"), target, ("lab",))
-    with pytest.raises(UsageError, match="(?s)k6 runs in a pod.*--target local"):
-        bench.prepare(bench.Request(("baseline",), str(own), k6_out="json"), FakeTarget(name="kind"), ("lab",))
+        with pytest.raises(UsageError, match=said):
+            bench.prepare(bench.Request(("baseline",), str(sweep), k6_out="json"), place, ("lab",))
 
 
 @pytest.mark.slow

@@ -14,13 +14,10 @@ from lab.analysis import timelines
 from lab.records import incidents as happenings
 from lab.report import figures
 from lab.report.figures import style
-from lab.report.figures.beside import Pair
-from lab.report.figures.generations import Dot
-from lab.report.figures.intervals import Told
-from lab.report.figures.ladder import Rung
-from lab.report.figures.percentiles import Corner, Curve, Panel
-from lab.report.figures.scaling import Bound
-from lab.report.figures.style import gap, scaled
+from lab.report.figures.costs import Dot, Rung
+from lab.report.figures.intervals import Bound, Pair, Told
+from lab.report.figures.percentiles import ORDERED, Corner, Curve, Panel
+from lab.report.figures.style import scaled
 from lab.tests.support.disturbed import ZERO_S, events, killed, requests, usage
 
 EMPTY = requests(duration_s=0)
@@ -37,6 +34,10 @@ MOVED = events(
     (4.0, "lab", "", "2", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0"),
     (5.0, "lab", "", "3", "Transfer", "upload 10485760 bytes 1.5000 s first 1.4 s status 200"),
 )
+RUNGS = [
+    *(Rung("a", 5e-5, whole=True), Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5)),
+    *(Rung("c", 6e-5, 5e-5), Rung("d", 3e-5, 6e-5, apart=True)),
+]
 CURVE = Curve(100, [Corner(0, 1e-3), Corner(1, 2e-3, 1e-3, 4e-3), Corner(3, 3e-3)])
 CHANGES = pl.DataFrame({"t_s": [1.0, 2.0, 3.0], "delay_s": [4.0, 3.0, None]})
 
@@ -52,15 +53,7 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
-    "ladder": lambda: figures.ladder(
-        [
-            Rung("a", 5e-5, whole=True),
-            Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5),
-            Rung("c", 6e-5, 5e-5),
-            Rung("d", 3e-5, 6e-5, apart=True),
-        ],
-        "T",
-    ),
+    "ladder": lambda: figures.ladder(RUNGS, "T"),
     "generations": lambda: figures.generations([Dot("a", 1, 1, 2.5, [1.0, 4.0]), Dot("b", 1, 2, -1.0)], "T"),
 }
 BARE: dict[str, Callable[[], go.Figure]] = {
@@ -88,14 +81,10 @@ def trace(figure: go.Figure, name: str) -> Any:
     return next(each for each in told(figure)["data"] if each.get("name", "").startswith(name))
 
 
-def test_every_figure_is_tested() -> None:
-    """With something in it, and with nothing."""
-    assert set(FULL) == set(BARE) == set(figures.__all__)
-
-
 @pytest.mark.parametrize("name", FULL)
 def test_it_has_title_units_and_hover_texts(name: str) -> None:
-    """And survives being written down."""
+    """And survives being written down; every figure is here, with something in it and with nothing."""
+    assert set(FULL) == set(BARE) == set(figures.__all__)
     figure = told(FULL[name]())
     assert figure["layout"]["title"]["text"].startswith("T")
     axes = [axis for key, axis in figure["layout"].items() if key.startswith(("xaxis", "yaxis"))]
@@ -108,15 +97,8 @@ def test_it_has_title_units_and_hover_texts(name: str) -> None:
 def test_without_anything_to_show_it_says_so(name: str) -> None:
     """A frame with the reason in the figure's place."""
     figure = told(BARE[name]())
-    assert not figure["data"]
-    assert figure["layout"]["annotations"][0]["text"]
-
-
-def test_the_paper_is_left_to_the_page() -> None:
-    """White or black."""
-    for figure in (FULL["timeline"](), gap("T", "why")):
-        layout = told(figure)["layout"]
-        assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
+    assert not figure["data"] and figure["layout"]["annotations"][0]["text"]
+    assert figure["layout"]["paper_bgcolor"] == figure["layout"]["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
 def luminance(colour: str) -> float:
@@ -133,9 +115,10 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("paper", ["#ffffff", "#111111"])
 def test_every_colour_stands_off(paper: str) -> None:
-    """Text 4 : 1 and more, lines and marks 3 : 1 (WCAG 2, 1.4.11), on both papers."""
+    """Text 4 : 1 and more, lines and marks 3 : 1 (WCAG 2, 1.4.11), on both papers; ten loads that grow have ten colours."""
     assert contrast(style.INK, paper) >= 4
-    for colour in (*style.COLOURS, style.GOOD, style.BAD, *style.FAILURES.values(), *style.MARKS.values()):
+    assert len({Curve(size, ()).colour for size in range(100, 1001, 100)}) == len(set(ORDERED)) == 10
+    for colour in (*style.COLOURS, style.BAD, *style.FAILURES.values(), *style.MARKS.values(), *ORDERED):
         assert contrast(colour, paper) >= 3, f"{colour} on {paper}"
 
 
@@ -158,16 +141,12 @@ def test_units_become_readable(unit: str, greatest: float, scale: float, written
 
 
 def test_every_mark_tells_what_happened() -> None:
-    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer."""
+    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
     texts = trace(FULL["timeline"](), "pods")["customdata"]
     assert len(texts) == 7
     assert "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
     assert "<b>Created</b>" in texts[0]
     assert "<b>Gone</b>" not in texts[0]
-
-
-def test_the_outage_is_drawn_where_it_was() -> None:
-    """Failures by kind, in the bins of their due times."""
     bars = [each for each in told(FULL["timeline"]())["data"] if each["type"] == "bar"]
     assert [each["name"] for each in bars] == ["failed: connect"]
     hit = [x for x, y in zip(bars[0]["x"], bars[0]["y"], strict=True) if y]
@@ -175,13 +154,21 @@ def test_the_outage_is_drawn_where_it_was() -> None:
 
 
 def test_intervals_are_drawn_to_their_ends() -> None:
-    """Error bars reach from low to high, and every block has its ring."""
+    """Error bars reach from low to high, and every block has its ring. In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
     figure = told(FULL["intervals"]())
     marked = next(each for each in figure["data"] if each.get("error_x"))
     assert (marked["error_x"]["array"][0], marked["error_x"]["arrayminus"][0]) == (1.0, 1.0)
     rings = next(each for each in figure["data"] if each["marker"]["symbol"] == "circle-open")
     assert rings["x"] == [29.5, 30.5, 0.0]
     assert "published: 30 s" in [note["text"] for note in figure["layout"]["annotations"]]
+    bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
+    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
+    shown = {"p75": [(800, Told("b", "b", 0.055))]}
+    figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
+    line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
+    assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
+    assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
+    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
 
 
 @pytest.mark.parametrize(
@@ -194,33 +181,15 @@ def test_intervals_are_drawn_to_their_ends() -> None:
 )
 def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: str) -> None:
     """Of one block there is only a shape."""
-    across, along = (
-        figures.intervals(rows, "T", "gap", "s"),
-        figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s"),
-    )
+    across = figures.intervals(rows, "T", "gap", "s")
+    along = figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s")
     assert f"diamond: {said};" in told(across)["layout"]["title"]["text"]
     assert told(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
 
 
 def test_what_was_never_seen_stands_above_all() -> None:
-    """As a mark of its own kind."""
+    """As a mark of its own kind. Published above measured, each row's name once."""
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
-
-
-def test_what_was_published_stands_beside_a_line_and_a_claim_across() -> None:
-    """In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
-    bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
-    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
-    shown = {"p75": [(800, Told("b", "b", 0.055))]}
-    figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
-    line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
-    assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
-    assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
-    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
-
-
-def test_ratios_stand_in_their_rows() -> None:
-    """Published above measured, each row's name once."""
     figure = told(FULL["beside"]())
     assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
     assert [len(each["x"]) for each in figure["data"]] == [2, 1]

@@ -17,10 +17,9 @@ from lab.model.usage import Usage
 from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures
-from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail
+from lab.report.figures.percentiles import TICKS, Corner, Curve, Panel, tail
 from lab.stats.histogram import Histogram
 from lab.studies.exhibits import curves, exhibits
-from lab.tests.report.figures.test_figures import contrast
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import MadeStore, made
 
@@ -51,10 +50,14 @@ def lines(figure: go.Figure) -> list[Any]:
 
 
 def test_places_are_the_percentiles_that_wrk2_prints() -> None:
-    """The table's own column says which: all 1692 corners lie where their number says."""
+    """The table's own column says which: all 1692 corners lie where their number says. Ten numbers of connections, as published; each asks for as many requests a second."""
     for row in published.frame(curves.TABLE).iter_rows(named=True):
         assert tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
         assert 100 * (1 - 1 / tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
+    points = load_sweep("digitalocean")[1].expanded()
+    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
+    assert all(point.rate_rps == point.connections for point in points)
+    assert {point.name for point in POINTS} <= {point.name for point in points}
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -73,15 +76,11 @@ def test_published_lines_are_the_tables_rows(suite: str) -> None:
 
 
 def test_a_corner_that_could_not_be_read_is_a_gap() -> None:
-    """Nothing is drawn across it."""
+    """Nothing is drawn across it. With the errors of both readings; a line is 1 against itself, and nothing is a ratio to what may be 0."""
     figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
     (line,) = lines(figure)
     assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
     assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
-
-
-def test_published_ratios_are_to_their_own_line() -> None:
-    """With the errors of both readings; a line is 1 against itself, and nothing is a ratio to what may be 0."""
     found = {curve.connections: curve for curve in curves.digitised("original", 100)}
     assert {corner.value for corner in found[100].corners} == {1.0}
     assert all(corner.low == corner.high == 1.0 for corner in found[100].corners)
@@ -96,7 +95,7 @@ def test_published_ratios_are_to_their_own_line() -> None:
 
 
 def test_measured_corners_are_of_the_merged_histograms() -> None:
-    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it."""
+    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it. A thousand requests from 1 to 1000 ms: the median is 500 ms."""
     run = run_of()
     for curve in curves.measured(run, "baseline"):
         samples = run.blocks("baseline", f"wrk2-c{curve.connections}").values()
@@ -111,10 +110,6 @@ def test_measured_corners_are_of_the_merged_histograms() -> None:
             assert corner.low <= corner.value <= corner.high
     assert [curve.connections for curve in curves.measured(run, "baseline")] == [100, 500, 1000]
     assert curves.measured(run, "backlog") == ()
-
-
-def test_a_known_histogram_has_known_corners() -> None:
-    """A thousand requests from 1 to 1000 ms: the median is 500 ms."""
     run = run_of(blocks=1)
     known = Histogram.of_values(np.arange(1, 1001) / 1000)
     (sample, *_) = (each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)
@@ -129,18 +124,11 @@ def test_a_known_histogram_has_known_corners() -> None:
 
 
 def test_fewer_than_six_blocks_have_no_band() -> None:
-    """And the panel says that such a run shows shapes only."""
+    """And the panel says that such a run shows shapes only. Their band is over the ratios of single blocks; a line is 1 against itself, and nothing without the line it is against."""
     run = run_of(blocks=5)
     assert all(corner.low is None for curve in curves.measured(run, "keepalive") for corner in curve.corners)
-    titles = [
-        each["text"]
-        for each in told(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
-    ]
-    assert titles == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
-
-
-def test_measured_ratios_are_by_block() -> None:
-    """Their band is over the ratios of single blocks; a line is 1 against itself, and nothing without the line it is against."""
+    notes = told(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
+    assert [each["text"] for each in notes] == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
     run = run_of(noise=0.2)
     found = {curve.connections: curve for curve in curves.measured(run, "baseline", 100)}
     assert {corner.value for corner in found[100].corners} == {1.0}
@@ -154,14 +142,12 @@ ABSENT = Missing("nothing in data/reference of digitalocean: just bench backlog 
 
 
 @pytest.mark.parametrize("suite", SUITES)
-@pytest.mark.parametrize("relative_to", [None, 100, 1000])
-@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize(("relative_to", "linear"), [(None, True), (100, False), (1000, True)])
 def test_every_suite_is_drawn_with_and_without_runs(suite: str, relative_to: int | None, linear: bool) -> None:
     """A panel for each, with a reason where it is empty; ticks are named, and every load is in the legend once."""
     shown = {"baseline": run_of(), "backend-200m": ABSENT}
     figure = exhibits.percentiles(shown, "T", suite, relative_to, log_y=not linear, shared_y=not linear)
     layout = told(figure)["layout"]
-    assert layout["xaxis"]["ticktext"][:5] == ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]
     assert layout["xaxis"]["tickvals"][:5] == list(TICKS)[:5]
     first = "yaxis" if (suite, relative_to) != ("somaxconn", 100) else "yaxis2"  # nothing published to be relative to
     assert layout[first]["title"]["text"].endswith("(ms)" if relative_to is None else "(×)")
@@ -199,16 +185,8 @@ def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared
     assert titled == ([min({1, 2, 3} - empty)] if shared else [1, 2, 3])
 
 
-def test_without_any_run_the_published_plot_stands_alone() -> None:
-    """And with nothing at all there is a frame with the reasons."""
-    assert lines(exhibits.percentiles({"backlog": ABSENT}, "T", "original"))
-    bare = told(exhibits.percentiles({"backlog": ABSENT}, "T", "nosuchsuite"))
-    assert not bare["data"]
-    assert "just bench backlog" in bare["layout"]["annotations"][0]["text"].replace("<br>", " ")
-
-
 def test_panels_share_an_axis_or_not() -> None:
-    """Shared, all lie within one range; else each has its own."""
+    """Shared, all lie within one range; else each has its own. What may be 0 reaches down to its end."""
     small, large = Curve(100, [Corner(0, 1e-3), Corner(1, 9e-3)]), Curve(200, [Corner(0, 1.0), Corner(1, 9.0)])
     panels = [Panel("a", [small]), Panel("b", [large])]
     shared = told(figures.percentiles(panels, "T"))["layout"]
@@ -219,24 +197,11 @@ def test_panels_share_an_axis_or_not() -> None:
     assert "matches" not in apart["yaxis2"]
     assert apart["yaxis"]["range"] != apart["yaxis2"]["range"]
     assert told(figures.percentiles(panels, "T", log_y=False))["layout"]["yaxis"]["rangemode"] == "tozero"
-
-
-def test_a_band_does_not_leave_a_log_axis() -> None:
-    """What may be 0 reaches down to its end."""
     figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0, 0.0, 3.0), Corner(1, 9.0, 0.0, 30.0)])])], "T")
     band = next(each for each in told(figure)["data"] if not each.get("name"))
     bottom, top = (10**end for end in told(figure)["layout"]["yaxis"]["range"])
     assert min(value for value in band["y"] if value is not None) == pytest.approx(bottom)
     assert max(value for value in band["y"] if value is not None) <= top
-
-
-@pytest.mark.parametrize("paper", ["#ffffff", "#111111"])
-def test_the_colours_of_growing_loads_stand_off(paper: str) -> None:
-    """On both papers; ten of them, so that c100 to c1000 all differ."""
-    assert len(set(ORDERED)) == 10
-    assert len({Curve(size, ()).colour for size in range(100, 1001, 100)}) == 10
-    for colour in ORDERED:
-        assert contrast(colour, paper) >= 3, f"{colour} on {paper}"
 
 
 def test_effects_are_told_as_the_runs_table_judges_them() -> None:
@@ -246,9 +211,8 @@ def test_effects_are_told_as_the_runs_table_judges_them() -> None:
     assert "| keepalive at wrk2-c1000 | baseline | p99 −" in text
     assert "wrk2-c100 |" not in text
     assert exhibits.effects(ABSENT) == f"*{ABSENT.said}*"
-    assert "*nothing to show: backlog is not part of this run: just bench backlog" in exhibits.effects(
-        run, variants=["backlog"]
-    )
+    none = exhibits.effects(run, variants=["backlog"])
+    assert "*nothing to show: backlog is not part of this run: just bench backlog" in none
 
 
 @pytest.mark.parametrize(
@@ -268,23 +232,12 @@ def test_what_claims_ask_of_steady_loads(metric: str, value: float) -> None:
     """20 of 1000 answers had a wrong status and 10 requests had none."""
 
     def changed(_: object, sample: Sample) -> Sample:
-        return sample.model_copy(
-            update={
-                "requests": 1000,
-                "errors": {"status": 20, "timeout": 10},
-                "counters": {
-                    "proxy/ListenOverflows": 7,
-                    "backend/ListenOverflows": 9,
-                    "client/rx_bytes": 1470,
-                    "proxy/PassiveOpens": 49,
-                    "proxy/ActiveOpens": 980,
-                    "backend/PassiveOpens": 980,
-                    "proxy/InSegs": 4900,
-                    "proxy/OutSegs": 4900,
-                },
-                "usage": {"backend": Usage(cpu_s=0.98, rss_bytes=1, processes=1)},
-            }
-        )
+        opened = {"proxy/PassiveOpens": 49, "proxy/ActiveOpens": 980, "backend/PassiveOpens": 980}
+        counted = {"client/rx_bytes": 1470, "proxy/InSegs": 4900, "proxy/OutSegs": 4900, **opened}
+        counted |= {"proxy/ListenOverflows": 7, "backend/ListenOverflows": 9}
+        used = {"backend": Usage(cpu_s=0.98, rss_bytes=1, processes=1)}
+        told = {"requests": 1000, "errors": {"status": 20, "timeout": 10}, "counters": counted, "usage": used}
+        return sample.model_copy(update=told)
 
     run = run_of(blocks=2, change=changed)
     assert run.values("baseline", "wrk2-c100", metric) == {1: pytest.approx(value), 2: pytest.approx(value)}
@@ -300,11 +253,3 @@ def test_what_nobody_counted_is_not_told(metric: str) -> None:
         return sample.model_copy(update={"counters": {}, "usage": {}})
 
     assert set(run_of(blocks=1, change=bare).values("baseline", "wrk2-c100", metric).values()) == {None}
-
-
-def test_the_loads_drawn_are_those_of_the_sweep() -> None:
-    """Ten numbers of connections, as published; each asks for as many requests a second."""
-    points = load_sweep("digitalocean")[1].expanded()
-    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
-    assert all(point.rate_rps == point.connections for point in points)
-    assert {point.name for point in POINTS} <= {point.name for point in points}

@@ -18,7 +18,7 @@ from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.disturbances.outage import Outage
 from lab.model.names import WORTH
-from lab.model.plan import Plan, Slot
+from lab.model.plan import Slot
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
@@ -35,10 +35,9 @@ LOAD: Mapping[str, Any] = {
     "rate_rps": 100.0,
     "connections": 500,
     "duration_s": 45.0,
-    "keepalive": False,
     "timeout_s": 5.0,
 }
-KILL = make_point("kill", **LOAD, disturbance=Outage(at_s=5.0, for_s=30.0))
+KILL = make_point("kill", **LOAD, keepalive=False, disturbance=Outage(at_s=5.0, for_s=30.0))
 CONTROL = KILL.model_copy(update={"name": "control", "control": True})
 BOTH = (("proxy-replicas-2", "baseline"), ("pre-stop-sleep", "baseline"))
 Change = Callable[[Slot, Sample], Sample | None]
@@ -69,26 +68,16 @@ def run_of(
     worth: float = WORTH,
 ) -> tuple[RunRecord, list[Sample]]:
     plan = make_plan(pairs, points, blocks, reference=None)
-    samples = [
-        found
-        for slot in plan.slots
-        if (found := change(slot, _sample(slot, made(slot, seed) if slot.point.disturbance else {}))) is not None
-    ]
-    return _record(plan, primary).model_copy(update={"worth": worth}), samples
-
-
-def _sample(slot: Slot, outcome: dict[str, float | None]) -> Sample:
-    return make_sample(**of_slot(slot), outcome=outcome)
-
-
-def _record(plan: Plan, primary: str | None) -> RunRecord:
-    made = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None)
-    told = {"primary_metric": primary, "hypothesis_sweep": "kill", "own_knobs": ("knob",)}
+    outcomes = ((slot, made(slot, seed) if slot.point.disturbance else {}) for slot in plan.slots)
+    told = (change(slot, make_sample(**of_slot(slot), outcome=outcome)) for slot, outcome in outcomes)
+    record = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None)
+    own = {"primary_metric": primary, "hypothesis_sweep": "kill", "own_knobs": ("knob",)}
     variants = {
-        name: variant.model_copy(update={**told, "snippet": f"kind: {name}\n"})
-        for name, variant in made.variants.items()
+        name: variant.model_copy(update={**own, "snippet": f"kind: {name}\n"})
+        for name, variant in record.variants.items()
     }
-    return made.model_copy(update={"variants": variants})
+    whole = record.model_copy(update={"variants": variants, "worth": worth})
+    return whole, [sample for sample in told if sample is not None]
 
 
 def summary_of(*args: Any, **more: Any) -> Summary:
@@ -153,22 +142,15 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
-    """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers."""
+    """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers. Of all arms, so that they can be compared; of none where that is unknown as well."""
     summary = summary_of(blocks=6)
     slowed = row_of(summary, "baseline").cell.slowdowns["p99"]
-    assert slowed.ratio == pytest.approx(10, rel=0.02)
-    assert slowed.ratio_interval is not None
+    assert slowed.ratio == pytest.approx(10, rel=0.02) and slowed.ratio_interval is not None
     assert slowed.ratio_interval[0] < slowed.ratio < slowed.ratio_interval[1]
     assert row_of(summary, "proxy-replicas-2").cell.slowdowns["p99"].ratio == pytest.approx(2.5, rel=0.02)
     assert row_of(summary_of(blocks=5), "baseline").cell.slowdowns["p99"].ratio_interval is None
-    assert "  p99 during against before" in printed(summary)
-    assert printed(summary).count("during against before ") == printed(summary).count("p99 during against before "), (
-        "no p50"
-    )
-
-
-def test_where_an_arm_has_too_few_answers_for_p99_it_is_p50_that_is_told() -> None:
-    """Of all arms, so that they can be compared; of none where that is unknown as well."""
+    text = printed(summary)
+    assert text.count("during against before ") == text.count("  p99 during against before ") > 0, "no p50"
 
     def few(slot: Slot, seed: int) -> dict[str, float | None]:
         found = outcome_of(slot, seed)
@@ -186,16 +168,13 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     spare, sleep = verdicts(summary_of())
     assert (spare.kind, spare.snippet) == ("apply", "kind: proxy-replicas-2\n")
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
-    assert "−29" in spare.text
-    assert spare.text.endswith("apply:")
-    assert sleep.kind == "same"
-    assert sleep.text.startswith("pre-stop-sleep: don't bother: no difference in longest gap at kill (")
+    assert "−29" in spare.text and spare.text.endswith("apply:")
+    assert sleep.kind == "same" and sleep.text.startswith(
+        "pre-stop-sleep: don't bother: no difference in longest gap at kill ("
+    )
     assert sleep.text.endswith(" s that are worth knowing)"), "a fiftieth of the baseline's 29 s"
     narrow = verdicts(summary_of(worth=0.001))[1]
     assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
-
-
-def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -> None:
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 
@@ -206,9 +185,8 @@ def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -
 
     spare = verdicts(summary_of(points=[KILL, other, *controls], made=made))[0]
     assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
-    assert spare.text.endswith(
-        ": better in longest gap at kill, worse in longest gap at other: apply only if the first matters more to you:"
-    )
+    both = "better in longest gap at kill, worse in longest gap at other"
+    assert spare.text.endswith(f": {both}: apply only if the first matters more to you:")
 
 
 def test_what_the_baseline_shows_of_itself_is_not_claimed() -> None:
@@ -237,16 +215,11 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
     _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
     assert hurt.text.endswith("; measure with --blocks 7 or more")
-
-
-def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
     summary = summary_of(change=FAILED_CONTROL)
     hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
-    assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6)
+    assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6) and 2 not in hurt.cell.values["gap_s"]
     assert "1 block not counted: no valid control run of this arm in it" in hurt.notes
-    assert 2 not in hurt.cell.values["gap_s"]
-    assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL
-    assert not summary.complete
+    assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL and not summary.complete
 
 
 def test_a_difference_below_what_the_load_resolves_is_none() -> None:
@@ -279,30 +252,21 @@ def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").claimed
     rate = summary_of(primary="rate")
     assert not any(effect.primary for effect in row_of(rate, "proxy-replicas-2").effects)
-    steady = (
-        "its primary metric is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
-    )
+    steady = "is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
     assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
     assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
 
 
 def test_only_what_the_disturbance_brought_about_has_a_line() -> None:
     table = printed(summary_of())
-    assert "restarts" not in table
-    assert "stale" not in table
-    assert "proxy processes" not in table, "as many as in the control runs"
-    assert "terminating" in table
-    grown = printed(
-        summary_of(made=lambda slot, seed: outcome_of(slot, seed) | {"processes": 2.0 if slot.point.control else 9.0})
-    )
-    assert "proxy processes at once" in grown
+    assert not any(word in table for word in ("restarts", "stale", "proxy processes")) and "terminating" in table
 
+    def grown(slot: Slot, seed: int) -> dict[str, float | None]:
+        return outcome_of(slot, seed) | {"processes": 2.0 if slot.point.control else 9.0}
 
-def test_steady_points_of_the_same_run_keep_their_own_table() -> None:
+    assert "proxy processes at once" in printed(summary_of(made=grown)), "more than in the control runs"
     steady = make_point("rate-100", rate_rps=100.0)
     record, samples = run_of(points=(KILL, CONTROL, steady))
     assert {row.point.name for row in summarise_run(record, samples, lambda _: None).rows} == {"rate-100"}
-    outcomes = summarise(record, samples)
-    assert outcomes is not None
-    assert {row.point.name for row in outcomes.rows} == {"kill", "control"}
+    assert {row.point.name for row in summarise(record, samples).rows} == {"kill", "control"}
     assert not summarise(*run_of(points=(steady,))).rows

@@ -1,21 +1,35 @@
-"""What the arms of a run hold, under its table: medians, how many times the baseline's, and nothing where nothing is known."""
+"""What the arms of a run hold, and levels of scatter, under its table: medians, how many times the baseline's, and nothing where nothing is known."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+
+import pytest
 
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
+from lab.base.errors import UsageError
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
+from lab.records.levels import Known
+from lab.report.export.tables import tables, write
 from lab.report.markdown import markdown
+from lab.report.result import Result
 from lab.report.tables import gauges as gauge_tables
-from lab.studies.results import RESULT
+from lab.report.terminal import terminal
+from lab.studies.results import RESULT, result_json
+from lab.tests.analysis.test_generations import known, planned
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.golden import print_page
+from lab.tests.support.made_runs import made
 
-MANY, FEW = ("okd-routes-1000", "okd")
+MANY, FEW = "okd-routes-1000", "okd"
+BOTH = {
+    FEW: {"proxy/config_bytes": 61_200.0, "proxy/load_s": 0.042},
+    MANY: {"proxy/config_bytes": 612_000.0, "proxy/load_s": 0.303},
+}
 
 
 def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, float] | None = None) -> Summary:
@@ -31,27 +45,12 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, f
         rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
         share = (opened or {}).get(slot.arm.variant, 0.0)
         counters = {"proxy/ActiveOpens": round((sample.requests or 0) * share)} if opened else {}
-        return sample.model_copy(
-            update={
-                "counters": sample.counters | counters,
-                "gauges": told,
-                "usage": {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)},
-            }
-        )
+        used = {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)}
+        return sample.model_copy(update={"counters": sample.counters | counters, "gauges": told, "usage": used})
 
-    samples, histograms = make_run(make_plan(((MANY, FEW),), blocks=7), change=change)
-    return summarise(
-        make_plan(((MANY, FEW),), blocks=7),
-        samples,
-        lambda sample: histograms.get(sample.id),
-        Asked({MANY: "cpu_per_request"}),
-    )
-
-
-BOTH = {
-    FEW: {"proxy/config_bytes": 61_200.0, "proxy/load_s": 0.042},
-    MANY: {"proxy/config_bytes": 612_000.0, "proxy/load_s": 0.303},
-}
+    run = make_plan(((MANY, FEW),), blocks=7)
+    samples, histograms = make_run(run, change=change)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({MANY: "cpu_per_request"}))
 
 
 def printed(summary: Summary) -> str:
@@ -59,11 +58,17 @@ def printed(summary: Summary) -> str:
 
 
 def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
-    lines = printed(summary_of(BOTH)).splitlines()
+    """In Markdown and JSON, too."""
+    summary = summary_of(BOTH)
+    lines = printed(summary).splitlines()
     assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
     assert [line.split()[0] for line in lines[2:]] == [FEW, f"{FEW}-again", MANY]  # the direct reference has no gauges
     assert lines[2].split()[1:] == ["61.2", "kB", "42.0", "ms", "40.0", "MB"]
     assert lines[4].split()[1:] == ["612", "kB", "×10.00", "303", "ms", "×7.21", "40.0", "MB", "×1.00"]
+    text = markdown(gauge_tables.page(summary)).splitlines()
+    assert text[:2] == ["| what it holds | configuration | loaded in | memory |", "| :-- | --: | --: | --: |"]
+    row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
+    assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
 
 
 def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
@@ -77,21 +82,31 @@ def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
 
 def test_what_is_not_known_is_left_out() -> None:
     assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
-    only = summary_of({MANY: {"proxy/config_bytes": 612_000.0}})
     counted = printed(summary_of({FEW: {"proxy/workers": 1.0}, MANY: {"proxy/workers": 4.0}})).splitlines()
     assert counted[1].split() == ["what", "it", "holds", "workers", "memory"] and counted[4].split()[1] == "4"
-    assert [line.split() for line in printed(only).splitlines()[1:]] == [
-        ["what", "it", "holds", "configuration", "memory"],
-        [MANY, "612", "kB", "40.0", "MB"],
-    ]
+    head, only = printed(summary_of({MANY: {"proxy/config_bytes": 612_000.0}})).splitlines()[1:]
+    assert head.split() == ["what", "it", "holds", "configuration", "memory"]
+    assert only.split() == [MANY, "612", "kB", "40.0", "MB"]
 
 
-def test_the_same_stands_in_markdown_and_in_json() -> None:
-    summary = summary_of(BOTH)
-    text = markdown(gauge_tables.page(summary))
-    assert text.splitlines()[:2] == [
-        "| what it holds | configuration | loaded in | memory |",
-        "| :-- | --: | --: | --: |",
-    ]
-    row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
-    assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
+def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> None:
+    """As data/levels has them; a run without generations says nothing of levels."""
+    run = made(planned=planned(), change=known)
+    text = "\n".join(line.plain for line in terminal(gauge_tables.levels_page(Result(run).levels), 160))
+    assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text
+    told = result_json(Result(run))["levels"][0]
+    assert [len(each["log_ratios"]) for each in told["generations"]] == [2, 2, 2, 2] and told["bring_up"]["sd"] == 0
+    (frame,), line = tables(run, "levels", run.samples()), io.BytesIO()
+    write([frame], "json", line)
+    one = Known.model_validate_json(line.getvalue())
+    assert (one.variant, one.target, one.scheme, one.bring_ups, one.generations) == (
+        "baseline",
+        "local",
+        "slices",
+        2,
+        2,
+    )
+    assert one.repeat == pytest.approx(0.01) and one.bring_up == 0
+    with pytest.raises(UsageError, match="has no levels"):
+        list(tables(made(), "levels", made().samples()))
+    assert gauge_tables.levels_page(Result(made()).levels) == [] and "levels" not in result_json(Result(made()))

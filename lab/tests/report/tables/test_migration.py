@@ -19,9 +19,6 @@ def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() ->
     assert " ×" in keepalive
     assert "[" in keepalive
     assert "direct" not in text
-
-
-def test_a_run_without_rows_has_no_table_of_costs() -> None:
     assert costs([]) == []
 
 

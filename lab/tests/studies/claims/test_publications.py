@@ -11,11 +11,7 @@ from lab.base.errors import UsageError
 from lab.records import published
 from lab.studies import claims
 from lab.studies.claims import publications
-from lab.studies.claims.publications import Own, OwnRule, OwnTest, Unsettled, own, owned
-from lab.studies.claims.quantities import Number, taken
-from lab.tests.support.transcribed import copied
-
-__all__ = ["copied"]  # a fixture
+from lab.studies.claims.publications import Number, Own, OwnRule, OwnTest, own, owned, taken
 
 CLAIM = claims.Claim("DO-24", "digitalocean", "figure", "c", "200-250", "ms", "")
 
@@ -84,17 +80,6 @@ def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_sa
     assert met == {"p95_s": True, "slowest_s": False} and every["ND-05"].answer == "not borne out"
 
 
-def rule(*tests: OwnTest, unsettled: Unsettled | None = None) -> OwnRule:
-    return OwnRule(rule="r", tests=list(tests), unsettled=unsettled)
-
-
-def p999(**bound: float) -> OwnTest:
-    """p99.9 of suite 3 at 700 connections: 114 ± 34 ms."""
-    where = {"suite": "somaxconn", "connections": 700, "percentile": 99.9}
-    told = {"table": "digitalocean_latency_spectrum", "where": where, "column": "latency_ms", **bound}
-    return OwnTest.model_validate(told)
-
-
 @pytest.mark.parametrize(
     ("bound", "answer"),
     [
@@ -108,7 +93,10 @@ def p999(**bound: float) -> OwnTest:
     ],
 )
 def test_a_bound_within_the_uncertainty_of_reading_settles_nothing(bound: dict[str, float], answer: str) -> None:
-    found = own(CLAIM, rule(p999(**bound)))
+    """p99.9 of suite 3 at 700 connections: 114 ± 34 ms."""
+    where = {"suite": "somaxconn", "connections": 700, "percentile": 99.9}
+    told = {"table": "digitalocean_latency_spectrum", "where": where, "column": "latency_ms", **bound}
+    found = own(CLAIM, OwnRule(rule="r", tests=[OwnTest.model_validate(told)]))
     assert found.answer == answer
     assert found.sentence.startswith("latency 114 [80, 148] ms, to be ")
 
@@ -121,16 +109,12 @@ CURVE = [
 
 
 def test_a_percentile_curve_has_an_average() -> None:
-    """∫ of the polyline; no lower than the corners to the left, no higher than those to the right, each with its error."""
+    """∫ of the polyline; no lower than the corners to the left, no higher than those to the right, each with its error. Straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %."""
     found = taken(CURVE, "ms", "mean_over_percentiles")
     assert found.value == pytest.approx(0.5 * 5 + 0.4 * 15 + 0.1 * 20)
     assert found.low == pytest.approx(0.4 * 8 + 0.1 * 18)
     assert found.high == pytest.approx(0.5 * 12 + 0.4 * 22 + 0.1 * 22)
     assert taken(CURVE[:2], "ms", "mean_over_percentiles").high == inf, "the curve goes on, nobody knows where to"
-
-
-def test_a_percentile_between_two_corners_is_between_their_values() -> None:
-    """Straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %."""
     found = taken([CURVE[0], CURVE[2]], "ms", "at_percentile", 100 * (1 - 10**-0.5))
     assert found.value == pytest.approx(10)
     assert (found.low, found.high) == (0, 22)

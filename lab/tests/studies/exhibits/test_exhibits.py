@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -49,16 +48,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """One of disturbances; what it has nothing of is drawn as a gap, and that is its figure, too."""
     folder: Path = tmp_path_factory.mktemp("reference")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        run_of(
-            folder,
-            monkeypatch,
-            "kill",
-            [(VARIANT, "ingress-nginx+grace-period-30")],
-            nds_story,
-            1,
-            "r-1",
-            points=["held"],
-        )
+        pairs = [(VARIANT, "ingress-nginx+grace-period-30")]
+        run_of(folder, monkeypatch, "kill", pairs, nds_story, 1, "r-1", points=["held"])
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
         ((found,), _) = evidence.references()
     return found
@@ -68,33 +59,12 @@ def meta(figure: go.Figure) -> dict[str, Any]:
     return json.loads(figure.to_json() or "")["layout"].get("meta", {})
 
 
-def test_every_exhibit_that_is_a_figure_is_made_here() -> None:
-    """A new one must be added to MADE, but for what is of no run at all."""
-    own = {name: made for name, made in vars(exhibits).items() if inspect.isfunction(made) and name[0] != "_"}
-    public = {name: made for name, made in own.items() if made.__module__ == exhibits.__name__}
-    shown = {name for name, made in public.items() if inspect.signature(made).return_annotation == "go.Figure"}
-    assert shown == {*MADE, "printed"}
-
-
-def test_what_a_publication_prints_is_drawn_without_a_run() -> None:
-    """A line a release, in the metric's own unit; nothing of it is a gap."""
-    where = {"phase": ["scaling-up"], "release": ["1.7.0", "1.9.0"]}
-    figure = exhibits.printed("T", "envoy_gateway_benchmark", "p50", "p50_ms", "routes", "release", where)
-    drawn = json.loads(figure.to_json() or "")["data"]
-    assert [line["name"] for line in drawn] == ["1.7.0, published", "1.9.0, published"]
-    assert [len(line["x"]) for line in drawn] == [6, 6]
-    assert meta(figure) == {"runs": []}
-
-
 @pytest.mark.parametrize("name", MADE)
 def test_a_figure_names_its_run(name: str, run: Evidence) -> None:
-    """Once, however many panels are of it."""
+    """Once, however many panels are of it. Without one it names none, and what is empty is counted: a whole figure needs no count; beside what
+    was published, an empty panel or line does.
+    """
     assert meta(MADE[name](run))["runs"] == ["r-1"]
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_without_a_run_a_figure_names_none_and_what_is_empty_is_counted(name: str) -> None:
-    """A whole figure needs no count; beside what was published, an empty panel or line does."""
     figure = MADE[name](Missing("nothing of it: just bench grace-period-30+host-port"))
     drawn = bool(json.loads(figure.to_json() or "")["data"])
     assert drawn == (name in PUBLISHED)
@@ -102,8 +72,13 @@ def test_without_a_run_a_figure_names_none_and_what_is_empty_is_counted(name: st
     assert len(meta(figure).get("gaps", ())) == PUBLISHED.get(name, 0)
 
 
-def test_a_claim_stands_at_once_where_its_run_will() -> None:
-    """Of a gain, too; without a claim there is nothing to stand."""
+def test_what_was_published_is_drawn_without_a_run() -> None:
+    """A claim stands at once where its run will, of a gain, too; a publication's table has a line a release, in the metric's own unit."""
+    where = {"phase": ["scaling-up"], "release": ["1.7.0", "1.9.0"]}
+    figure = exhibits.printed("T", "envoy_gateway_benchmark", "p50", "p50_ms", "routes", "release", where)
+    lines = json.loads(figure.to_json() or "")["data"]
+    assert [(line["name"], len(line["x"])) for line in lines] == [("1.7.0, published", 6), ("1.9.0, published", 6)]
+    assert meta(figure) == {"runs": []}
     run = Missing("nothing of it: just bench nds-replicas-4")
     figure = exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "ingress-nginx")], ["ND-03"])
     told = json.loads(figure.to_json() or "")
@@ -117,9 +92,7 @@ def test_a_claim_stands_at_once_where_its_run_will() -> None:
 def test_processes_stand_below_ndss_own(run: Evidence) -> None:
     """The average lines of pidstat's two tables; ours with the blocks' medians."""
     lines = exhibits.usage(run, [VARIANT], "held").splitlines()
-    assert [line.split(" | ")[0] for line in lines if ", published" in line] == [
-        "| proc1, published",
-        "| proc2, published",
-    ]
+    heads = [line.split(" | ")[0] for line in lines if ", published" in line]
+    assert heads == ["| proc1, published", "| proc2, published"]
     assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
     assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)

@@ -19,7 +19,8 @@ from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.report.html import rendering as markdown
 from lab.stats.histogram import Histogram
-from lab.studies.exhibits import exhibits, reproduction
+from lab.studies.exhibits import exhibits
+from lab.studies.exhibits.reproduction import told_gains
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import MadeStore, made
 
@@ -78,14 +79,6 @@ def run_of(
     return Evidence("made", steered, samples, counted_alone(samples))
 
 
-def test_cpu_per_request_is_the_proxys() -> None:
-    """Without a proxy there is none: the backend's own stands in no row and no figure."""
-    run = run_of(OWN)
-    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
-    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
-    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
-
-
 def test_gains_are_shown_beside_what_was_claimed() -> None:
     """In percent, with the claim's own number and unit; one of a factor as what it adds."""
     run = run_of(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
@@ -97,19 +90,14 @@ def test_gains_are_shown_beside_what_was_claimed() -> None:
         if each.get("error_x")
         for label, value in zip(each["y"], numbers(each["x"]), strict=True)
     }
-    assert rows == {
-        "qinng-tuned against baseline": pytest.approx(100, abs=1),
-        "nginx against baseline": pytest.approx(25, abs=1),
-    }
-    lines = [shape["x0"] for shape in data(figure)["layout"]["shapes"]]
-    assert lines == [0, 100, 30]
+    assert rows == pytest.approx({"qinng-tuned against baseline": 100, "nginx against baseline": 25}, abs=1)
+    layout = data(figure)["layout"]
+    assert [shape["x0"] for shape in layout["shapes"]] == [0, 100, 30]
     assert "AW-01: 30 % (up to)" in texts(figure)
-    assert (
-        "packet-steering against baseline: packet-steering is not part of this run"
-        in data(figure)["layout"]["xaxis"]["title"]["text"]
-    )
-    (need,) = data(figure)["layout"]["meta"]["gaps"]
-    assert need.startswith("packet-steering is not part of this run: just bench packet-steering")
+    missing = "packet-steering is not part of this run"
+    assert f"packet-steering against baseline: {missing}" in layout["xaxis"]["title"]["text"]
+    (need,) = layout["meta"]["gaps"]
+    assert need.startswith(f"{missing}: just bench packet-steering")
 
 
 @pytest.mark.committed
@@ -118,28 +106,22 @@ def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     store = RunStore.open("data/reference/keepalive-pairs")
     samples = tuple(store.samples())
     run = Evidence("keepalive-pairs", store, samples, counted_alone(samples))
-    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("keepalive", "ingress-nginx")])
+    (told,) = told_gains(run, "keepalive", "ingress-nginx", "cpu_per_request", "ceiling")
     pair = run.as_pair("keepalive", "ingress-nginx", "ceiling", "cpu_per_request")
     assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
     low, high = pair.estimate.ratio_interval
     assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
     assert not told.blocks
-    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("ingress-nginx", "keepalive")])
+    (back,) = told_gains(run, "ingress-nginx", "keepalive", "cpu_per_request", "ceiling")
     assert back.low is None and len(back.blocks) == 2
 
 
 def test_what_cannot_be_measured_here_is_named() -> None:
-    """Below the plot, or in its place."""
+    """Below the plot, or in its place. Of a variant that was not measured stands why."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
-    assert (
-        texts(figure)
-        == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
-    )
-
-
-def test_placement_stands_beside_what_was_read_back() -> None:
-    """Of a variant that was not measured stands why."""
+    said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
+    assert texts(figure) == f"aws-a1-node against baseline: {said}"
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
     lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
@@ -152,14 +134,16 @@ def test_placement_stands_beside_what_was_read_back() -> None:
 
 
 def test_tables_keep_the_published_shape() -> None:
-    """The set-ups as shares of the direct connection, ours beside the published ones."""
+    """The set-ups as shares of the direct connection, ours beside the published ones. Without a proxy there is none: the backend's own stands in no row and no figure."""
     told = exhibits.shape(run_of([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
     assert WORKER_TABLE not in told
     assert "| direct_pod_ip |" in told
     row = next(line for line in told.splitlines() if line.startswith("| nginx_proxy |"))
-    assert "336,769" in row
-    assert "0.99×" in row
-    assert "1.00×" in row
+    assert all(text in row for text in ("336,769", "0.99×", "1.00×"))
+    run = run_of(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
 
 
 def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from plotly.offline import get_plotlyjs
 
 from lab.base.errors import UsageError
-from lab.report.figures.style import gap
 from lab.report.html import rendering as markdown
 from lab.studies.claims import claims
-from lab.studies.site import executing, site
-from lab.studies.site.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
-from lab.studies.site.pages import Part, parts
+from lab.studies.site import notebooks, site
+from lab.studies.site.notebooks import NotebookError, Part, execute_all, executed
 from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
@@ -44,15 +42,6 @@ def notebook(folder: Path, name: str, *sources: str) -> Path:
     path = folder / f"{name}.ipynb"
     nbformat.write(new_notebook(cells=cells), path)
     return path
-
-
-def part(data: dict[str, Any]) -> Part:
-    (found,) = parts([data])
-    return found
-
-
-def figure(**layout: Any) -> dict[str, Any]:
-    return {FIGURE: {"data": [{"type": "scatter", "x": [1], "y": [2], "name": "</script>"}], "layout": layout}}
 
 
 class Page(HTMLParser):
@@ -85,7 +74,7 @@ def arranged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, reference = place / "notebooks", place / "reference"
     folder.mkdir()
     reference.mkdir()
-    monkeypatch.setattr(executing, "FOLDER", folder)
+    monkeypatch.setattr(notebooks, "FOLDER", folder)
     monkeypatch.setenv("LAB_REFERENCE", str(reference))
     monkeypatch.setenv("LAB_RUNS", str(place / "own"))
     return folder
@@ -99,89 +88,69 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # -- parts --------------------------------------------------------------------------------------------------
 
 
-def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
-    """Its JSON can end no script; what the title took above the plot is given back."""
-    told = part(
-        figure(
-            title={"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
-            meta={"runs": ["r-1"]},
-            height=400,
-            margin={"t": 84, "l": 80},
-        )
-    )
+def part(books: Path, last: str) -> Part:
+    """What a cell shows whose last line this is."""
+    told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import gap"
+    (found,) = executed(notebook(books, "okd", f"{told}\n{last}")).cells[1].parts
+    return found
+
+
+def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
+    """Its JSON can end no script; what the title took above the plot is given back; its empty panels are gaps, each with what it lacks."""
+    layout = {
+        "title": {"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
+        "meta": {"runs": ["r-1"], "gaps": ["a: steal", "no run:<br>just bench b"]},
+        "height": 400,
+        "margin": {"t": 84, "l": 80},
+    }
+    told = part(books, f"go.Figure([go.Scatter(x=[1], y=[2], name='</script>')], {layout!r})")
     assert (told.kind, told.title, told.below, told.runs) == ("figure", "Reloads", "per 100 ms; 2 < 3", ("r-1",))
-    assert "<" not in told.text
-    layout = json.loads(told.text)["layout"]
-    assert layout == {"height": 364, "margin": {"t": 48, "l": 80}}
-    assert told.height == 364
+    assert "<" not in told.text and told.height == 364 and told.needs == ("a: steal", "no run: just bench b")
+    shown = json.loads(told.text)["layout"]
+    assert (shown["height"], shown["margin"]) == (364, {"t": 48, "l": 80}) and not shown.keys() & {"title", "meta"}
 
 
-def test_a_figures_empty_panels_are_gaps() -> None:
-    """Those that it names, each with what it lacks; the figure itself is none."""
-    found = part(figure(meta={"runs": [], "gaps": ["a: steal", "no run:<br>just bench b"]}))
-    assert (found.kind, found.gaps, found.needs) == ("figure", 2, ("a: steal", "no run: just bench b"))
-    assert part(figure()).gaps == 0
-
-
-def test_a_figure_without_a_trace_is_a_gap() -> None:
-    """With its reason, whichever figure it stands for."""
-    told = json.loads(gap("Reloads", "no run:<br>just bench okd").to_json() or "")
-    found = part({FIGURE: told})
-    assert found == Part("gap", "no run: just bench okd", "Reloads", gaps=1, needs=("no run: just bench okd",))
-
-
-def test_prose_is_rendered_and_its_gaps_counted() -> None:
-    """In a table's place, and beside its rows."""
-    text = "*no run: nothing of it*\n\n| a |\n| --- |\n\n*nothing to show: a at r1: 0 of 6 blocks: steal*\n\n*nothing to compare: x*\n"
-    found = part({PROSE: text, "text/plain": "<Markdown>"})
-    assert (found.kind, found.gaps) == ("prose", 3)
-    assert found.needs == (
-        "no run: nothing of it",
-        "nothing to show: a at r1: 0 of 6 blocks: steal",
-        "nothing to compare: x",
-    )
-    assert found.text.count("<blockquote>") == 3
+def test_a_figure_without_a_trace_is_a_gap(books: Path) -> None:
+    """With its reason, whichever figure it stands for. In a table's place, and beside its rows."""
+    found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
+    assert found == Part("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
+    needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
+    table, (one, two, three) = "| a |\n| --- |\n\n", (f"*{need}*\n\n" for need in needs)
+    found = part(books, f"Markdown({one + table + two + three!r})")
+    assert (found.kind, found.needs, found.text.count("<blockquote>")) == ("prose", needs, 3)
 
 
 def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
     found = markdown.html("# T\n\n<script>x</script> `r-1` `r-2`\n\n| a |\n| --- |\n| b |\n", ["r-1"])
-    assert "<h2>T</h2>" in found
-    assert "<script>" not in found
+    assert "<h2>T</h2>" in found and "<script>" not in found
     assert '<a href="#run/r-1"><code>r-1</code></a> <code>r-2</code>' in found
-    assert re.search(r'<div class="scroll"[^>]*><table>', found)
-    assert found.count("</table></div>") == 1
-
-
-# -- executing ----------------------------------------------------------------------------------------------
+    assert re.search(r'<div class="scroll"[^>]*><table>', found) and found.count("</table></div>") == 1
 
 
 def test_a_cell_that_raises_is_named(books: Path) -> None:
     """With what it raised, and exit status 1; also where it ran in a process of its own."""
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
+    said = r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
     for run in (lambda: executed(path), lambda: list(execute_all([path]))):
-        with pytest.raises(
-            NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
-        ) as raised:
+        with pytest.raises(NotebookError, match=said) as raised:
             run()
         assert raised.value.exit_status == 1
 
 
 def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
-    """A figure, prose, claims by their ids, else text; nothing for a line that is no expression, and names go on from cell to cell."""
-    told = "from lab.studies.exhibits import exhibits\nfrom lab.report.figures.style import gap\nname = 'x'"
-    path = notebook(books, "okd", told, "print(name)\nname + 'y'", "gap('T', name)", "exhibits.claims([], known=[])")
-    shown = [cell.outputs for cell in executed(path).cells if cell.kind == "code"]
-    assert shown[:2] == [(), ({"text/plain": "x\n"}, {"text/plain": "xy"})]
-    assert shown[2][0][FIGURE]["layout"]["title"]["text"] == "T"
-    assert shown[3] == ({CLAIMS: []},)
+    """Text, claims by their ids; nothing for a line that is no expression, and names go on from cell to cell."""
+    told = "from lab.studies.exhibits import exhibits\nname = 'x'"
+    path = notebook(books, "okd", told, "print(name)\nname + 'y'", "exhibits.claims([], known=[])")
+    _, texts, claimed = executed(path).cells
+    assert texts.parts == (Part("text", "x"), Part("text", "xy")) and texts.source.startswith(told)
+    assert claimed.parts == (Part("claims", ""),)
 
 
-def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path) -> None:
     (tmp_path / "own" / "mine").mkdir(parents=True)
     (tmp_path / "own" / "mine" / "run.json").write_text("{}")
-    path = notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")
-    (found,) = execute_all([path])
-    assert found.cells[1].outputs == ({"text/plain": "[]"},)
+    (found,) = execute_all([notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")])
+    assert found.cells[1].parts == (Part("text", "[]"),)
 
 
 # -- the site -----------------------------------------------------------------------------------------------
@@ -229,8 +198,7 @@ def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]
     text = built[1]
     assert all(f'id="claim/{claim.id}"' in text for claim in claims())
     own = text.partition('id="claim/ND-11"')[2].partition("</tr>")[0]
-    assert "reproduced" in own
-    assert 'href="#run/r-kill"' in own
+    assert "reproduced" in own and 'href="#run/r-kill"' in own
     assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
     told = text.partition('id="claim/ND-12"')[2].partition("</tr>")[0]
     assert 'href="#nds/nds-04"' in told
@@ -247,16 +215,14 @@ def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
     assert json.loads(data)["data"]
     alone = built[1].partition('id="nds/nds-05"')[2].partition("</section>")[0]
-    assert "<figcaption>Plots" in alone
-    assert "no run: what was published, alone" in alone
+    assert "<figcaption>Plots" in alone and "no run: what was published, alone" in alone
     assert "what was published, alone" not in cell
 
 
 def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
     """The notebook's figure and two panels of another, the calibration, the run."""
     found, text = built
-    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1}
-    assert found.figures == 2
+    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1} and found.figures == 2
     needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
     assert "5 figures, panels or rows have no data" in needs
     assert "broken is damaged" in text
@@ -264,14 +230,11 @@ def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site,
 
 
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
+    """Whichever part of the path is in the way."""
     notebook(books, "nds", "1 / 0")
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
         site.build(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
-    """Whichever part of the path is in the way."""
+    assert not list((tmp_path / "out").iterdir())
     notebook(books, "nds", "1 / 0")
     (tmp_path / "file").touch()
     (tmp_path / "out" / "index.html").mkdir(parents=True)

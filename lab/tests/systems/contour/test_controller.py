@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, NotMeasurableError, UsageError
-from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.systems import programs
 from lab.systems.contour import system as contour
@@ -20,10 +19,10 @@ from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster.objects import on_side
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox.cpus import split
 from lab.tests.support.factories import make_point
 
-CPUS = frozenset({0})
-PINNED: dict[Role, frozenset[int]] = {"lab": CPUS, "proxy": CPUS, "backend": CPUS, "generator": CPUS}
+PINNED = split([0, 1])
 LOG = """\
 time="2026-11-26T02:00:00Z" level=info msg="started status update handler" context=StatusUpdateHandler
 time="2026-11-26T02:00:01Z" level=error msg="unresolved service reference" error="Service \\"nope\\" not found" name=bench
@@ -109,6 +108,3 @@ def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:
     assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
     names = [obj["metadata"]["name"] for obj in objects.definitions(right.values())]
     assert "contourconfigurations.projectcontour.io" in names and all("contour" in name for name in names)
-    assert objects.definitions(load_variant("baseline").manifests) == []
-    (definition,) = objects.definitions(load_variant("okd").manifests)
-    assert definition["spec"]["names"]["kind"] == "Route"

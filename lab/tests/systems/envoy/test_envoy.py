@@ -6,25 +6,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.model.variants.variants import Check, load_variant
+from lab.model.variants.variants import Check
 from lab.systems import programs
 from lab.systems.checker import refusal
-from lab.systems.envoy import admin
 from lab.systems.envoy import system as envoy
-from lab.systems.envoy.config import BOOTSTRAP, CHECKED, PARTS, render
-from lab.systems.manifests import objects
+from lab.systems.envoy.system import BOOTSTRAP, CHECKED, PARTS, render
 from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.systems.system import Context
 from lab.targets.readback import read_back
+from lab.tests.support.contexts import context_of
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {
@@ -48,7 +47,7 @@ def test_a_route_is_written_whole() -> None:
     assert (host["domains"], other["domains"][0]) == (["bench.lab.test", "bench.lab.test:*"], "shop.example")
     exact, prefix, root = host["routes"]
     added = [{"header": {"key": "A", "value": "b"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}]
-    to_other = {"route": {"cluster": "other:8080", "timeout": "90s"}, "request_headers_to_add": added}
+    to_other = {"route": {"cluster": "other:8080"}, "request_headers_to_add": added}
     assert exact == {"match": {"path": "/a"}, **to_other}
     assert prefix == {"match": {"path_separated_prefix": "/a"}, **to_other}
     assert root == {"match": {"prefix": "/"}, "route": {"cluster": "backend:80"}}
@@ -97,11 +96,8 @@ def test_envoy_itself_takes_what_is_written_and_names_what_it_does_not_know(vers
     assert "lb_polcy" in said and not said.startswith("[")
 
 
-def _context(tmp_path: Path, *args: str, cpus: int = 1) -> Context:
-    wanted = objects.read(load_variant("envoy").manifests)
-    (pod,) = wanted.role("proxy")
-    container = replace(pod.containers[0], args=(*pod.containers[0].args, *args))
-    return Context(container, pod, wanted, {item.name: "192.0.2.1" for item in wanted.pods}, cpus, 4096, 1024)
+def _context(*args: str, cpus: int = 1) -> Context:
+    return context_of("envoy", cpus, args=(*context_of("envoy").container.args, *args))
 
 
 @pytest.fixture
@@ -115,7 +111,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_image_is_its_own_program_in_the_version_of_its_tag(fetched: Path) -> None:
-    started = envoy.realise(_context(fetched))
+    started = envoy.realise(_context())
     assert started.command == ("/srv/proxy/envoy", "-c", BOOTSTRAP, "--drain-time-s", "10")
     assert started.about == "envoy 1.40.0"
 
@@ -132,9 +128,9 @@ def test_workers_that_cannot_be_had_are_refused(
     fetched: Path, args: tuple[str, ...], error: type[Exception], fault: str
 ) -> None:
     with pytest.raises(error, match=fault):
-        envoy.realise(_context(fetched, *args))
+        envoy.realise(_context(*args))
     if args[1:] == ("2",):
-        assert envoy.realise(_context(fetched, *args, cpus=2)).command[-1] == "2"
+        assert envoy.realise(_context(*args, cpus=2)).command[-1] == "2"
 
 
 DUMP = (Path(__file__).parent / "testdata" / "envoy-1.40-config_dump.json").read_text()
@@ -199,11 +195,11 @@ def test_what_cannot_be_read_is_not_set(name: str, system: Envoy, detail: str) -
 
 
 def test_requests_are_counted() -> None:
-    assert admin.counted("http.ingress.downstream_rq_total: 40120\n") == {"requests": 40120}
+    assert envoy.counted("http.ingress.downstream_rq_total: 40120\n") == {"requests": 40120}
     both = "http.ingress.downstream_rq_http2_total: 7\nhttp.ingress.downstream_rq_total: 40120\n"
-    assert admin.counted(both) == {"requests": 40120, "requests_h2": 7}
-    assert admin.counted("") == {}
-    assert admin.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}
+    assert envoy.counted(both) == {"requests": 40120, "requests_h2": 7}
+    assert envoy.counted("") == {}
+    assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}
 
 
 @pytest.mark.parametrize("source", ["cds_config", "ads_config"])
@@ -214,26 +210,24 @@ def test_the_interfaces_of_an_envoy_that_a_control_plane_tells_are_not_the_load_
         filters = [{"typed_config": {"@type": "x.HttpConnectionManager", "stat_prefix": name}}]
         return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
 
-    def routed(cluster: str) -> dict[str, Any]:
-        return {"route_config": {"virtual_hosts": [{"routes": [{"redirect": {}}, {"route": {"cluster": cluster}}]}]}}
+    def routed(cluster: str) -> list[dict[str, Any]]:
+        hosts = [{"routes": [{"redirect": {}}, {"route": {"cluster": cluster}}]}]
+        return [{"route_config": {"virtual_hosts": hosts}}]
 
     own = [{"name": name} for name in ("control", "envoy-admin")]
     services = {"grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}]}
     resources = {source: services if source == "ads_config" else {"api_config_source": services}}
-    bootstrap = {"dynamic_resources": resources, "static_resources": {"clusters": own}}
-    clusters = {
-        "static_clusters": [{"cluster": each} for each in own],
-        "dynamic_active_clusters": [{"cluster": {"name": "load"}}],
+    configs = {
+        "Bootstrap": {"bootstrap": {"dynamic_resources": resources, "static_resources": {"clusters": own}}},
+        "Clusters": {
+            "static_clusters": [{"cluster": each} for each in own],
+            "dynamic_active_clusters": [{"cluster": {"name": "load"}}],
+        },
+        "Listeners": {"dynamic_listeners": [listener(name) for name in ("ingress_http", "envoy-admin", "stats")]},
+        "Routes": {"static_route_configs": routed("envoy-admin"), "dynamic_route_configs": routed("load")},
     }
-    listeners = [listener(name) for name in ("ingress_http", "envoy-admin", "stats")]
-    routes = {"static_route_configs": [routed("envoy-admin")], "dynamic_route_configs": [routed("load")]}
-    configs = [
-        {"@type": "x.BootstrapConfigDump", "bootstrap": bootstrap},
-        {"@type": "x.ClustersConfigDump", **clusters},
-        {"@type": "x.ListenersConfigDump", "dynamic_listeners": listeners},
-        {"@type": "x.RoutesConfigDump", **routes},
-    ]
-    parts = admin.parts(json.dumps({"configs": configs}))
+    dump = {"configs": [{"@type": f"x.{kind}ConfigDump", **config} for kind, config in configs.items()]}
+    parts = envoy.parts(json.dumps(dump))
     assert [each["route"]["cluster"] for each in parts["route"]] == ["load"]
     assert [each["name"] for each in parts["cluster"]] == ["load"]
     assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]

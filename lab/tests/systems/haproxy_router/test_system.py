@@ -14,17 +14,18 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.systems.haproxy import admin as haproxy
+from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy_router import system as haproxy_router
-from lab.systems.haproxy_router.config import CONF
+from lab.systems.haproxy_router.control import CONF
 from lab.systems.haproxy_router.system import reload_interval_s
 from lab.systems.manifests import certificates, objects
 from lab.systems.manifests.objects import Objects
 from lab.systems.nginx import system as nginx
 from lab.systems.system import NODE_ADDRESS as SINK
-from lab.systems.system import Context
+from lab.systems.system import Realisation
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox import cpus, network
+from lab.tests.support.contexts import context_of
 
 Manifests = list[dict[str, Any]]
 
@@ -44,14 +45,16 @@ def read(items: Manifests) -> Objects:
     return objects.read([item for item in items if item not in routes[3:]])
 
 
-def realised(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """Path → text, on two CPUs; `env` changes the manifest's own, None removes."""
-    pod = wanted.role("proxy")[0]
-    container = pod.containers[0]
-    values = {name: value for name, value in {**container.env, **(env or {})}.items() if value is not None}
-    container = replace(container, env=values)
-    addresses = {pod.name: f"192.0.2.{index}" for index, pod in enumerate(wanted.pods, 1)}
-    return dict(haproxy_router.realise(Context(container, pod, wanted, addresses, 2, 4096, open_files)).files)
+def started(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> Realisation:
+    """On two CPUs; `env` changes the manifest's own, None removes."""
+    own = wanted.role("proxy")[0].containers[0].env
+    values = {name: value for name, value in {**own, **(env or {})}.items() if value is not None}
+    return haproxy_router.realise(context_of(wanted, 2, open_files=open_files, env=values))
+
+
+def realised(wanted: Objects, open_files: int = 20_000) -> Mapping[str, str]:
+    """Path → text."""
+    return started(wanted, open_files).files
 
 
 def section(config: str, head: str) -> str:
@@ -60,23 +63,24 @@ def section(config: str, head: str) -> str:
 
 
 def config(variant: str = "okd", env: Mapping[str, str | None] | None = None) -> str:
-    return realised(read(manifests(variant)), env=env)[f"{CONF}/haproxy.config"]
+    return started(read(manifests(variant)), env=env).files[f"{CONF}/haproxy.config"]
 
 
 @pytest.mark.parametrize(
-    ("variant", "used", "line", "backend"),
+    ("variant", "used", "backend"),
     [
-        ("okd", "os_http_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_http"),
-        ("okd-edge", "os_edge_reencrypt_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_edge_http"),
-        ("okd-reencrypt", "os_edge_reencrypt_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_secure"),
-        ("okd-passthrough", "os_tcp_be", r"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ ", "be_tcp"),
+        ("okd", "os_http_be", "be_http"),
+        ("okd-edge", "os_edge_reencrypt_be", "be_edge_http"),
+        ("okd-reencrypt", "os_edge_reencrypt_be", "be_secure"),
+        ("okd-passthrough", "os_tcp_be", "be_tcp"),
     ],
 )
-def test_a_host_is_found_in_the_map_of_its_termination_only(variant: str, used: str, line: str, backend: str) -> None:
+def test_a_host_is_found_in_the_map_of_its_termination_only(variant: str, used: str, backend: str) -> None:
     """As a regular expression, one per route, last in the alphabet first."""
     files = realised(read(manifests(variant)))
     maps = {Path(path).stem: text for path, text in files.items() if path.endswith("_be.map")}
-    assert maps[used].splitlines()[0] == f"{line}{backend}:ingress-lab:bench-0002"
+    line = rf"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ {backend}:ingress-lab:bench-0002"
+    assert maps[used].splitlines()[0] == line
     assert maps[used].count("\n") == 3 and {name for name, text in maps.items() if text} == {used}
     passed = files[f"{CONF}/os_sni_passthrough.map"]
     assert passed.count(" 1\n") == (3 if variant == "okd-passthrough" else 0)
@@ -131,29 +135,23 @@ def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: s
 
 
 def test_clients_are_asked_for_certificates_wherever_tls_ends() -> None:
-    env: dict[str, str | None] = {
-        "ROUTER_MUTUAL_TLS_AUTH": "optional",
-        "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem",
-    }
-    asking = config(env=env)
-    assert asking.count(" verify optional ca-file /ca/ca.pem accept-proxy\n") == 2
+    env: dict[str, str | None] = {"ROUTER_MUTUAL_TLS_AUTH": "optional", "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem"}
+    assert config(env=env).count(" verify optional ca-file /ca/ca.pem accept-proxy\n") == 2
     assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
 
 
 def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
-    env: dict[str, str | None] = {
-        "ROUTER_SYSLOG_ADDRESS": "logs.example:1514",
-        "ROUTER_LOG_LEVEL": "info",
-    }
-    logging, silent = config(env=env), config()
-    for line in (
-        f"log {SINK}:1514 local1 info\n  log-send-hostname",
-        "option httplog\n  log global",
-        "option tcplog",
-    ):
+    logging = config(env={"ROUTER_SYSLOG_ADDRESS": "logs.example:1514", "ROUTER_LOG_LEVEL": "info"})
+    silent = config()
+    for line in (f"log {SINK}:1514 local1 info\n  log-send-hostname", "option httplog\n  log global", "option tcplog"):
         assert f"  {line}\n" in logging and line not in silent
     wanted = read(manifests())
     assert haproxy_router.syslog_ports(wanted) == set()
+    pods = tuple(
+        replace(pod, containers=tuple(replace(item, env={"ROUTER_SYSLOG_ADDRESS": "a:514"}) for item in pod.containers))
+        for pod in wanted.pods
+    )
+    assert haproxy_router.syslog_ports(replace(wanted, pods=pods)) == {514}
 
 
 def test_only_routes_with_the_routers_labels_are_served() -> None:
@@ -204,12 +202,7 @@ def test_a_reload_interval_is_a_duration_in_okds_range(text: str, seconds: int) 
 
 def test_the_reload_interval_that_is_read_back_is_the_one_in_force() -> None:
     """The script takes it from its environment, as the router does; there is no other."""
-    wanted = read(manifests())
-    pod = wanted.role("proxy")[0]
-    (container,) = pod.containers
-    container = replace(container, env={**container.env, "RELOAD_INTERVAL": "1m30s"})
-    addresses = {item.name: "192.0.2.1" for item in wanted.pods}
-    made = haproxy_router.realise(Context(container, pod, wanted, addresses, 2, 4096, 20_000))
+    made = started(read(manifests()), env={"RELOAD_INTERVAL": "1m30s"})
     assert made.env["RELOAD_INTERVAL"] == "90s" and "90" not in made.command
     assert "$((${RELOAD_INTERVAL%s} * 1000000))" in haproxy_router.SCRIPT.read_text()
 
@@ -248,12 +241,13 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
     made = objects.read(items).secrets["router-certificate"]
     assert made.keys == {"note", "tls.crt", "tls.key", "ca.crt"} == set(made.files())
     assert made.files()["note"] == "hello" and certificates.subject(made.files()["tls.crt"]) == "*.apps.lab.test"
-    secret["data"] = {"note": "not base64"}
-    with pytest.raises(UsageError, match="Secret/router-certificate: data.note: is no base64"):
-        objects.read(items)
-    secret |= {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.ky": ""}}
-    with pytest.raises(UsageError, match="Secret/router-certificate: data: 'tls.key' is missing"):
-        objects.read(items)
+    for data, fault in (
+        ({"note": "not base64"}, "data.note: is no base64"),
+        ({"tls.crt": "", "tls.ky": ""}, "data: 'tls.key' is missing"),
+    ):
+        secret |= {"type": "kubernetes.io/tls", "data": data}
+        with pytest.raises(UsageError, match=f"Secret/router-certificate: {fault}"):
+            objects.read(items)
 
 
 def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
@@ -261,41 +255,23 @@ def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
         network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
-def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
-    """A frontend without TLS has empty cells, a backend's are connections to servers."""
-    stat = (
-        "# pxname,svname,scur,ssl_sess,ssl_reused_sess,\n"
-        "public,FRONTEND,0,,,\nfe_sni,FRONTEND,3,20,12401,\nfe_no_sni,FRONTEND,0,1,2,\nbe_secure,BACKEND,0,500,600,\n\n"
+def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
+    """Not what passed through unread, nor the probes; a frontend without TLS has empty cells, a backend's are connections to servers."""
+    names = "# pxname,svname,req_tot,mode,h2_headers_rcvd,ssl_sess,ssl_reused_sess,\n"
+    rows = (
+        "healthz,FRONTEND,7,http,,,,\npublic,FRONTEND,5,http,0,,,\npublic_ssl,FRONTEND,,tcp,,,,\n"
+        "fe_sni,FRONTEND,12401,http,12400,20,12401,\nfe_no_sni,FRONTEND,,tcp,,1,2,\nbe_secure,BACKEND,9,http,9,500,600,\n\n"
     )
-    assert haproxy.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
-    assert haproxy.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
-    assert haproxy.tls("") == {}
-
-
-def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
-    """Not what passed through unread, nor the probes."""
-    stat = (
-        "# pxname,svname,req_tot,mode,\n"
-        "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
-    )
-    assert haproxy.counted(stat) == {"requests": 12406}
-    by_h2 = "# pxname,svname,req_tot,mode,h2_headers_rcvd,\npublic,FRONTEND,5,http,0,\nfe_sni,FRONTEND,12401,http,12400,\n\n"
-    assert haproxy.counted(by_h2) == {"requests": 12406, "requests_h2": 12400}
-    assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
+    asked = {"requests": 12406, "requests_h2": 12400}
+    assert haproxy.parse_counts(names + rows) == {**asked, "tls_handshakes": 12424, "tls_resumed": 12403}
+    assert haproxy.parse_counts("# pxname,svname,req_tot,mode,\npublic,FRONTEND,5,http,\n") == {"requests": 5}
+    assert haproxy.parse_counts("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.parse_counts("") == {}
 
 
 def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
     page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
     assert nginx.counted(page) == {"requests": 34}
     assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
-
-
-def test_a_volume_of_a_secret_that_is_not_there_or_has_no_such_key_is_refused() -> None:
-    items = manifests()
-    volume = find(items, "Deployment", "proxy")["spec"]["template"]["spec"]["volumes"][1]
-    volume["secret"]["items"][0]["key"] = "ca.crd"
-    with pytest.raises(UsageError, match="Secret backend-certificate has no key 'ca.crd'\n  did you mean 'ca.crt'"):
-        bringup.vet(read(items), {"proxy": frozenset({0}), "backend": frozenset({1})})
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")

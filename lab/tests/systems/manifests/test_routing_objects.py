@@ -12,14 +12,14 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router import system as haproxy_router
-from lab.systems.haproxy_router.config import CONF
+from lab.systems.haproxy_router.control import CONF
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.config import render
 from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.system import render
 from lab.systems.manifests import objects
 from lab.systems.manifests.objects import Member, Objects, applied
-from lab.systems.system import Context
 from lab.tests.support.changing_objects import META, SERVICE, endpoint_slice, ingress, route
+from lab.tests.support.contexts import context_of
 
 SLICE = endpoint_slice(9007, ("10.64.0.9", True), ("10.64.0.8", False), ("10.64.0.7", None))
 ROUTE = route("/it's 7")
@@ -33,18 +33,12 @@ def wanted(variant: str, *changes: Mapping[str, Any]) -> Objects:
     return found
 
 
-def context(found: Objects) -> Context:
-    (proxy,) = found.role("proxy")
-    addresses = {pod.name: f"10.64.0.{index}" for index, pod in enumerate(found.pods, 3)}
-    return Context(proxy.containers[0], proxy, found, addresses, 1, 4096, 20_000)
-
-
 def nginx(found: Objects) -> str:
-    return render(settings("ConfigMap", {}), context(found), (1, 22, 1))
+    return render(settings("ConfigMap", {}), context_of(found), (1, 22, 1))
 
 
 def haproxy(found: Objects) -> Mapping[str, str]:
-    return haproxy_router.realise(context(found)).files
+    return haproxy_router.realise(context_of(found)).files
 
 
 def test_a_slice_gives_a_service_without_selector_its_ready_addresses() -> None:
@@ -165,7 +159,6 @@ def test_a_header_action_must_be_whole(action: Mapping[str, Any], message: str) 
 
 @pytest.mark.parametrize("rate", ["0", "0.0", "x", "-1", ""])
 def test_a_sync_rate_must_be_one(rate: str) -> None:
-    found = context(wanted("baseline"))
-    container = replace(found.container, args=(*found.container.args, f"--sync-rate-limit={rate}"))
+    args = context_of("baseline").container.args
     with pytest.raises(UsageError, match="expected a rate per second"):
-        ingress_nginx.realise(replace(found, container=container))
+        ingress_nginx.realise(context_of("baseline", args=(*args, f"--sync-rate-limit={rate}")))

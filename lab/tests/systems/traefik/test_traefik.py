@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.model.endpoint import Role
 from lab.model.variants.variants import Check, load_variant
 from lab.systems import programs
 from lab.systems.checker import refusal
@@ -22,10 +21,11 @@ from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_r
 from lab.systems.manifests.objects import Member
 from lab.systems.settings import read
 from lab.systems.traefik import system as traefik
-from lab.systems.traefik.config import FILE, PARTS, render, version
+from lab.systems.traefik.system import FILE, PARTS, render, version
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
+from lab.targets.local.sandbox.cpus import split
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
@@ -137,8 +137,7 @@ def test_a_part_that_it_has_not_is_unreadable_and_the_file_that_it_serves_is_tol
     assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
 
 
-CPUS = frozenset({0})
-PINNED: dict[Role, frozenset[int]] = {"lab": CPUS, "proxy": CPUS, "backend": CPUS, "generator": CPUS}
+PINNED = split([0, 1])
 NO_SECRET = (
     "\x1b[90m2026-11-26T02:10:14Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mCannot resolve auth secret, skipping ingress\x1b[0m "
     '\x1b[36merror=\x1b[0m\x1b[31m"getting secret nope: secret \\"nope\\" not found"\x1b[0m '

@@ -84,10 +84,7 @@ def settings(**data: str) -> Variant:
 
 def test_both_sides_of_a_pair_serve_by_their_own_controllers(target: ApiserverTarget) -> None:
     target.check_variant(load_variant("keepalive"), [make_point()])
-    with (
-        target.up(load_variant("baseline")) as left,
-        target.up(load_variant("keepalive"), side="right") as right,
-    ):
+    with target.up(load_variant("baseline")) as left, target.up(load_variant("keepalive"), side="right") as right:
         assert (served(left), served(right)) == (200, 200)
         checks = load_variant("keepalive").readback
         assert [str(reading) for reading in read_back(right, checks) if not reading.ok] == []
@@ -106,10 +103,7 @@ def test_both_sides_of_a_pair_serve_by_their_own_controllers(target: ApiserverTa
 def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: ApiserverTarget) -> None:
     changed_one = load_variant("contour-requests-100")
     target.check_variant(changed_one, [make_point()])
-    with (
-        target.up(load_variant("contour")) as left,
-        target.up(changed_one, changing=True, side="right") as right,
-    ):
+    with target.up(load_variant("contour")) as left, target.up(changed_one, changing=True, side="right") as right:
         assert (served(left), served(right)) == (200, 200)
         assert [str(reading) for reading in read_back(right, changed_one.readback) if not reading.ok] == []
         assert [reading.ok for reading in read_back(left, changed_one.readback)] == [True, False], (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests.objects import Member, Service, read
 from lab.targets.apiserver import objects
@@ -22,23 +19,8 @@ def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> Non
     manifests = [dict(obj) for obj in load_variant("baseline").manifests]
     for obj in manifests:
         if obj["kind"] == "Ingress":
-            obj["metadata"] = {
-                **obj["metadata"],
-                "annotations": {"nginx.ingress.kubernetes.io/canary": "true"},
-            }
+            obj["metadata"] = {**obj["metadata"], "annotations": {"nginx.ingress.kubernetes.io/canary": "true"}}
     assert read(objects.read(manifests)).role("proxy")
-
-
-def test_what_is_applied_is_in_order_and_has_the_certificates_that_it_asks_for() -> None:
-    """Namespaces come first and workloads last; the manifest stays as it is."""
-    kinds = [obj["kind"] for obj in objects.applied(on_side(load_variant("baseline").manifests, "left"))]
-    assert kinds[0] == "Namespace" and kinds[-2:] == ["Deployment", "Deployment"]
-    notes = {"lab/certificate": "a.test", "lab/key": "ecdsa-256"}
-    metadata = {"name": "c", "namespace": "n", "annotations": notes}
-    asks: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
-    (made,) = objects.applied([asks])
-    assert base64.b64decode(made["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE")
-    assert "data" not in asks
 
 
 def test_a_pod_is_its_deployments_template_on_the_node() -> None:

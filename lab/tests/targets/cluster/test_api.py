@@ -174,11 +174,11 @@ def test_what_the_server_refuses_is_an_error_with_its_words(
         api.apply(CONFIG_MAP)
 
 
-def test_fresh_credentials_are_the_streams_too(api: Api, stub: Stub) -> None:
-    before = api.core
+def test_a_token_that_has_run_out_is_asked_for_again(api: Api, stub: Stub) -> None:
+    before = api.client
     stub.answers["/version"] = [(401, {"message": "expired"}), (200, {"gitVersion": "v1.34.4"})]
     assert api.version() == "v1.34.4"
-    assert api.core is not before
+    assert api.client is not before
 
 
 def test_a_kind_that_the_cluster_does_not_know_says_how_to_get_it(api: Api) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from lab.targets.cluster.api import RUN_LABEL, DeniedError, RefusedError
 from lab.targets.cluster.changes import RESTARTED, Changes
 from lab.targets.cluster.client import clock_offset
 from lab.targets.cluster.objects import Reference
-from lab.targets.cluster.reloads import gauges
 from lab.tests.support.cluster_fakes import FakeApi
 
 NS = "ingress-lab"
@@ -35,24 +34,18 @@ DEPLOYMENT: dict[str, Any] = {
 ROUTE = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "changing"}, "spec": {}}
 
 
-RUNNING = {"state": {"running": {}}}
-
-
-def pod(name: str, ready: bool = True, made: str = "2026-01-01T00:00:00Z", **metadata: Any) -> dict[str, Any]:
+def pod(name: str, ready: bool = True, made: str = "2026-01-01T00:00:00Z", **more: Any) -> dict[str, Any]:
+    labels = {"lab/role": "proxy"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": NS,
-            "labels": {"lab/role": "proxy"},
-            "creationTimestamp": made,
-            **metadata,
-        },
+        "metadata": {"name": name, "namespace": NS, "labels": labels, "creationTimestamp": made, **more},
         "spec": {"nodeName": "n", "containers": [{"name": "proxy"}]},
         "status": {
             "conditions": [{"type": "Ready", "status": str(ready)}],
-            "containerStatuses": [{"name": "proxy", "containerID": f"containerd://{64 * 'a'}", **RUNNING}],
+            "containerStatuses": [
+                {"name": "proxy", "containerID": f"containerd://{64 * 'a'}", "state": {"running": {}}}
+            ],
         },
     }
 
@@ -109,11 +102,16 @@ class Made:
     def named(self, name: str) -> str:
         return name
 
+    def say(self, *said: str) -> None:
+        self.said.append(said)
+
     @cached_property
     def changes(self) -> Changes:
         server: Any = self.api
         rest: Any = self
-        return Changes(server, rest, rest, self.manifests, NS, "run-1", lambda *said: self.said.append(said))
+        made = Changes(server, rest, rest, self.manifests, NS, "run-1")
+        made._recorder = rest  # pyright: ignore[reportPrivateUsage]
+        return made
 
 
 @pytest.fixture
@@ -218,7 +216,7 @@ def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, mo
         raise DeniedError("context test", "user u cannot patch pods/resize")
 
     made.api.gone, made.api.before = False, denied
-    with pytest.raises(DeniedError):
+    with pytest.raises(LostError, match="ask for this right"):
         made.changes.squeeze("proxy", None)
 
 
@@ -238,8 +236,7 @@ def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
 ) -> None:
     """From its node only where that did not help; that neither did is no error, that the cluster is lost is one."""
     monkeypatch.setattr(module, "KILLED_S", 0.0)
-    killed: list[str] = []
-    crashes: list[str] = []
+    killed, crashes = list[str](), list[str]()
 
     def crash(api: object, image: str, obj: dict[str, Any], run: str) -> None:
         crashes.append(obj["metadata"]["name"])
@@ -266,9 +263,12 @@ def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
         made.changes.settle(lose)
 
 
-@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
-def test_a_resize_that_does_not_take_is_an_error(made: Made, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RESIZED_S", 0.05)
+@pytest.mark.parametrize(("reason", "limit_s"), [("Infeasible", 60.0), ("Deferred", 0.05)])
+def test_a_resize_that_does_not_take_is_an_error(
+    made: Made, reason: str, limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once where its node never can."""
+    monkeypatch.setattr(module, "RESIZED_S", limit_s)
     made.api.put(pod("a"))
     made.api.pending = {"reason": reason, "message": "node has not enough cpu"}
     with pytest.raises(MeasuringError, match=rf"its CPU limit is not 20m: {reason}: node has not enough cpu"):
@@ -289,22 +289,14 @@ def test_what_is_applied_is_listed_once_labelled_and_in_order(made: Made) -> Non
     assert made.added == [{Reference(version, kind, NS, "changing") for version, kind in kinds}]
 
 
-@dataclass
-class Shell:
-    """Answers in turn; the last again and again."""
-
-    answers: Sequence[str]
-    place: str = "pod client/generator"
-    asked: int = 0
-
-    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        answer = self.answers[min(self.asked, len(self.answers) - 1)]
-        self.asked += 1
-        return subprocess.CompletedProcess([text], 0, answer, "")
-
-
 def shell(*answers: str) -> Any:
-    return Shell(answers)
+    """Answers in turn; the last again and again."""
+    left = list(answers)
+
+    def script(text: str) -> SimpleNamespace:
+        return SimpleNamespace(stdout=left[0] if len(left) == 1 else left.pop(0))
+
+    return SimpleNamespace(place="pod client/generator", script=script)
 
 
 def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,19 +308,3 @@ def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.
     found = clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)
     assert found.offset_s == pytest.approx(3600.095)
     assert found.error_s == pytest.approx(0.005)
-
-
-def test_gauges_are_what_the_proxy_tells_and_a_steady_one_is_not_asked_for_its_log() -> None:
-    mute: Any = None
-    assert gauges(mute, pod("a"), shell("17386\n"), loads=False) == {"proxy/config_bytes": 17386.0}
-    api: Any = FakeApi()
-    api.logs["proxy"] = (
-        '2026-11-21T22:03:00.100Z I1121 "Configuration changes detected, backend reload required"\n'
-        '2026-11-21T22:03:00.350Z I1121 "Backend successfully reloaded"\n'
-    )
-    assert gauges(api, pod("a"), shell("17386\n"), loads=True) == {
-        "proxy/config_bytes": 17386.0,
-        "proxy/load_s": pytest.approx(0.25),
-    }
-    api.logs.clear()
-    assert gauges(api, pod("a"), shell("0\n"), loads=True) == {}

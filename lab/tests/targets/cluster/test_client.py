@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,8 @@ from lab.base.errors import LostError, MeasuringError
 from lab.generators import generator
 from lab.model.variants import kustomize
 from lab.targets.cluster import client as module
-from lab.targets.cluster import remote_process, tunnel
-from lab.targets.cluster.api import Api
-from lab.targets.cluster.client import ClientPod
-from lab.targets.cluster.tools import described
+from lab.targets.cluster import entrypoint
+from lab.targets.cluster.client import ClientPod, described, seconds
 from lab.tests.support.pods_here import ApiHere
 
 
@@ -30,7 +28,8 @@ def api() -> ApiHere:
 @pytest.fixture
 def pod(api: ApiHere) -> Iterator[ClientPod]:
     assert api.pod is not None
-    client = ClientPod(cast("Api", cast("Any", api)), api.pod)
+    shown: Any = api
+    client = ClientPod(shown, api.pod)
     yield client
     client.close()
 
@@ -80,10 +79,7 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
                 hosts.write_text(theirs)
             raise fault
 
-    for fault, left in (
-        (ZeroDivisionError(), "127.0.0.1 localhost\n"),
-        (LostError("lease", "lost: bob holds it"), theirs),
-    ):
+    for fault, left in ((ZeroDivisionError(), "127.0.0.1 localhost\n"), (LostError("lease", "bob holds it"), theirs)):
         with pytest.raises(type(fault)):
             end(fault)
         assert hosts.read_text() == left
@@ -111,9 +107,9 @@ def test_what_a_generator_used_is_its_own_and_its_childrens(
 
 def test_times_as_a_shell_tells_them() -> None:
     told = {"0m0.000000s": 0.0, "1m2.340000s": 62.34, "0m0,12s": 0.12}
-    assert {text: remote_process.seconds(text) for text in told} == pytest.approx(told)
+    assert {text: seconds(text) for text in told} == pytest.approx(told)
     with pytest.raises(ValueError, match="12.5"):
-        remote_process.seconds("12.5")
+        seconds("12.5")
 
 
 def test_another_pod_of_the_same_name_is_not_the_same_place(api: ApiHere, pod: ClientPod) -> None:
@@ -163,11 +159,11 @@ def test_the_socks_server_is_asked_by_name_and_its_refusals_are_errors(reply: by
     with ours:
         ours.settimeout(5)
         if number == 0:
-            tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+            entrypoint._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
             assert ours.recv(64) == b"hello"
         else:
             with pytest.raises(OSError, match=r"pod") as caught:
-                tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+                entrypoint._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
             assert caught.value.errno == number
     thread.join(5)
     assert bytes(asked) == b"\x05\x01\x00\x05\x01\x00\x03\x06web.ns\x1f\x90"

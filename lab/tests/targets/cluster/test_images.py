@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -29,51 +30,41 @@ def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the generators' image, which is built here under a tag made from what goes into it."""
+    """By digest, where a registry has it: what is a tag is only for some variants, and images.yaml says why. The generators' image is built
+    here under a tag made from what goes into it.
+    """
     monkeypatch.delenv("LAB_IMAGES", raising=False)
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
     assert loaded.named("nginx") == loaded.pinned["nginx"]
     assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{images.loadgen_tag(loaded.pinned['debian'])}"
-
-
-def test_every_image_that_a_registry_has_by_digest_is_pinned_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is a tag is only for some variants, and images.yaml says why; the generators' image is in no registry."""
-    monkeypatch.delenv("LAB_IMAGES", raising=False)
-    pinned = images.load().pinned
+    assert Images({"nginx": "a/nginx:1"}, {"nginx": "b:2"}).resolve("c:3") == "c:3", "what is not the lab's"
     written = yaml.safe_load_all((MANIFESTS / "images/images.yaml").read_text())
     some = {item["metadata"]["name"] for item in written if "lab/only-for" in item["metadata"].get("annotations", {})}
-    tags = {short for short, reference in pinned.items() if "@sha256:" not in reference}
+    tags = {short for short, reference in loaded.pinned.items() if "@sha256:" not in reference}
     assert "loadgen" in tags and tags - {"loadgen"} <= some
 
 
 @pytest.mark.slow
 def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> None:
-    """And nothing else does; one that its annotation says is for few is rendered by no other variant."""
+    """And nothing else does, but another release than the pinned one where that is the knob; one that its annotation says is for few is
+    rendered by no other variant.
+    """
     lab_images.write_text("{}")
-    pinned, wanted, users = images.load().pinned, images.of_variants(), _used()
-    assert {pinned[short] for short in wanted} == set(users)
-    few = {short: {chain(name)[0].name for name in users[pinned[short]]} for short, only in wanted.items() if only}
-    assert few["haproxy-router"] == {"okd", "okd-150m"} and few["traefik"] >= {"traefik"}
-
-
-def _used() -> dict[str, set[str]]:
-    """Image → the variants that have it; without those of another release than the pinned one, where that is the knob."""
+    pinned, wanted = images.load().pinned, images.of_variants()
     users: dict[str, set[str]] = {}
-    known = images.load().pinned.values()
     for name in covering_names():
         for manifest in load_variant(name).manifests:
             spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
             for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
                 image = container["image"]
-                again = image not in known and any(full.startswith(image.rpartition(":")[0] + ":") for full in known)
-                if not again:
+                if image in pinned.values() or images.split(image)[0] not in {
+                    images.split(one)[0] for one in pinned.values()
+                }:
                     users.setdefault(image, set()).add(name)
-    return users
-
-
-def test_what_is_not_the_labs_stays_as_it_is() -> None:
-    assert Images({"nginx": "a/nginx:1"}, {"nginx": "b:2"}).resolve("c:3") == "c:3"
+    assert {pinned[short] for short in wanted} == set(users)
+    few = {short: {chain(name)[0].name for name in users[pinned[short]]} for short, only in wanted.items() if only}
+    assert few["haproxy-router"] == {"okd", "okd-150m"} and few["traefik"] >= {"traefik"}
 
 
 @pytest.mark.parametrize(
@@ -187,11 +178,14 @@ def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
     kubelet = yaml.safe_load(made["kubeadmConfigPatches"][0])
     assert kubelet["allowedUnsafeSysctls"] == ["net.core.somaxconn", "net.ipv4.*"] and kubelet["failCgroupV1"] is False
     (node,) = made["nodes"]
-    assert node["image"] == "kindest/node:v1" and node["labels"] == {kind.MADE_FROM: kind.made_from(made)}
+    assert node["image"] == "kindest/node:v1" and set(node["labels"]) == {kind.MADE_FROM}
+
+    def labels(workers: int = 0, images: Mapping[str, str] | None = None) -> dict[str, str]:
+        return kind.config(Images(chosen.pinned, images or {}), workers)["nodes"][0]["labels"]
+
     monkeypatch.setenv("LAB_KIND_NAME", "another")
-    assert kind.made_from(kind.config(chosen, 0)) == kind.made_from(made)
-    assert kind.made_from(kind.config(chosen, 1)) != kind.made_from(made)
-    assert kind.made_from(kind.config(Images(chosen.pinned, {"kind-node": "other:1"}), 0)) != kind.made_from(made)
+    assert labels() == node["labels"]
+    assert node["labels"] not in (labels(1), labels(images={"kind-node": "other:1"}))
 
 
 @pytest.mark.parametrize(

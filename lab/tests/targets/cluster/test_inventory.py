@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import deletion, objects
+from lab.targets.cluster import inventory as module
+from lab.targets.cluster import objects
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, DeniedError, RefusedError
 from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
 from lab.targets.cluster.objects import WORKLOADS, Reference
@@ -79,8 +81,8 @@ def test_a_run_that_was_killed_while_applying_leaves_a_list_of_everything_it_mad
     assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
 
 
-@pytest.mark.parametrize("act", ["remove", "remove_workloads", "apply"])
-def test_a_list_of_another_run_is_left_alone_but_when_the_place_is_taken_over(act: str) -> None:
+@pytest.mark.parametrize("act", [Inventory.remove, lambda inventory: inventory.apply(prepared("direct"))])
+def test_a_list_of_another_run_is_left_alone_but_when_the_place_is_taken_over(act: Callable[[Inventory], None]) -> None:
     """A lab that slept through its lease's end finds what the next one has made there."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
@@ -88,9 +90,8 @@ def test_a_list_of_another_run_is_left_alone_but_when_the_place_is_taken_over(ac
     later.take_over()
     later.apply(prepared("baseline"))
     fake.asked.clear()
-    acts = {"remove": inventory.remove, "remove_workloads": inventory.remove_workloads}
     with pytest.raises(LostError, match="is of the run run-2: another lab has begun there"):
-        acts.get(act, lambda: inventory.apply(prepared("direct")))()
+        act(inventory)
     assert fake.asked == []
 
 
@@ -147,19 +148,21 @@ def test_workloads_and_pods_end_and_the_generator_stays() -> None:
     fake.put(thing("Pod", "tuning-1", "ingress-lab", labels=LABEL | {"lab/scope": "node"}))
     fake.put(thing("Pod", "other", "ingress-lab", labels={}))
     fake.put(thing("Pod", "generator", CLIENT_NAMESPACE, labels=LABEL | {"lab/role": "generator"}))
-    inventory.remove_workloads()
+    inventory.end_workloads()
+    inventory.await_pods()
     assert [name for kind, _, name in fake.objects if kind == "Pod"] == ["other", "generator"]
     assert "delete(1) Pod ingress-lab/proxy-1" in fake.asked and "delete Pod ingress-lab/tuning-1" in fake.asked
     assert not any(kind == "Deployment" for kind, _, _ in fake.objects)
     fake.asked.clear()
-    inventory.remove_workloads()
+    inventory.end_workloads()
+    inventory.await_pods()
     assert fake.asked == []
 
 
 def test_the_last_variants_pods_end_while_the_next_comes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is applied while they do; those that a controller made late are asked to end as well, its own are not."""
     fake, inventory = made()
-    monkeypatch.setattr(deletion, "POLL_S", 0.0)
+    monkeypatch.setattr(module, "POLL_S", 0.0)
     ending = LABEL | {"lab/role": "proxy"}
     inventory.apply(prepared("baseline"))
     asked: list[str] = []
@@ -238,14 +241,7 @@ def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None
     fake.put(thing("ClusterRole", "foreign"))
     fake.put(thing("Namespace", "foreign"))
     fake.put(thing("Deployment", "foreign", "foreign", labels=LABEL))
-    everywhere = fake.list
-
-    def limited(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
-        if (kind in WORKLOADS and namespace is None) or kind == "CronJob":
-            raise DeniedError("context test", f"user u cannot list {kind}")
-        return everywhere(api_version, kind, namespace, labels)
-
-    fake.list = limited
+    fake.refused = {"CronJob": DeniedError("context test", "user u cannot list CronJob")}
     said = remove_all(cast("Api", fake))
     assert kinds(fake) == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"]
     assert said.index("ClusterRole of-an-older-run") < said.index("Namespace ingress-lab")
@@ -267,11 +263,12 @@ def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it(
         in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
     )
     fake.put(thing("Deployment", "proxy", "ingress-lab", labels=LABEL))
-    scoped = LABEL | dict([deletion.CONTROLLER_SCOPE])
+    scoped = LABEL | dict([module.CONTROLLER_SCOPE])
     fake.put(thing("Pod", "envoy-gateway-1", "ingress-lab", labels=scoped))
     fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL))
     fake.asked.clear()
-    inventory.remove_workloads()
+    inventory.end_workloads()
+    inventory.await_pods()
     ended = [line.split("ingress-lab/")[1] for line in fake.asked if line.startswith("delete")]
     assert ended[:2] == ["envoy-gateway", "envoy-gateway-1"] and {"proxy", "proxy-1", "backend"} <= set(ended[2:])
     assert not any(key[0] in WORKLOADS for key in fake.objects)
@@ -313,19 +310,9 @@ def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> 
     assert place.format("gatewayclasses", "others use kinds of its group") in said
     left = [name for kind, _, name in fake.objects if kind.startswith("Custom")]
     assert left and all(name.endswith(".gateway.networking.k8s.io") for name in left)
-
-
-def test_a_kind_whose_objects_may_not_be_listed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, _ = made()
     ensure_kinds(cast("Api", fake), "run-1")
-    listed = fake.list
-
-    def denied(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Any]:
-        if kind == "EnvoyProxy":
-            raise DeniedError("context test", "may not list envoyproxies", "")
-        return listed(api_version, kind, namespace, labels)
-
-    monkeypatch.setattr(fake, "list", denied)
+    denied: Any = DeniedError("context test", "may not list envoyproxies")
+    fake.refused["EnvoyProxy"] = denied
     said = remove_all(cast("Api", fake))
     assert any("envoyproxies.gateway.envoyproxy.io: whether objects of others" in line for line in said)
     assert ("CustomResourceDefinition", "", "envoyproxies.gateway.envoyproxy.io") in fake.objects

@@ -6,18 +6,15 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.systems.table import event_of
-from lab.targets.cluster import watches
+from lab.targets.cluster import recorder as module
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.pod_events import Count, PodEvents, Probing, counts
-from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.reloads import Followed
-from lab.targets.cluster.watches import Watched
+from lab.targets.cluster.recorder import ClusterRecorder, Followed, Watched
 
 NS = "ingress-lab"
 Object = dict[str, Any]
@@ -58,17 +55,19 @@ def endpoint_slice(version: int = 1, **ready: bool) -> Object:
     return {"metadata": metadata, "endpoints": endpoints, "ports": [{"port": 80}]}
 
 
-def said(told: PodEvents) -> list[tuple[str, str, str, str]]:
+def said(told: ClusterRecorder) -> list[tuple[str, str, str, str]]:
     return [(event.role, event.object, event.kind, event.detail) for event in told.events()]
 
 
-def pod_events() -> PodEvents:
-    return PodEvents(lambda pod, container_id, before: None)
+@pytest.fixture
+def told() -> ClusterRecorder:
+    """One that hears what a test tells it."""
+    api: Any = Server([])
+    return ClusterRecorder(api, NS)
 
 
-def test_a_pod_that_is_deleted_and_replaced() -> None:
+def test_a_pod_that_is_deleted_and_replaced(told: ClusterRecorder) -> None:
     """In the order in which a kind cluster told it."""
-    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
     told.pod(1.5, "MODIFIED", pod(version=1))
@@ -93,9 +92,8 @@ def test_a_pod_that_is_deleted_and_replaced() -> None:
     ]
 
 
-def test_a_container_that_crashed_is_started_again() -> None:
+def test_a_container_that_crashed_is_started_again(told: ClusterRecorder) -> None:
     """Each end and each start once, though the status says them again and again."""
-    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     ended = {"containerID": "containerd://a", "exitCode": 137, "reason": "Error"}
     told.pod(2.0, "MODIFIED", pod(version=2, container=None, restarts=1, ended=ended))
@@ -109,22 +107,14 @@ def test_a_container_that_crashed_is_started_again() -> None:
     assert not told.ended("containerd://b")
 
 
-def test_kubernetes_own_events_are_counted_up() -> None:
+def test_kubernetes_own_events_are_counted_up(told: ClusterRecorder) -> None:
     """`count` 3 after 1 are two more; what was counted before watching began is not told; another kind's are not ours."""
-    told = pod_events()
     told.pod(1.0, "LISTED", pod())
 
     def event(count: int, reason: str = "Unhealthy", about: str = "Pod") -> Object:
         words = "Readiness probe failed: HTTP probe failed with statuscode: 500"
-        metadata = {"uid": f"{reason}{about}", "resourceVersion": "1"}
-        involved = {"kind": about, "name": "proxy-1"}
-        return {
-            "metadata": metadata,
-            "involvedObject": involved,
-            "reason": reason,
-            "message": words,
-            "count": count,
-        }
+        metadata, involved = {"uid": f"{reason}{about}"}, {"kind": about, "name": "proxy-1"}
+        return {"metadata": metadata, "involvedObject": involved, "reason": reason, "message": words, "count": count}
 
     told.event(1.0, "LISTED", event(4))
     told.event(2.0, "MODIFIED", event(6))
@@ -136,58 +126,6 @@ def test_kubernetes_own_events_are_counted_up() -> None:
         ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500"),
         ("Killing", "grace 30 s"),
     ]
-    assert told.complaint("proxy-1", "readiness") == "HTTP probe failed with statuscode: 500"
-
-
-METRICS = """\
-prober_probe_duration_seconds_bucket{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness",le="+Inf"} 16
-prober_probe_duration_seconds_sum{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness"} 0.04066
-prober_probe_duration_seconds_count{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness"} 16
-prober_probe_duration_seconds_count{container="coredns",namespace="kube-system",pod="coredns-1",probe_type="Liveness"} 9
-prober_probe_total{container="proxy",namespace="ingress-lab",pod="proxy-1",pod_uid="8",probe_type="Readiness",result="failed"} 3
-prober_probe_total{container="proxy",namespace="ingress-lab",pod="proxy-1",pod_uid="8",probe_type="Readiness",result="successful"} 16
-"""
-
-
-class Kubelet:
-    """Says one after the other; the last again and again."""
-
-    def __init__(self, *said: str | Exception) -> None:
-        self._said, self.asked = list(said), 0
-
-    def raw(self, path: str) -> str:
-        assert path == "/api/v1/nodes/n/proxy/metrics/probes"
-        found = self._said[min(self.asked, len(self._said) - 1)]
-        self.asked += 1
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
-def test_attempts_are_told_with_their_own_durations() -> None:
-    """Of a failed one the kubelet counts none: where it gave up, that took the probe's timeout."""
-    told = pod_events()
-    told.pod(1.0, "LISTED", pod())
-    assert counts(METRICS, NS) == {("proxy-1", "proxy", "Readiness"): Count(16, 0.04066, 3)}
-    assert counts(METRICS[: len(METRICS) // 2], "kube-system") == {}
-    later = METRICS.replace("0.04066", "0.04366").replace("} 16", "} 17").replace("} 3", "} 5")
-    watch = probing(Kubelet(METRICS, later), told)
-    watch.start()
-    words = "Readiness probe failed: Get http://10.0.0.1/healthz: context deadline exceeded"
-    about = {"kind": "Pod", "name": "proxy-1"}
-    told.event(
-        2.0, "ADDED", {"metadata": {"uid": "e"}, "involvedObject": about, "reason": "Unhealthy", "message": words}
-    )
-    watch.stop()
-    assert [detail for _, _, name, detail in said(told) if name == "Probe"] == [
-        "readiness 0.0030 ok",
-        "readiness 2.0000 no answer within 2 s",
-        "readiness 2.0000 no answer within 2 s",
-    ]
-
-
-def probing(kubelet: Any, told: PodEvents) -> Probing:
-    return Probing(kubelet, NS, told)
 
 
 class Lines:
@@ -215,18 +153,30 @@ def changed(change: str, obj: Object) -> bytes:
 
 
 class Server:
-    """`now`: what a listing shows; a watch gives the next stream."""
+    """`now`: what a listing shows; a watch gives the next stream, or a silent one. `refuses`: a kind that may not be listed."""
 
-    def __init__(self, now: list[Object], *streams: Lines) -> None:
-        self.now, self._streams, self.since = now, list(streams), list[str]()
+    def __init__(self, now: list[Object], *streams: Lines, refuses: str = "") -> None:
+        self.now, self._streams, self._refuses = now, list(streams), refuses
+        self.since, self.opened = list[str](), list[Lines]()
 
     def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
-        version = max((int(item["metadata"]["resourceVersion"]) for item in self.now), default=9)
-        return self.now, str(version)
+        if kind == self._refuses:
+            raise DeniedError("context test", f"user u cannot list {kind}")
+        found = self.now if kind == "Pod" else []
+        return found, str(max((int(item["metadata"]["resourceVersion"]) for item in found), default=9))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
         self.since.append(since)
-        return self._streams.pop(0)
+        self.opened.append(self._streams.pop(0) if self._streams else Lines())
+        return self.opened[-1]
+
+    def follow(self, *_: object) -> Any:
+        self.opened.append(Lines())
+        self.opened[-1].close()
+        return self.opened[-1]
+
+    def log(self, *_: object, **__: object) -> str:
+        return ""
 
 
 def watched(server: Server, told: list[tuple[str, str]]) -> Watched:
@@ -254,7 +204,7 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
 
 def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A last look shows a change that never came; and a server that no longer knows what came after."""
-    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.1)
+    monkeypatch.setattr(module, "CAUGHT_UP_S", 0.1)
     server = Server([pod(version=3)], Lines())
     watch = watched(server, [])
     server.now = [pod(version=4)]
@@ -264,7 +214,7 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
     watch = watched(Server([pod(version=3)], Lines(expired.encode())), [])
     with pytest.raises(MeasuringError, match="ended by the server: too old resource version"):
         watch.stop()
-    monkeypatch.setattr(watches, "BLIND_S", -1.0)  # what came meanwhile has no time of its own
+    monkeypatch.setattr(module, "BLIND_S", -1.0)  # what came meanwhile has no time of its own
     watch = watched(Server([], Lines()), [])
     time.sleep(0.05)
     with pytest.raises(MeasuringError, match="saw nothing for"):
@@ -292,53 +242,15 @@ def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None
     assert late.closed
 
 
-class Denying(Server):
-    """Pods may be seen, EndpointSlices as it is told, and no kubelet be asked."""
-
-    def __init__(self, refuses: str = "") -> None:
-        super().__init__([])
-        self.refuses, self.opened = refuses, list[Lines]()
-
-    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
-        if kind == self.refuses:
-            raise DeniedError("context test", f"user u cannot list {kind}")
-        return [pod()] if kind == "Pod" else [], "9"
-
-    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
-        lines = (changed("ADDED", endpoint_slice(8)),) if kind == "EndpointSlice" else ()
-        self.opened.append(Lines(*lines))
-        return self.opened[-1]
-
-    def follow(self, *_: object) -> Any:
-        self.opened.append(Lines())
-        return self.opened[-1]
-
-    def log(self, *_: object, **__: object) -> str:
-        return ""
-
-    def raw(self, path: str) -> str:
-        raise DeniedError("node n", "user u cannot get nodes/proxy")
-
-
 def test_a_recorder_that_cannot_begin_leaves_nothing_running() -> None:
-    api: Any = Denying("Event")
+    api: Any = Server([pod()], refuses="Event")
     before = threading.active_count()
     recorder = ClusterRecorder(api, NS)
     with pytest.raises(DeniedError, match="cannot list Event"):
         recorder.__enter__()
     assert all(stream.closed for stream in api.opened)
     assert threading.active_count() == before
-
-
-@pytest.mark.slow
-def test_a_recorder_says_what_its_events_lack() -> None:
-    """Single probes, where the kubelets may not be asked; and that a watch is late."""
-    api: Any = Denying()
-    with ClusterRecorder(api, NS) as recorder:
-        time.sleep(0.05)
-    late, probes = recorder.notes()
-    assert "comes later than it was" in late
-    assert "single probes cannot be seen (user u cannot get nodes/proxy)" in probes
+    assert "comes later than it was" in recorder.notes()[0]
 
 
 LOG = [
@@ -348,45 +260,31 @@ LOG = [
 ]
 
 
-def test_the_lines_that_tell_a_reload() -> None:
-    """Of ingress-nginx 1.11 to 1.15, and of openshift/router release-4.22."""
-    router = b'I1121 1 router.go:664] "msg"="router reloaded" "logger"="template" "output"=" - Checking http://localhost:8080 ...'
-    assert [event_of(line.decode()) for line in (*LOG, router)] == ["Reload", "Reloaded", None, "Reloaded"]
-
-
-class Logs:
+def follow(stream: Lines, *newest: bytes, whole: bool = True) -> Followed:
     """`newest`: what the last line is, before following began and now."""
+    left = list(newest)
 
-    def __init__(self, stream: Lines, *newest: bytes) -> None:
-        self._stream, self._newest = stream, list(newest)
-
-    def follow(self, namespace: str, pod: str, container: str, since: str) -> Any:
-        return self._stream
-
-    def log(
-        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
-    ) -> str:
+    def log(*place: str, lines: int, times: bool) -> str:
         assert (lines, times) == (1, True)
-        return self._newest.pop(0).decode()
+        return left.pop(0).decode()
 
-
-def follow(api: Any, pod: str = "proxy-1", whole: bool = True) -> Followed:
-    return Followed(api, NS, pod, "proxy", "c", "n", whole)
+    api: Any = SimpleNamespace(follow=lambda *_: stream, log=log)
+    return Followed(api, NS, "proxy-1", "proxy", "c", "n", whole)
 
 
 def test_a_log_is_followed_from_now_on() -> None:
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
-    followed = follow(Logs(Lines(*LOG), LOG[0], LOG[2]), whole=False)
+    followed = follow(Lines(*LOG), LOG[0], LOG[2], whole=False)
     followed.stop(ended=False)
     assert (followed.told, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
     assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
 
 
 def test_a_log_that_ends_before_its_container_says_so() -> None:
-    broken = follow(Logs(Lines(LOG[0], breaks=True), LOG[2]))
+    broken = follow(Lines(LOG[0], breaks=True), LOG[2])
     with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
         broken.stop(ended=False)
-    ended = follow(Logs(Lines(LOG[0], breaks=True)))
+    ended = follow(Lines(LOG[0], breaks=True))
     ended.stop(ended=True)
     assert ended.told == []
 
@@ -395,7 +293,6 @@ def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
     """Of a log that is followed from its beginning; also where that was tried twice. Later ones are reloads."""
     start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
     again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
-    log = Logs(Lines(*start, *again), again[1])
-    followed = follow(log, "proxy-2")
+    followed = follow(Lines(*start, *again), again[1])
     followed.stop(ended=False)
     assert followed.told == [(pytest.approx(1795298000.0), "Reload"), (pytest.approx(1795298001.0), "Reloaded")]

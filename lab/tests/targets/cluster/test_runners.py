@@ -1,4 +1,4 @@
-"""The life of a load of many generators, on a cluster of a few lines: with k6-operator, and without."""
+"""The life of a load of many generators, on a cluster of a few lines: with k6-operator, and without; how a load is shared and its results merged."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, cast
 
+import jsonschema
+import kubernetes_validate
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from lab.base.errors import LostError
 from lab.generators import generator
+from lab.generators.k6 import environment, merged
 from lab.model.endpoint import Ran
-from lab.model.load import Load
-from lab.targets.cluster import runners, testrun
-from lab.targets.cluster.api import Api
-from lab.targets.cluster.container_sampler import Place
-from lab.targets.cluster.runners import Runners
-from lab.targets.cluster.sampling import ClusterWatch
+from lab.model.load import Load, OutputError
+from lab.model.sweeps import Point, Sweep
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.labels import ROLE_LABEL
+from lab.model.variants.schemas import KUBERNETES
+from lab.stats.histogram import Histogram
+from lab.targets.cluster import runners
+from lab.targets.cluster.api import RUN_LABEL
+from lab.targets.cluster.runners import CONTAINER, KIND, Runners
+from lab.targets.cluster.sampling import Place
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.testrun import CONTAINER, KIND
 from lab.tests.support.cluster_fakes import FakeApi, Object
 from lab.tests.support.summaries import summary
 
@@ -62,7 +72,7 @@ class Cluster(FakeApi):
         made = super().create(obj)
         if obj["kind"] == KIND and not self.stage:
             for number in range(1, obj["spec"]["parallelism"] + 1):
-                self._run(testrun.runner(dict(obj), number))
+                self._run(runners.runner(dict(obj), number))
         if obj["kind"] == "Pod":
             self._run(dict(obj))
         return made
@@ -71,11 +81,8 @@ class Cluster(FakeApi):
         name = pod["metadata"]["name"]
         self.selectors.append(pod["spec"]["nodeSelector"])
         mine = self.fate if name.endswith("-2") else ""
-        state: Object = {"running": {}}
-        if mine == "no image":
-            state = {"waiting": {"reason": "ErrImagePull"}}
-        if mine == "bad script":
-            state = {"terminated": {"exitCode": 107}}
+        states = {"no image": {"waiting": {"reason": "ErrImagePull"}}, "bad script": {"terminated": {"exitCode": 107}}}
+        state: Object = states.get(mine, {"running": {}})
         self.status[name] = -1 if mine == "no image" else runners.PAUSED
         pod["spec"]["nodeName"] = f"node{name[-2:]}"
         pod["status"] = {
@@ -89,7 +96,7 @@ class Cluster(FakeApi):
         self.put(pod)
 
     def end(self, name: str, exit_status: int) -> None:
-        pod = self.objects["Pod", testrun.CLIENT_NAMESPACE, name]
+        pod = self.objects["Pod", runners.CLIENT_NAMESPACE, name]
         pod["status"]["containerStatuses"][1]["state"] = {"terminated": {"exitCode": exit_status}}
         self.put(pod)
 
@@ -159,12 +166,10 @@ class Watch:
         self.cluster.told.append("looked at " + " ".join(place.node for place in places))
 
 
-def generate(cluster: Cluster) -> Ran:
-    def inside(api: Api, namespace: str, pod: str, container: str) -> Shell:
-        return cast("Shell", Inside(cluster, pod))
-
-    made = Runners(cast("Api", cluster), cast("Shell", cluster), inside)
-    return made.generate(IMAGE, "r1", LOAD, K6.files(LOAD), {}, cast("ClusterWatch", Watch(cluster)))
+def generate(cluster: Any) -> Ran:
+    watch: Any = Watch(cluster)
+    made = Runners(cluster, cluster, lambda api, namespace, pod, container: cast("Shell", Inside(cluster, pod)))
+    return made.generate(IMAGE, "r1", LOAD, K6.files(LOAD), {}, watch)
 
 
 @pytest.fixture(autouse=True)
@@ -179,17 +184,12 @@ def test_all_begin_after_the_first_look_end_after_the_last_and_nothing_is_left(o
     assert (ran.exit_status, ran.stderr, ran.hung, cluster.objects) == (0, "", False, {})
     go = [] if operated else ["go"]
     assert cluster.told == ["looking", *go, "looked at node-1 node-2", "end 1", "end 2", "closed", "closed"]
+    made = [KIND] if operated else ["Pod", "Pod"]
+    assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
     lines = ran.stdout.splitlines()
     assert lines[0].startswith("--- runner 1 of 2: load-") and lines[0].endswith(" on node-1")
     result = K6.parse(ran.stdout, ran.stderr, ran.exit_status, LOAD)
     assert (result.requests, [part.requests for part in result.parts]) == (6, [2, 4])
-
-
-def test_only_a_cluster_with_the_operator_is_asked_for_a_test_run() -> None:
-    for operated, made in ((False, ["Pod", "Pod"]), (True, [KIND])):
-        cluster = Cluster(operated=operated)
-        generate(cluster)
-        assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
 
 
 def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_makes_it() -> None:
@@ -205,10 +205,10 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
 
 def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     cluster = Cluster()
-    config, run = testrun.objects("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
+    config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
-    cluster.create(testrun.runner(run, 1))
-    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": testrun.CLIENT_NAMESPACE}})
+    cluster.create(runners.runner(run, 1))
+    cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": runners.CLIENT_NAMESPACE}})
     generate(cluster)
     assert [name for _, _, name in cluster.objects] == ["inventory"]
 
@@ -228,28 +228,19 @@ def test_one_runner_that_fails_fails_the_load(fate: str, status: int, says: str)
     assert says in ran.stderr and cluster.objects == {}
 
 
-def test_a_runner_that_goes_on_beyond_its_time_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_that_goes_on_beyond_its_time_is_hung_and_one_that_never_begins_is_told_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
     ran = generate(Cluster(fate="hangs"))
     assert ran.hung and ran.exit_status == 105
-
-
-def test_runners_that_never_begin_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "START_S", 0.0)
     ran = generate(Cluster(fate="no image"))
     assert ran.exit_status == runners.NOT_STARTED and "-2: Pending, ErrImagePull" in ran.stderr
-
-
-def test_an_operator_that_does_not_run_is_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "START_S", 0.0)
     cluster = Cluster(operated=True)
     monkeypatch.setattr(cluster, "_run", lambda pod: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     assert "is the operator running?" in generate(cluster).stderr
-
-
-def test_a_load_that_the_operator_refuses_is_told_in_its_words() -> None:
-    cluster = Cluster(operated=True, stage="error")
-    ran = generate(cluster)
+    ran = generate(Cluster(operated=True, stage="error"))
     assert ran.exit_status == 1 and "k6-operator refused the load: its own log says why" in ran.stderr
 
 
@@ -263,3 +254,120 @@ def test_what_ends_the_lab_leaves_no_runner_behind(monkeypatch: pytest.MonkeyPat
     with pytest.raises(LostError, match="another's"):
         generate(cluster)
     assert cluster.objects == {}
+
+
+SHARED = replace(LOAD, duration_s=5.0, rate_rps=201.0)
+
+
+def made(generators: int = 2, marked: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    load = replace(SHARED, connections=30, generators=generators)
+    return runners.shared("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
+
+
+def point(**changed: Any) -> Point:
+    table = {"name": "many", "generator": "k6", "connections": 10, "rate_rps": 100.0, "duration_s": 5, **changed}
+    return Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [table]}).expanded()[0]
+
+
+def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_duration_counts() -> None:
+    said = f"--- runner 1 of 2\n{summary(500, 1.0, 2)}\n--- runner 2 of 2\n{summary(504, 9.0, 1, 4, 5100.0)}\n"
+    result = K6.parse(said, "", 0, SHARED)
+    assert (result.requests, result.dropped, dict(result.errors)) == (1000, 3, {"timeout": 4})
+    assert (result.duration_s, result.size_bytes) == (pytest.approx(5.1), 100_400)
+    assert result.achieved_rps == 200.0
+    assert result.latency.total == 1000
+    assert [part.requests for part in result.parts] == [500, 500]
+    assert "2 generators made 500 + 500 requests" in result.notes
+
+
+@pytest.mark.parametrize("many", [2, 3, 7])
+def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
+    """Nothing of a part is lost, moved or averaged, its least and greatest latency neither."""
+    one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
+    values = [np.geomspace(1e-4 * (1 + number), 0.2 * (1 + number), 100 + number) for number in range(many)]
+    parts = [replace(one, latency=Histogram.of_values(each), requests=each.size) for each in values]
+    both, whole = merged(parts).latency, Histogram.of_values(np.concatenate(values))
+    assert (both.counts == sum(part.latency.counts for part in parts)).all()
+    assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
+    assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
+
+
+def test_percentiles_come_from_the_merged_histogram_and_are_no_average_of_the_parts() -> None:
+    one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
+    parts = [
+        replace(one, latency=Histogram.of_values(np.full(count, s)), requests=count)
+        for count, s in ((990, 0.001), (10, 0.1))
+    ]
+    both = merged(parts).latency
+    assert [both.quantile_s(0.5), both.quantile_s(0.99)] == pytest.approx([0.001, 0.001], rel=1e-3)
+    assert both.maximum_s == pytest.approx(0.1, rel=1e-2)
+
+
+def test_one_generator_has_no_parts_and_one_that_said_nothing_is_missed() -> None:
+    assert K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1)).parts == ()
+    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
+        K6.parse(summary(500, 1.0), "", 0, SHARED)
+
+
+def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
+    assert K6.refusal(SHARED) is None
+    assert "shared evenly by 3 generators" in (K6.refusal(replace(SHARED, generators=3)) or "")
+    hosts = ("a.lab.test", "b.lab.test")
+    assert "with 2 hosts" in (K6.refusal(replace(SHARED, hosts=hosts, connections=6, generators=2)) or "")
+    assert "only k6" in (generator("wrk").refusal(replace(SHARED, rate_rps=None)) or "")
+
+    assert (point().generators, point(generators=4).generators) == (1, 4)
+    with pytest.raises(ValidationError, match="only k6 is run as several at once, not wrk"):
+        point(generator="wrk", rate_rps=None, generators=2)
+
+
+@pytest.mark.parametrize("of", [2, 3, 4, 7, 100])
+def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
+    spelled = [runners.segments(number, of) for number in range(1, of + 1)]
+    assert len({sequence for _, sequence in spelled}) == 1
+    bounds = [Fraction(each) for each in spelled[0][1].removeprefix("--execution-segment-sequence=").split(",")]
+    assert (bounds[0], bounds[-1]) == (0, 1) and bounds == sorted(set(bounds))
+    parts = [tuple(map(Fraction, part.removeprefix("--execution-segment=").split(":"))) for part, _ in spelled]
+    assert parts == list(pairwise(bounds))
+    assert {end - begin for begin, end in parts} == {Fraction(1, of)}
+
+
+def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generators_nodes() -> None:
+    config, run = made()
+    assert config["data"]["k6.js"] == K6.files(replace(SHARED, connections=30))["k6.js"]
+    assert json.loads(config["data"]["k6.json"]) == {"hosts": {"web.lab.test": "10.96.0.7"}}
+    spec = run["spec"]
+    assert (spec["parallelism"], spec["script"]) == (2, {"configMap": {"name": "load-1", "file": "k6.js"}})
+    assert {spec[part]["image"] for part in ("runner", "initializer", "starter")} == {IMAGE}
+    assert spec["runner"]["metadata"]["labels"] == {RUN_LABEL: "r1", ROLE_LABEL: "generator"}
+    env = {each["name"]: each["value"] for each in spec["runner"]["env"]}
+    assert env == environment(replace(SHARED, connections=30)), "as k6 runs elsewhere"
+    assert "--address" not in spec["arguments"] and "cleanup" not in spec
+    assert run["metadata"]["labels"] == {RUN_LABEL: "r1"}
+    assert config["metadata"]["labels"] == {RUN_LABEL: "r1", runners.MEMBER: "load-1"}
+
+
+def test_the_operators_own_schema_takes_the_test_run_and_kubernetes_its_pods() -> None:
+    config, run = made()
+    jsonschema.validate(run, json.loads((MANIFESTS / "schemas" / "testrun-k6-v1alpha1.json").read_text()))
+    for obj in (config, runners.runner(run, 1), runners.runner(run, 2)):
+        kubernetes_validate.validate(obj, KUBERNETES, strict=True)
+
+
+def test_a_runner_is_started_as_the_operator_starts_it() -> None:
+    """Its `NewRunnerJob` (pkg/resources/jobs/runner.go of v1.6.0), word for word and in its order."""
+    _, run = made(3)
+    pod = runners.runner(run, 2)
+    (container,) = pod["spec"]["containers"]
+    assert " ".join(container["command"]) == (
+        "k6 run --quiet --execution-segment=1/3:2/3 --execution-segment-sequence=0,1/3,2/3,1"
+        " --no-color --no-usage-report --linger --config /test/k6.json /test/k6.js --address=0.0.0.0:6565 --paused"
+        " --tag instance_id=2 --tag testrun_name=load-1"
+    )
+    assert (container["name"], container["ports"]) == ("k6", [{"containerPort": 6565}])
+    assert pod["metadata"]["labels"] == {
+        "app": "k6", "k6_cr": "load-1", "runner": "true", RUN_LABEL: "r1", ROLE_LABEL: "generator",
+    }  # fmt: skip
+    assert (pod["spec"]["hostname"], pod["spec"]["restartPolicy"]) == ("load-1-2", "Never")
+    assert container["volumeMounts"] == [{"name": "k6-test-volume", "mountPath": "/test", "readOnly": True}]
+    assert pod["spec"]["volumes"] == [{"name": "k6-test-volume", "configMap": {"name": "load-1"}}]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,20 +20,23 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.container_sampler import (
+from lab.targets.cluster.others import Elsewhere, Others
+from lab.targets.cluster.sampling import (
     CONTROL,
     MACHINE_STRIDE,
     POD_STRIDE,
+    ClusterWatch,
     ContainerSampler,
     Place,
     busiest_thread,
     samplers,
 )
-from lab.targets.cluster.others import Elsewhere, Others, together
-from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import When, about, question, snapshot
 from lab.targets.common.sampler import cpu_list
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
+from lab.tests.support.pods_here import ApiHere
+from lab.tests.support.waiting import until
 
 SCOPE = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-poda4a7545b.slice/cri-containerd-115c6.scope"
 V1 = {
@@ -153,25 +155,23 @@ def place(role: str, shell: Any, number: int = 0) -> Place:
     return Place(role, "ns", f"pod{number}", f"node{number}", shell)
 
 
-def sampled(*asked: tuple[str, FakeShell]) -> list[ContainerSampler]:
-    found = places(asked)
-    return samplers(found, [about(place.shell) for place in found])
+def used(*usage_ns: int, **more: Any) -> FakeShell:
+    """Of a container that had used so much at each look."""
+    return FakeShell([Said(v1(each)) for each in usage_ns], **more)
 
 
-def watched(*asked: tuple[str, FakeShell], others: Others = nobody) -> Observation:
+def watched(*asked: tuple[str, FakeShell], others: Others = nobody, **more: Any) -> Observation:
     """What a watch sees of these at both ends."""
-    with ClusterWatch(places(asked), dict[str, int], others, interval_s=60.0) as watch:
+    with ClusterWatch(places(asked), more.pop("counters", dict[str, int]), others, interval_s=60.0, **more) as watch:
         pass
     return watch.observation()
 
 
 def looked(*asked: tuple[str, FakeShell], meanwhile: int) -> list[ContainerSampler]:
     """What is seen at both ends and at so many seconds between."""
-    found = sampled(*asked)
-    moments: list[When] = ["opening"]
-    for _ in range(meanwhile):
-        moments.append("meanwhile")  # noqa: PERF401
-    moments.append("closing")
+    there = places(asked)
+    found = samplers(there, [about(place.shell) for place in there])
+    moments: list[When] = ["opening", *["meanwhile" for _ in range(meanwhile)], "closing"]
     for when in moments:
         for sampler in found:
             sampler.look(when)
@@ -198,9 +198,10 @@ def test_cpu_seconds_are_the_containers_own() -> None:
 
 def test_replicas_are_added_up_and_told_apart() -> None:
     """CPU and memory are sums; process numbers of a further pod are shifted; pods of one network count it once."""
-    first = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
-    same = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
-    other = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**9), **network(5)})], network="net:[8]")
+    first, same, other = (
+        FakeShell([Said({**v1(0), **network(was)}), Said({**v1(10**9), **network(now)})], network=name)
+        for was, now, name in ((1, 4, "net:[7]"), (1, 4, "net:[7]"), (0, 5, "net:[8]"))
+    )
     seen = watched(("proxy", first), ("proxy", same), ("proxy", other))
     assert seen.usage["proxy"].cpu_s == pytest.approx(3.0)
     assert seen.usage["proxy"].processes == 3
@@ -211,9 +212,8 @@ def test_replicas_are_added_up_and_told_apart() -> None:
 
 def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None:
     """What it used and holds; its network is not the load's way."""
-    proxy = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
     controller = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**8), **network(9)})], network="net:[8]")
-    seen = watched(("proxy", proxy), (CONTROL, controller))
+    seen = watched(("proxy", used(0, 10**9)), (CONTROL, controller))
     assert {role: usage.cpu_s for role, usage in seen.usage.items()} == {"proxy": 1.0, CONTROL: pytest.approx(0.1)}
     assert not [name for name in seen.counters if name.startswith(CONTROL)]
 
@@ -300,54 +300,28 @@ def test_what_others_used_is_no_more_than_was_used() -> None:
     assert seen.counters["cluster/cpu_ms"] == 10, "nobody else's: the cluster's own"
 
 
-def test_what_several_see_is_added() -> None:
-    """Where one cannot see, nothing is said, unless what the rest saw is too much for a sample by itself."""
-    seen = together(others(0.1, a=1), others(0.2, b=2))(["n"])()
-    assert (seen.cores, seen.counters) == (pytest.approx(0.3), {"a": 1, "b": 2})
-    assert together(others(0.3), others(None))(["n"])().cores == pytest.approx(0.3)
-    assert together(others(0.01), others(None))(["n"])().cores is None
-    assert together(others(None))(["n"])().cores is None
-
-
 def test_what_the_system_counts_itself_is_its_increase() -> None:
     """A counter that could not be read, or a pod that came later, would else bring all that it ever counted. A generator is told from another
     system's in the same container by what its own processes used, where that is known.
     """
     for own_s, told_s in ((0.8, 0.8), (None, 3.0)):
         counted: Iterator[Mapping[str, int]] = iter([{"proxy/tls_resumed": 5}, {"proxy/tls_resumed": 7, "late": 1000}])
-        generator = places([("generator", FakeShell([Said(v1(0)), Said(v1(3 * 10**9))]))])
-        with ClusterWatch(generator, counted.__next__, nobody, 60.0, generator_s=lambda used=own_s: used) as watch:
-            pass
-        seen = watch.observation()
+        told: dict[str, Any] = {"counters": counted.__next__, "generator_s": lambda own_s=own_s: own_s}
+        seen = watched(("generator", used(0, 3 * 10**9)), **told)
         assert seen.counters["proxy/tls_resumed"] == 2 and "late" not in seen.counters
         assert (seen.generator_cpu_s, seen.usage["generator"].cpu_s) == (told_s, told_s)
 
 
-@pytest.mark.parametrize(
-    ("error", "raised"),
-    [
-        (DeniedError("pod x", "a token that has expired"), None),
-        (ValueError("not understood"), ValueError),
-    ],
-)
+@pytest.mark.parametrize("error", [DeniedError("pod x", "a token that has expired"), ValueError("not understood")])
 def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
-    error: Exception, raised: type[Exception] | None, capfd: pytest.CaptureFixture[str]
+    error: Exception, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Never by a thread's traceback: a fault of the pod's is a lost pod, any other is raised."""
-    failing = FakeShell([Said(v1(0))], lost_from=1, loss=error)
+    failing = used(0, lost_from=1, loss=error)
     watch = ClusterWatch(places([("proxy", failing)]), dict[str, int], nobody, interval_s=0.01)
-
-    def sample() -> None:
-        deadline = time.monotonic() + 10
-        with watch:
-            while failing.refused == 0 and time.monotonic() < deadline:
-                time.sleep(0.01)
-
-    if raised is not None:
-        with pytest.raises(raised, match="not understood"):
-            sample()
-    else:
-        sample()
+    with pytest.raises(ValueError, match="not understood") if isinstance(error, ValueError) else nullcontext(), watch:
+        until(lambda: failing.refused > 0)
+    if isinstance(error, DeniedError):
         assert watch.observation().counters["proxy/lost_pods"] == 1
     assert capfd.readouterr().err == ""
 
@@ -363,15 +337,15 @@ def test_a_lost_pod_is_said_and_the_rest_is_kept() -> None:
     again = [Said(v1(0), [stat(1, ticks=500), stat(7, ticks=100)]), Said(v1(0), [stat(1, ticks=510), stat(7)])]
     (sampler,) = looked(("proxy", FakeShell(again, lost_from=2)), meanwhile=1)
     assert sampler.used_s() == pytest.approx(0.1)
-    well = FakeShell([Said(v1(0)), Said(v1(10**9))])
+    well = used(0, 10**9)
     seen = watched(("proxy", FakeShell(dying, lost_from=1)), ("backend", well))
     assert seen.counters["proxy/lost_pods"] == 1
     assert (seen.usage["proxy"].cpu_s, seen.usage["backend"].cpu_s) == (0.0, pytest.approx(1.0))
     with pytest.raises(LostError, match="is gone"):
-        watched(("proxy", well), ("generator", FakeShell([Said(v1(0))], lost_from=1)))
+        watched(("proxy", well), ("generator", used(0, lost_from=1)))
     with pytest.raises(MeasuringError, match="does not show what it uses"):
         watched(("proxy", FakeShell([Said({})], {"/proc/self/cgroup": "0::/", "/proc/self/mountinfo": ""})))
-    asked = places([("proxy", FakeShell([Said(v1(0))], lost_from=1))])
+    asked = places([("proxy", used(0, lost_from=1))])
     with pytest.raises(ZeroDivisionError), ClusterWatch(asked, dict[str, int], nobody):
         raise ZeroDivisionError  # it is not covered up by what can no longer be seen
 
@@ -401,77 +375,51 @@ class Cluster(FakeSystem):
         self.cores, self.thread = {"proxy": proxy, "generator": generator}, thread
 
     def watch(self) -> Watch:  # type: ignore[override]
-        calm: dict[str, Any] = {
-            "usage": {},
-            "rows": pl.DataFrame(schema=USAGE_SCHEMA),
-            "busy": {},
-            "steal": 0.0,
-            "others": 0.0,
-            "counters": {},
-        }
-        seen = Observation(
-            1.0, **calm, clock_step_s=0.0, generator_cpu_s=0.5, cores=self.cores, busiest_thread=self.thread
-        )
-        return Seen(seen)
+        rows, busy = pl.DataFrame(schema=USAGE_SCHEMA), dict[int, float]()
+        told: dict[str, Any] = {"cores": self.cores, "busiest_thread": self.thread, "generator_cpu_s": 0.5}
+        return Seen(Observation(1.0, {}, rows, busy, 0.0, 0.0, {}, clock_step_s=0.0, **told))
 
 
-@pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+def verdict(tmp_path: Path, system: FakeSystem, rate_rps: float | None = None) -> Sample:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_RUNS", str(tmp_path / f"runs-{id(system)}"))
+        loop = bench(1, [point(rate_rps=rate_rps)], target=FakeTarget(system=system))
+        loop.measure()
+        return loop.store.samples()[0]
 
 
-def verdict(system: FakeSystem, rate_rps: float | None = None) -> Sample:
-    os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
-    loop = bench(1, [point(rate_rps=rate_rps)], target=FakeTarget(system=system))
-    loop.measure()
-    return loop.store.samples()[0]
-
-
-def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys() -> None:
+@pytest.mark.parametrize(
+    ("proxy", "generator", "thread", "limit"),
+    [
+        (0.99, 0.99, 0.3, "generator"),
+        (0.99, 0.40, 0.3, "proxy"),
+        (0.99, 0.40, 0.97, "generator"),
+        (0.60, 0.60, 0.3, "waiting"),
+    ],
+)
+def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys(
+    proxy: float, generator: float, thread: float, limit: str, tmp_path: Path
+) -> None:
     """The generator had nothing to spare there. On nodes of their own it had, and its busiest thread, too."""
-    assert verdict(Cluster(0.99, 0.99, 0.3)).limited_by == "generator"
-    assert verdict(Cluster(0.99, 0.40, 0.3)).limited_by == "proxy"
-    assert verdict(Cluster(0.99, 0.40, 0.97)).limited_by == "generator"
-    assert verdict(Cluster(0.60, 0.60, 0.3)).limited_by == "waiting"
+    assert verdict(tmp_path, Cluster(proxy, generator, thread)).limited_by == limit
 
 
-def test_at_a_rate_the_node_that_a_generator_shares_must_have_room() -> None:
+def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Path) -> None:
     """80 % of the node, or of one CPU by one thread, and its latencies are its own."""
-    assert verdict(Cluster(0.7, 0.7, 0.79), 1000.0).valid
+    assert verdict(tmp_path, Cluster(0.7, 0.7, 0.79), 1000.0).valid
     for full in (Cluster(0.8, 0.8, 0.1), Cluster(0.3, 0.3, 0.8)):
-        sample = verdict(full, 1000.0)
+        sample = verdict(tmp_path, full, 1000.0)
         assert sample.reason is Reason.GENERATOR_SATURATED
         assert "its node's CPUs or its busiest thread were 80% busy" in sample.detail
 
 
-@dataclass
-class RealShell:
-    """A shell of this machine, asked as `lab.targets.cluster.shell` asks."""
-
-    program: str
-    place: str = "here"
-    pid: int = 0
-
-    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        shell = [self.program, "sh"] if self.program == "busybox" else [self.program]
-        done = subprocess.run(
-            [*shell, "-c", f"echo $$; ( eval '{text}' ) </dev/null"],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        pid, _, said = done.stdout.partition("\n")
-        self.pid = int(pid)
-        return subprocess.CompletedProcess([text], done.returncode, said, done.stderr)
-
-
-@pytest.mark.parametrize("program", ["dash", "bash", "busybox"])
+@pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
 def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
-    if shutil.which(program) is None:
+    if shutil.which(program.split()[0]) is None:
         pytest.skip(f"no {program} on this machine")
-    shell: Any = RealShell(program)
+    api: Any = ApiHere(program)
+    shell = Shell(api, "ns", "generator", "c")
     try:
         container = about(shell)
     except MeasuringError as error:
@@ -481,13 +429,12 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     for when in ("opening", "meanwhile", "closing"):
         script = question(when, container, threads=True, cpus=True, network=True, clock=True)
         seen = snapshot(shell, container, script)
-        assert 1 in seen.processes, when
-        assert shell.pid not in seen.processes, when
+        assert 1 in seen.processes and shell.pid not in seen.processes, when
         assert seen.uptime_s > 0
         if when != "meanwhile":
             assert seen.text(container.usage_file)
-            assert seen.text("/proc/stat").startswith("cpu")
-            assert "TcpExt:" in seen.text("/proc/net/netstat")
+            assert seen.text("/proc/stat").startswith("cpu") and "TcpExt:" in seen.text("/proc/net/netstat")
+    shell.close()
 
 
 @pytest.mark.parametrize("at_the_very_end", [False, True])
@@ -495,18 +442,15 @@ def test_pods_come_and_go_while_a_sample_is_made(at_the_very_end: bool) -> None:
     """One that came counts from its beginning, in the seconds in which it was seen; one that was restarted is another. One that came within the
     last second, which no look in between has noticed, is seen, too.
     """
-    first, second = FakeShell([Said(v1(10**9))]), FakeShell([Said(v1(4 * 10**8)), Said(v1(5 * 10**8))])
+    first, second = used(10**9), used(4 * 10**8, 5 * 10**8)
     (before,) = places([("proxy", first)])
     before = replace(before, container_id="a")
     now, every_s = [before], 60.0 if at_the_very_end else 0.02
-    deadline = time.monotonic() + 10
     with ClusterWatch([before], dict[str, int], nobody, every_s, lambda: list(now)) as watch:
         now[:] = [replace(before, container_id="b", shell=second)]
-        while not at_the_very_end and second.looks < 3 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: at_the_very_end or second.looks >= 3)
     seen = watch.observation()
-    assert seen.usage["proxy"].cpu_s == pytest.approx(0.5)
-    assert seen.usage["proxy"].processes == 2
+    assert (seen.usage["proxy"].cpu_s, seen.usage["proxy"].processes) == (pytest.approx(0.5), 2)
     assert seen.counters["proxy/lost_pods"] == 1
 
 
@@ -516,7 +460,7 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
     shell = FakeShell(
         [Said(v1(10**9), old), Said(v1(2 * 10**9), [stat(1, ticks=540), stat(7, ticks=110)]), Said(v1(0), new)]
     )
-    (sampler,) = sampled(("proxy", shell))
+    (sampler,) = samplers(places([("proxy", shell)]), [about(shell)])  # pyright: ignore[reportArgumentType]
     for when, sure in (("opening", True), ("meanwhile", True), ("meanwhile", False)):
         sampler.look(when)  # pyright: ignore[reportArgumentType]
         if sure:
@@ -529,22 +473,19 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
 
 def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
     """At both ends it is, and others are as ever."""
-    squeezed, other = FakeShell([Said(v1(0)), Said(v1(10**9))]), FakeShell([Said(v1(0))])
+    squeezed, other = used(0, 10**9), used(0)
     asked = places([("proxy", squeezed), ("backend", other)])
-    deadline = time.monotonic() + 10
     with ClusterWatch(asked, dict[str, int], nobody, interval_s=0.01, spared=lambda role: role == "proxy") as watch:
-        while other.looks < 5 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: other.looks >= 5)
     assert squeezed.looks == 2
     assert watch.observation().usage["proxy"].cpu_s == pytest.approx(1.0)
 
 
 def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() -> None:
     """What came before is not its own; a runner ends when the load does, and that it is gone then loses nothing."""
-    proxy = FakeShell([Said(v1(10**9)), Said(v1(3 * 10**9)), Said(v1(4 * 10**9))])
-    client = FakeShell([Said(v1(0))])
+    proxy, client = used(10**9, 3 * 10**9, 4 * 10**9), used(0)
     first = FakeShell([Said(v2(2_000_000)), Said(v2(2_700_000))], V2, lost_from=2)
-    second = FakeShell([Said(v1(5 * 10**9)), Said(v1(6 * 10**9))], lost_from=2)
+    second = used(5 * 10**9, 6 * 10**9, lost_from=2)
     requests = iter([{"proxy/requests": 7}, {"proxy/requests": 100}, {"proxy/requests": 1104}])
     there = places([("generator", client), ("proxy", proxy)])
     runners = [place("generator", first, 5), place("generator", second, 6)]
@@ -555,14 +496,10 @@ def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() 
     assert seen.usage["proxy"].cpu_s == pytest.approx(1.0)
     assert seen.counters["proxy/requests"] == 1004
     assert "generator/lost_pods" not in seen.counters and first.refused == second.refused == 0
-
-
-def test_a_runner_that_dies_in_the_middle_is_said_and_ends_no_run() -> None:
-    """Its exit status is the load's; the generator's own pod is where all the others come from."""
-    client, dying = places([("generator", FakeShell([Said(v1(0))]))]), FakeShell([Said(v1(0))], lost_from=1)
+    dying = [place("generator", used(0, lost_from=1), 5)]
     with (
-        ClusterWatch(client, dict[str, int], nobody, 60.0) as watch,
-        watch.beginning_anew([place("generator", dying, 5)]),
+        ClusterWatch(places([("generator", used(0))]), dict[str, int], nobody, 60.0) as watch,
+        watch.beginning_anew(dying),
     ):
         pass
-    assert watch.observation().counters["generator/lost_pods"] == 1
+    assert watch.observation().counters["generator/lost_pods"] == 1, "its exit status is the load's"

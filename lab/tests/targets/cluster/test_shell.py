@@ -129,7 +129,9 @@ def test_a_process_gets_its_files_and_gives_its_status(tmp_path: Path) -> None:
     """In a folder of its own, which goes with it; outputs apart."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
     with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
-        process = shell.popen(["sh", "-c", "wc -c <big; pwd; echo no >&2; exit 5"], {"big": "x" * 300_000}, out, err)
+        process = shell.held(
+            ["sh", "-c", "wc -c <big; pwd; echo no >&2; exit 5"], {"big": "x" * 300_000}, out, err
+        ).go()
         assert process.wait(20) == 5
     size, folder = (tmp_path / "out").read_text().split()
     assert size == "300000" and not Path(folder).exists()
@@ -140,34 +142,34 @@ def test_a_process_ends_with_its_connection() -> None:
     """As do those that it started, and one that ends by itself leaves none."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
     script = f"sleep {NAP} & sh -c 'sleep {NAP}; sleep {NAP}'"
-    process = shell.popen(["sh", "-c", script], {"a": ""})
+    process = shell.held(["sh", "-c", script], {"a": ""}).go()
     assert _sleeping(2)
     assert process.stdin is not None
     process.stdin.close()
     process.wait(10)
     assert _sleeping(0)
-    assert shell.popen(["sh", "-c", f"sleep {NAP} & exit 0"]).wait(10) == 0
+    assert shell.held(["sh", "-c", f"sleep {NAP} & exit 0"]).go().wait(10) == 0
     assert _sleeping(0)
 
 
 def test_what_is_held_begins_when_it_is_let_go(tmp_path: Path) -> None:
     """And never where it is not let go: its connection ends with it."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
-    argv, nowhere = ["touch", str(tmp_path / "began")], subprocess.DEVNULL
-    with shell.held(argv, {"a": ""}, nowhere, nowhere) as dropped:
+    argv = ["touch", str(tmp_path / "began")]
+    with shell.held(argv, {"a": ""}) as dropped:
         time.sleep(0.3)  # it would have begun by then
     assert dropped.process.returncode is not None and not list(tmp_path.iterdir())
-    with shell.held(argv, {"a": ""}, nowhere, nowhere) as waiting:
+    with shell.held(argv, {"a": ""}) as waiting:
         process = waiting.go()
     assert process.wait(20) == 0 and list(tmp_path.iterdir())
 
 
 def _sleeping(count: int) -> bool:
     """So many of this test's sleeps run, within five seconds."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        found = subprocess.run(["pgrep", "-cxf", f"sleep {NAP}"], capture_output=True, text=True, check=False).stdout
-        if int(found or 0) == count:
-            return True
-        time.sleep(0.02)
-    return False
+
+    def found() -> bool:
+        said = subprocess.run(["pgrep", "-cxf", f"sleep {NAP}"], capture_output=True, text=True, check=False).stdout
+        return int(said or 0) == count
+
+    until(found)
+    return True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,29 +26,26 @@ from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
 from lab.targets.cluster.target import ClusterTarget, largest_cpus
-from lab.targets.kind import TARGET as KIND
-from lab.targets.remote import TARGET as REMOTE
+from lab.targets.clusters import KIND
+from lab.targets.common.leftovers import SCRIPT, Ordinary
 from lab.tests.support.cluster_fakes import FakeApi
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
-
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "production",
-    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-    "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("production", "bench")],
-}
+from lab.tests.targets.common.test_leftovers import TOLD
 
 
 @pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(KUBECONFIG))
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    return path
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("production", "bench")]
+    content = {
+        "current-context": "production",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": known,
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(content))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
 
 
 @pytest.mark.parametrize(
@@ -71,24 +69,18 @@ def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: 
     assert raised is None or raised.value.what == what
 
 
-@pytest.mark.slow
-def test_remote_without_a_context_names_those_there_are(kubeconfig: Path) -> None:
-    """The current one is among them, and not taken."""
-    with pytest.raises(UsageError, match="the current one is never taken(?s:.*)production, bench"):
-        REMOTE.at(None)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("--target remote --context benhc", "did you mean 'bench'"),
+        ("--target remote", "the current one is never taken --context NAME; known: production, bench"),
         ("--target local --context bench", "--context"),
         ("--target kind --context bench", "--context"),
         ("--target kind", "just up kind"),
     ],
 )
 def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
-    options: str, said: str, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: str, said: str, kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And a context belongs to remote alone."""
     monkeypatch.setenv("LAB_KIND_NAME", "never-made")
@@ -122,41 +114,22 @@ class Held:
     place: str = "context test"
     log: list[str] = field(default_factory=list[str])
 
+    open_files: int | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        said = {"release": "released", "apply": "applied", "await_pods": "the last pods are gone"}
+        said |= {"end_workloads": "workloads ended", "remove": "all removed"}
+        return lambda *_: self.log.append(said[name]) if name in said else None
+
     def check(self) -> None:
         if self.lost:
             raise LostError("lease ingress-lab", "lost: bob holds it now", "see that no other lab uses this cluster")
 
-    def release(self) -> None:
-        self.log.append("released")
-
-    def apply(self, objects: object) -> None:
-        self.log.append("applied")
-
-    def await_pods(self, but: str) -> None:
-        self.log.append("the last pods are gone")
-
-    def end_workloads(self) -> None:
-        self.log.append("workloads ended")
-
-    def remove(self) -> None:
-        self.log.append("all removed")
-
-    @contextmanager
-    def resolving(self, addresses: object) -> Iterator[None]:
-        yield
-
-    def addresses(self) -> dict[str, str]:
-        return {}
+    def resolving(self, addresses: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def nodes(self) -> dict[str, set[str]]:
         return {}
-
-    def wait(self, deadline: float, still_until: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def version(self) -> str:
-        return "v1.34.4"
 
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         return kind.lower() + "s", kind != "Namespace"
@@ -164,10 +137,7 @@ class Held:
     def named(self, name: str) -> str:
         return name
 
-    def resolve(self, reference: str) -> str:
-        return reference
-
-    open_files: int | None = None
+    resolve = named
 
 
 def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
@@ -176,17 +146,12 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
     def unconnected() -> Api:
         raise AssertionError
 
-    def waited(*_: object) -> None: ...
-
-    def made(*_: object) -> Held:
-        return held
-
     target = ClusterTarget("test", unconnected, "a test's")
     parts: Any = held
     place = module._Place(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
-    monkeypatch.setattr(module.rollout, "wait", waited)
-    monkeypatch.setattr(module, "ClusterSystem", made)
+    monkeypatch.setattr(module.rollout, "wait", lambda *_: None)
+    monkeypatch.setattr(module, "ClusterSystem", lambda *_: held)
     return target
 
 
@@ -213,22 +178,18 @@ def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
     assert held.log == ["applied", "the last pods are gone", *([] if lost else ["workloads ended"])]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "log"),
-    [
-        (1, ["applied", "the other side", "the last pods are gone"]),
-        (2, ["applied", "the last pods are gone", "the other side"]),
-    ],
-)
-def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(
-    nodes: int, log: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several nodes it has to know which, so there it waits until this one is up."""
-    held = Held()
-    target = taken(held, monkeypatch)
-    target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
-    with target.up(load_variant("direct"), meanwhile=lambda: held.log.append("the other side")):
-        assert held.log == log
+    first, last = (
+        ["applied", "the other side", "the last pods are gone"],
+        ["applied", "the last pods are gone", "the other side"],
+    )
+    for nodes, log in ((1, first), (2, last)):
+        held = Held()
+        target = taken(held, monkeypatch)
+        target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
+        with target.up(load_variant("direct"), meanwhile=lambda held=held: held.log.append("the other side")):
+            assert held.log == log
 
 
 def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,29 +218,48 @@ def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.M
         assert doing == "end_workloads", "it is up"
 
 
-@dataclass
-class Frozen:
-    """A shell into a container that `answers` so; its pod, as the API server has it."""
+class Inside(SimpleNamespace):
+    """A container's shell, and the generator's pod: `answer` gives what is printed, (status, printed, complained), or an error."""
 
-    answers: LabError | str = "7 1 nginx\n"
-    place: str = "pod ingress-lab/proxy-1"
-    pid: int = 9
-    asked: list[str] = field(default_factory=list[str])
+    def __init__(self, answer: Callable[[str], str | tuple[int, str, str] | Exception], pid: int = 9) -> None:
+        super().__init__(place="pod ingress-lab/proxy-1", pid=pid, answer=answer, asked=[], started=[])
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         self.asked.append(text)
-        if isinstance(self.answers, LabError):
-            raise self.answers
-        return subprocess.CompletedProcess([text], 0, self.answers, "")
+        said = self.answer(text)
+        if isinstance(said, Exception):
+            raise said
+        status, out, err = said if isinstance(said, tuple) else (0, said, "")
+        return subprocess.CompletedProcess([text], status, out, err)
+
+    def held(self, *argv: object) -> None:
+        self.started.append(argv)
+
+
+def haproxy(_: str) -> str:
+    return "# pxname,svname,ssl_sess,ssl_reused_sess\nfe,FRONTEND,7,5\n"
+
+
+def system(held: Held, inside: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterSystem:
+    """Its one pod is a router, whose shell and the generator's are `inside`."""
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    metadata, spec = {"name": "proxy-1", "namespace": "ingress-lab"}, {"containers": [{"name": "router"}]}
+    shown: Any = FakeApi()
+    monkeypatch.setattr(shown, "list", lambda *_: [{"metadata": metadata, "spec": spec, "status": status}])
+    manifests = load_variant("okd-edge").manifests
+    made = ClusterSystem(shown, inside, inside, manifests, "ingress-lab", "run-1", inside, held.check)
+    monkeypatch.setattr(made, "_shell", lambda pod: inside)
+    return made
 
 
 @pytest.mark.parametrize("still", [True, False])
 def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is there and cannot be continued is an error, and can be tried again."""
-    made, shell = system(Held(), Inside(), monkeypatch), Frozen()
-    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    lost, denied = LostError("pod proxy-1", "no longer runs", ""), DeniedError("pod proxy-1", "you may not exec")
+    answers = ["7 1 nginx\n", "7\n", lost, "7 1 nginx\n", "7\n", denied]
+    inside = Inside(lambda _: answers.pop(0))
+    made = system(Held(), inside, monkeypatch)
     made.freeze("proxy", True)
-    shell.answers = LostError("pod ingress-lab/proxy-1", "no longer runs", "")
     statuses = [{"name": "router", "state": {"running": {}}}]
     found = {"metadata": {}, "spec": {"containers": [{"name": "router"}]}, "status": {"containerStatuses": statuses}}
     monkeypatch.setattr(made._api, "get", lambda *_: found if still else None)  # pyright: ignore[reportPrivateUsage]
@@ -288,146 +268,82 @@ def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: 
         return
     with pytest.raises(LostError):
         made.freeze("proxy", False)
-    shell.answers = "7 1 nginx\n"
     made.freeze("proxy", False)
-    assert shell.asked[-1] == "for pid in 7; do kill -CONT $pid && echo $pid; done"
-    shell.answers = DeniedError("pod proxy-1", "you may not exec")  # it says nothing about the variant
-    with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
+    assert inside.asked[-1] == "for pid in 7; do kill -CONT $pid && echo $pid; done"
+    with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):  # nothing about the variant
         made.freeze("proxy", True)
-
-
-@dataclass
-class Inside:
-    """The generator's pod, and the shell into a proxy whose HAProxy answers so."""
-
-    status: int = 0
-    place: str = "pod ingress-lab/proxy-1"
-    started: int = 0
-
-    def held(self, *_: object) -> None:
-        self.started += 1
-
-    def script(self, text: str) -> subprocess.CompletedProcess[str]:
-        said = "# pxname,svname,ssl_sess,ssl_reused_sess\nfe,FRONTEND,7,5\n" if self.status == 0 else ""
-        return subprocess.CompletedProcess([text], self.status, said, "Connection refused" if self.status else "")
-
-
-def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> ClusterSystem:
-    conditions = [{"type": "Ready", "status": "True"}]
-    pod = {
-        "metadata": {"name": "proxy-1", "namespace": "ingress-lab"},
-        "spec": {"containers": [{"name": "router"}]},
-        "status": {"conditions": conditions},
-    }
-    shown: Any = FakeApi()
-    monkeypatch.setattr(shown, "list", lambda *_: [pod])
-    parts: Any = inside
-    manifests = load_variant("okd-edge").manifests
-    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check)
-    monkeypatch.setattr(made, "_shell", lambda pod: inside)
-    return made
-
-
-class Distroless(Inside):
-    """Of an image without a shell."""
-
-    @property
-    def pid(self) -> int:
-        raise MeasuringError("pod ingress-lab/envoy-gateway-1", "container envoy-gateway does not answer", "no sh")
 
 
 def test_of_a_controller_whose_image_has_no_shell_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a sample lost for it; one that is gone is."""
-    made = system(Held(), Distroless(), monkeypatch)
-    assert made._controllers == []  # pyright: ignore[reportPrivateUsage]
+    made = system(Held(), Inside(haproxy), monkeypatch)
 
-    def gone(_self: object) -> int:
-        raise LostError("pod ingress-lab/envoy-gateway-1", "is gone", "")
+    def fails(fault: LabError) -> Any:
+        def shell(pod: object) -> None:
+            raise fault
 
-    monkeypatch.setattr(Distroless, "pid", property(gone))
+        return shell
+
+    monkeypatch.setattr(made, "_shell", fails(LostError("pod ingress-lab/envoy-gateway-1", "is gone")))
     with pytest.raises(LostError):
-        system(Held(), Distroless(), monkeypatch)._controllers  # noqa: B018  # pyright: ignore[reportPrivateUsage]
-
-
-@dataclass
-class Reloading(Inside):
-    """The shell into a proxy whose workers are others after each reload that was asked for."""
-
-    asked: list[str] = field(default_factory=list[str])
-
-    def script(self, text: str) -> subprocess.CompletedProcess[str]:
-        if text.startswith("kill"):
-            self.asked.append(text)
-        worker = 30 + len(self.asked)
-        said = f"1 0 dumb-init\n7 1 nginx-ingress-c\n20 7 nginx\n{worker} 20 nginx\n"
-        return subprocess.CompletedProcess([text], 0, said, "")
-
-    pid: int = 99
+        made._controllers  # noqa: B018  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(made, "_shell", fails(MeasuringError("pod ingress-lab/envoy-gateway-1", "does not answer")))
+    assert made._controllers == []  # pyright: ignore[reportPrivateUsage]
 
 
 def test_nginxs_master_is_told_to_make_new_workers_and_they_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The master, not a worker, nor the controller, whose name begins alike."""
-    inside = Reloading()
+
+    def processes(_: str) -> str:
+        """Whose workers are others after each reload."""
+        worker = 30 + sum(text.startswith("kill") for text in inside.asked)
+        return f"1 0 dumb-init\n7 1 nginx-ingress-c\n20 7 nginx\n{worker} 20 nginx\n"
+
+    inside = Inside(processes, pid=99)
     made = system(Held(), inside, monkeypatch)
     monkeypatch.setattr(made, "_fault", lambda _: "")
     monkeypatch.setattr(made, "entry", lambda: None)
     first, second = made.renew(), made.renew()
     assert (first.ended, first.began, second.ended, second.began) == ((30,), (31,), (31,), (32,))
-    assert inside.asked == ["kill -HUP 20"] * 2
-
-
-@dataclass
-class Dialling(Inside):
-    """The client's shell where the first connections are not taken."""
-
-    refused: int = 0
-    tried: list[str] = field(default_factory=list[str])
-
-    @property
-    def shell(self) -> Dialling:
-        return self
-
-    def script(self, text: str) -> subprocess.CompletedProcess[str]:
-        self.tried.append(text)
-        return subprocess.CompletedProcess([text], 124 if len(self.tried) <= self.refused else 0, "", "")
+    assert [text for text in inside.asked if text.startswith("kill")] == ["kill -HUP 20"] * 2
 
 
 def coming_up(
-    inside: Dialling,
+    refused: int,
     fetched: list[int],
     monkeypatch: pytest.MonkeyPatch,
-    pods: Sequence[tuple[str, int]] = (("10.244.0.7", 80),),
-    late: Sequence[str] = (),
-) -> ClusterSystem:
-    """`late`: pods that answer right when they are asked for the third time."""
+    pods: Sequence[tuple[str, int]] = (),
+    late: str = "",
+) -> tuple[ClusterSystem, Inside]:
+    """The first connections are `refused`; the pod `late` answers right when it is asked for the third time."""
+    inside = Inside(lambda _: (124 if len(inside.asked) <= refused else 0, "", ""))
     asked: list[tuple[str, int]] = []
 
     def answers(_: object, place: tuple[str, int] | None = None) -> str:
-        fetched.append(len(inside.tried))
+        fetched.append(len(inside.asked))
         if place is None:
             return ""
         asked.append(place)
-        return "h: status 503, 190 bytes" if place[0] in late and asked.count(place) < 3 else ""
+        return "h: status 503, 190 bytes" if place[0] == late and asked.count(place) < 3 else ""
 
     monkeypatch.setattr(cluster_system, "each_pod", lambda *_: list(pods))
     made, at = system(Held(), inside, monkeypatch), Endpoint("http://10.96.0.7:80", "h", ("h",))
+    for name, value in {"entry": at, "_entry": at, "processes": [], "log_tail": ""}.items():
+        monkeypatch.setattr(made, name, lambda *_, value=value: value)
     monkeypatch.setattr(made, "_fault", answers)
-    monkeypatch.setattr(made, "entry", lambda: at)
-    monkeypatch.setattr(made, "_entry", lambda *_: at)
-    monkeypatch.setattr(made, "processes", lambda _: [])
-    monkeypatch.setattr(made, "log_tail", lambda: "")
-    return made
+    return made, inside
 
 
 def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the SOCKS server was to make and nobody waits for any more would stay."""
-    inside, fetched = Dialling(refused=2), list[int]()
-    coming_up(inside, fetched, monkeypatch).wait(time.monotonic() + 60, 0)
+    fetched = list[int]()
+    made, inside = coming_up(2, fetched, monkeypatch)
+    made.wait(time.monotonic() + 60, 0)
     assert set(fetched) == {3}
-    assert inside.tried[0] == "timeout 0.25 bash -c '</dev/tcp/10.96.0.7/80'"
-    inside, fetched = Dialling(refused=1000), list[int]()
+    assert inside.asked[0] == "timeout 0.25 bash -c '</dev/tcp/10.96.0.7/80'"
+    fetched = list[int]()
     with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
-        coming_up(inside, fetched, monkeypatch).wait(time.monotonic(), 0)
+        coming_up(1000, fetched, monkeypatch)[0].wait(time.monotonic(), 0)
     assert fetched == []
 
 
@@ -435,12 +351,12 @@ def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest
     """The Service led to the one that knows its backends; the other is ready, too, and answers 503."""
     pods = [("10.244.0.7", 80), ("10.244.0.8", 80)]
     monkeypatch.setattr(cluster_system, "SETTLED_S", 0.0)
-    for late, asked in (((), 4), (("10.244.0.8",), 12)):
+    for late, asked in (("", 4), ("10.244.0.8", 12)):
         fetched = list[int]()
-        coming_up(Dialling(), fetched, monkeypatch, pods, late).wait(time.monotonic() + 60, 0)
+        coming_up(0, fetched, monkeypatch, pods, late)[0].wait(time.monotonic() + 60, 0)
         assert len(fetched) == asked, "two ways in and two pods, once or three times"
     with pytest.raises(MeasuringError, match="/1kB.bin: h: status 503, 190 bytes"):
-        coming_up(Dialling(), list[int](), monkeypatch, pods, ("10.244.0.8",)).wait(time.monotonic(), 0)
+        coming_up(0, list[int](), monkeypatch, pods, "10.244.0.8")[0].wait(time.monotonic(), 0)
 
 
 def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,21 +379,22 @@ def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPa
 def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, inside = Held(), Inside()
+    held, inside = Held(), Inside(haproxy)
     made = system(held, inside, monkeypatch)
     assert made.counters() == {"proxy/tls_handshakes": 12, "proxy/tls_resumed": 5}
     held.lost = True
     with pytest.raises(LostError), (tmp_path / "out").open("wb") as out:
         made.popen(["wrk"], tmp_path, out, out)
-    assert inside.started == 0
+    assert inside.started == []
     with pytest.raises(LostError):
         made.generate(Load("http://10.0.0.1/1kB.bin", "h", 10, 5.0, generators=2), {})
     with pytest.raises(LostError):
         made.counters()
+    mute = Inside(lambda _: (1, "", "Connection refused"))
     with pytest.raises(
         MeasuringError, match="pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
     ):
-        system(Held(), Inside(1), monkeypatch).counters()
+        system(Held(), mute, monkeypatch).counters()
     KIND.close()  # what was never opened is closed without a word
 
 
@@ -504,3 +421,50 @@ def test_what_cannot_be_given_back_is_told_after_the_verb(
     assert main(["bench", "keepalive"]) == 1
     said = capsys.readouterr().err
     assert said.index("is not there") < said.index("just down")
+
+
+def came_up(**said: str | LabError | Sequence[str | LabError]) -> ClusterSystem:
+    """One that came up with these pods, `proxy…` and `backend…`, and does not change; their shells say one thing after the other."""
+    made: Any = ClusterSystem.__new__(ClusterSystem)
+    made._changing, made._ordinary = False, Ordinary()
+    lasting = {name: [each] if isinstance(each, (str, Exception)) else list(each) for name, each in said.items()}
+    shells = {name: Inside(lambda _, name=name: lasting[name].pop(0), pid=1) for name in said}
+    pods = {name: {"metadata": {"namespace": "ns", "name": name}} for name in said}
+    made._came_up = {
+        role: [pod for name, pod in pods.items() if name.startswith(role)] for role in ("proxy", "backend")
+    }
+    made._shell = lambda pod: shells[pod["metadata"]["name"]]
+    return made
+
+
+def test_every_pod_is_a_place_and_processes_are_added_up() -> None:
+    more = TOLD.replace("4 1 19292", "6 0 1000")
+    found = came_up(proxya=TOLD, proxyb=more, backend=TOLD).leftovers()
+    assert found.time_wait == {name: {"10.64.0.3:8080": 2} for name in ("proxy", "proxy-2", "backend")}
+    assert found.port_range["proxy-2"] == 28_232 and found.accept_queue["proxy"] == 11
+    assert found.open_connections["backend"] == 6 and not found.unseen
+    assert found.memory_bytes == {"proxy": 20_292 * 1024, "backend": 19_292 * 1024}
+    assert found.old_workers == 1, "one says that it is ending"
+
+
+def test_more_processes_than_at_first_are_old_workers() -> None:
+    calm, more = (TOLD.replace("4 1 19292", text) for text in ("4 0 1", "6 0 1"))
+    one = came_up(proxy=(calm, more))
+    assert [one.leftovers().old_workers for _ in range(2)] == [0, 2]
+    own = subprocess.run(["sh", "-c", f"SHELL_PID=1\n{SCRIPT}"], capture_output=True, text=True, check=True).stdout
+    found = came_up(proxy=own).leftovers()  # as this machine's own sh says it
+    assert found.port_range["proxy"] > 1_000 and found.memory_bytes["proxy"] > 0 and not found.unseen
+
+
+def test_a_pod_that_does_not_answer_is_unseen_and_its_workers_unknown() -> None:
+    """One that is gone is an error, but where pods come and go: there the others are asked once more."""
+    refused = MeasuringError("pod ns/a", "does not answer")
+    found = came_up(proxy=refused, backend="half").leftovers()
+    assert set(found.unseen) == {"proxy", "backend"} and "does not answer" in found.unseen["proxy"]
+    assert found.old_workers is None and found.time_wait == {}
+    gone = LostError("pod ns/a", "is gone")
+    with pytest.raises(LostError):
+        came_up(proxy=gone).leftovers()
+    made: Any = came_up(proxy=(gone, TOLD))
+    made._changing, made.pods = True, lambda role: made._came_up[role]
+    assert made.leftovers().old_workers == 1

@@ -74,21 +74,15 @@ def test_tls_is_recorded_and_not_judged(
         context.set_ecdh_curve(curve)
     connection, _ = connected(ANSWER, lambda end: context.wrap_socket(end, server_side=True))
     got = fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
+    spoken = {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
+    certificate = {"key": "ECDSA 256", "subject": "bench.lab.test"}
     assert (got.status, got.body) == (404, b"no\n")
-    assert got.tls == {
-        "version": version.name.replace("_", ".", 1).replace("_", "."),
-        "cipher": cipher,
-        "group": group,
-        "key": "ECDSA 256",
-        "subject": "bench.lab.test",
-    }
+    assert got.tls == {"version": spoken, "cipher": cipher, "group": group, **certificate}
 
 
 def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
     """RSA's own (TLS 1.2: no ServerKeyExchange), and what ends before it began."""
-    hello = (
-        bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c00000500230000 00".replace(" ", ""))
-    )
+    hello = bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c0000050023000000")
     assert fetching.group(hello, "AES128-GCM-SHA256") is None
     assert fetching.group(b"", "") is None
 
@@ -103,10 +97,7 @@ def test_what_is_no_answer_is_an_os_error(answer: bytes, endpoint: Endpoint) -> 
     assert connection.fileno() == -1
 
 
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [("http://10.0.0.1", ("10.0.0.1", 80)), ("https://a.b", ("a.b", 443)), ("http://a.b:81", ("a.b", 81))],
-)
-def test_an_endpoint_says_where_to_connect(url: str, place: tuple[str, int]) -> None:
+def test_an_endpoint_says_where_to_connect() -> None:
     """The URL's port, or its scheme's."""
-    assert fetching.place(Endpoint(url, "h")) == place
+    places = {"http://10.0.0.1": ("10.0.0.1", 80), "https://a.b": ("a.b", 443), "http://a.b:81": ("a.b", 81)}
+    assert {url: fetching.place(Endpoint(url, "h")) for url in places} == places

@@ -14,7 +14,6 @@ from lab.targets.common import leftovers
 from lab.targets.common.leftovers import (
     ANYWHERE,
     LOOK_CLOSER,
-    Counts,
     Ordinary,
     listening,
     look,
@@ -59,8 +58,8 @@ def test_the_kernels_tables_are_read() -> None:
     the range, one is established. IPv6 sockets to an IPv4 address are those of that address. What waits to be accepted is the listener's
     receive queue.
     """
-    assert parse_counts(SOCKSTAT) == Counts(7, 12_985)
-    assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == Counts(5, 12_985)
+    assert parse_counts(SOCKSTAT) == (7, 12_985)
+    assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == (5, 12_985)
     rows = ROWS.splitlines()
     assert waiting_by_destination(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 2}
     assert waiting_by_destination(rows, (1_024, 65_535)) == {"10.64.0.3:8080": 3}

@@ -1,5 +1,7 @@
 """The sampler against processes whose use of the CPU is known."""
 
+from __future__ import annotations
+
 import os
 import socket
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,79 +17,52 @@ from lab.targets.common import sampler
 from lab.targets.common.sampler import Sampler, process_times
 
 BURN = "import time; e = time.process_time() + 0.5\nwhile time.process_time() < e: pass"
-BUSY = "import time; e = time.process_time() + {0}\nwhile time.process_time() < e: pass\nprint('done', flush=True); time.sleep(60)"
+BUSY = f"{BURN}\nprint('done', flush=True); time.sleep(60)"
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print('done', flush=True); input()"
 
 
-@pytest.fixture
-def busy() -> "Iterator[subprocess.Popen[str]]":
-    process = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
-    yield process
-    process.kill()
-    process.wait()
+@contextmanager
+def started(*argv: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
-def test_cpu_seconds_are_those_the_process_used(busy: "subprocess.Popen[str]") -> None:
+def until_done(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None and process.stdout.readline() == "done\n"
+
+
+def test_cpu_seconds_are_those_the_process_used_after_it_has_ended_too() -> None:
     """A process that burns half a second of CPU is seen to have used about that, whatever wall time it took."""
-    with Sampler(lambda: {"proxy": [busy.pid]}, interval_s=0.1) as watching:
-        assert busy.stdout is not None
-        busy.stdout.readline()
-    seen = watching.observation()
-    assert 0.35 <= seen.usage["proxy"].cpu_s <= 0.65
+    with started(sys.executable, "-c", BUSY) as busy:
+        with Sampler(lambda: {"proxy": [busy.pid]}, interval_s=0.05) as watching:
+            until_done(busy)
+            time.sleep(0.15)
+            busy.kill()
+            busy.wait()
+            assert process_times(busy.pid) is None
+        seen = watching.observation()
+    assert 0.3 < seen.usage["proxy"].cpu_s <= 0.65
     assert seen.usage["proxy"].rss_bytes > 1_000_000
     assert seen.rows["role"].unique().to_list() == ["proxy"]
 
 
-def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -> None:
-    """What a process used until its last sight stays in the sum after it has ended; looking at it then is no error."""
-    alive = [busy.pid]
-    with Sampler(lambda: {"proxy": alive}, interval_s=0.05) as watching:
-        assert busy.stdout is not None
-        busy.stdout.readline()
-        time.sleep(0.15)
-        busy.kill()
-        busy.wait()
-        assert process_times(busy.pid) is None
-    assert watching.observation().usage["proxy"].cpu_s > 0.3
-
-
-def test_our_own_children_are_not_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU that a descendant of the lab burns is nobody else's; seen from a bystander it is."""
-    ours = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
-    bystander = subprocess.Popen(["sleep", "60"])
+@pytest.mark.parametrize("code", [BUSY, PARENT], ids=["itself", "a child that it waited for"])
+def test_our_own_children_are_not_other_people(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU that a descendant of the lab burns is nobody else's; seen from a bystander it is, though it lived in no snapshot."""
     monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
-    try:
-        assert ours.stdout is not None
+    with started("sleep", "60") as bystander, started(sys.executable, "-c", code) as ours:
+        monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))
+        before_s = sampler.other_processes_s()
+        until_done(ours)
+        as_bystander_s = sampler.other_processes_s()
         monkeypatch.setenv(sampler.OUTER_PID, str(os.getpid()))
         as_lab_s = sampler.other_processes_s()
-        monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))
-        ours.stdout.readline()
-        as_bystander_s = sampler.other_processes_s()
-        assert as_lab_s is not None
-        assert as_bystander_s is not None
-        assert as_bystander_s - as_lab_s > 0.4
-    finally:
-        for process in (ours, bystander):
-            process.kill()
-            process.wait()
-
-
-def test_other_people_count_even_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short-lived process that somebody else waited for is seen, though it lived in no snapshot."""
-    burn = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); input()"
-    shell = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    bystander = subprocess.Popen(["sleep", "60"])
-    monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
-    monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))  # as if only that one were ours
-    try:
-        assert shell.stdout is not None
-        before_s = sampler.other_processes_s()
-        shell.stdout.readline()
-        after_s = sampler.other_processes_s()
-        assert before_s is not None and after_s is not None and after_s - before_s > 0.4
-    finally:
-        for process in (shell, bystander):
-            process.kill()
-            process.wait()
+    assert before_s is not None and as_bystander_s is not None and as_lab_s is not None
+    assert as_bystander_s - before_s > 0.4 and as_bystander_s - as_lab_s > 0.4
 
 
 def test_a_thread_that_ends_takes_nothing_of_its_process_with_it() -> None:

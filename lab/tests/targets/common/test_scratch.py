@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_scratch_is_where_tmpdir_says_and_goes(place: Path) -> None:
     """A folder below TMPDIR for as long as it is used, also when the body fails."""
-
-    def use() -> None:
-        with scratch() as folder:
-            assert folder.parent == place
-            (folder / "file").write_text("x")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        use()
+    with suppress(KeyError), scratch() as folder:
+        assert folder.parent == place
+        (folder / "file").write_text("x")
+        raise KeyError
     assert list(place.iterdir()) == []
 
 

@@ -1,18 +1,21 @@
-"""Folders of limits: where they are made, what is said when they cannot be, and whose are swept."""
+"""Folders of limits: where they are made, what is said when they cannot be, whose are swept; on both layouts of cgroups, the same in the end."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from lab.targets.common.cgroup import CONTROLLERS, Place
+from lab.targets.common import cgroup
+from lab.targets.common.cgroup import CONTROLLERS, Controller, Place
 from lab.targets.local.sandbox import cgroups
-from lab.targets.local.sandbox.cgroups import Groups
+from lab.targets.local.sandbox.cgroups import Group, Groups
 
 
 @pytest.fixture
@@ -70,18 +73,14 @@ def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree
 @pytest.mark.parametrize("asked", ["a lot", "0"])
 def test_a_limit_that_is_no_quantity_is_not_applied(tree: Path, asked: str) -> None:
     """It is said, and does not bring the lab down."""
-    groups = Groups()
-    groups.make("backend", "b", "Deployment/backend", {"cpu": asked})
-    (said,) = groups.unapplied()
+    (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": asked}).unapplied
     assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
 
 
 def test_what_the_kernel_keeps_otherwise_is_not_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that was written and not kept is no limit."""
     monkeypatch.setattr(cgroups, "_limit", lambda *_: None)
-    groups = Groups()
-    groups.make("backend", "b", "Deployment/backend", {"cpu": "200m"})
-    (said,) = groups.unapplied()
+    (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "200m"}).unapplied
     assert "the kernel keeps unlimited" in said
 
 
@@ -92,15 +91,11 @@ def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) 
     assert state is not None
     left, reused = f"lab-{device}-{dead}-1-proxy-0-proxy", f"lab-{device}-{sleeper}-{state[1] - 1}-leaf"
     live, elsewhere = f"lab-{device}-{sleeper}-{state[1]}-b", f"lab-{int(device) + 1}-{dead}-1-b"
-    for name in (left, reused, live, elsewhere, "lab-x", cgroups.label() + "ours"):
+    others = {live, elsewhere, "lab-x", cgroups.label() + "ours"}
+    for name in (left, reused, *others):
         (tree / "user/scope" / name).mkdir()
     assert {folder.name for folder in cgroups.sweep()} == {left, reused}
-    assert {folder.name for folder in (tree / "user/scope").iterdir()} == {
-        live,
-        elsewhere,
-        "lab-x",
-        cgroups.label() + "ours",
-    }
+    assert {folder.name for folder in (tree / "user/scope").iterdir()} == others
 
 
 def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
@@ -134,12 +129,86 @@ def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.
     """As it would be in earnest: with its own limits, and joined; what was tried for it is gone again."""
     removed: list[Path] = []
     monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
-    assert "cannot join" in cgroups.no_room({}), "a file of this name is no cgroup, and no process is in it"
+    assert "cannot join" in cgroups.unheld({}, squeezed=True), (
+        "a file of this name is no cgroup, and no process is in it"
+    )
     (folder,) = removed
     assert folder.parent == tree and (folder / "cpu.max").read_text() == "10000 100000"
     monkeypatch.setattr(cgroups, "_kept_out", lambda _: "")
     shutil.rmtree(folder)
-    assert cgroups.no_room({"cpu": "2"}) == ""
+    assert cgroups.unheld({"cpu": "2"}, squeezed=True) == ""
     (tree / "cgroup.subtree_control").write_text("cpu")
-    why = cgroups.no_room({"memory": "64Mi"})
+    why = cgroups.unheld({"memory": "64Mi"}, squeezed=True)
     assert "gives cpu and memory to its children: start the lab by `systemd-run --user --scope -p Delegate=yes`" in why
+
+
+LIMITS = {"cpu": "200m", "memory": "64Mi"}
+COUNTED: Mapping[int, Mapping[str, str]] = {
+    1: {
+        "cpu.stat": "nr_periods 10\nnr_throttled 4\nthrottled_time 900000\n",
+        "memory.failcnt": "3\n",
+        "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+    },
+    2: {"cpu.stat": "nr_periods 10\nnr_throttled 4\nthrottled_usec 900\n", "memory.events": "max 3\noom_kill 1\n"},
+}
+
+
+@pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
+def layout(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
+    """A tree in which we are in user/scope, found as /proc tells it."""
+    version: Literal[1, 2] = request.param
+    if version == 1:
+        mounts = "".join(
+            f"3{n} 31 0:3{n} / {tmp_path}/{name} rw - cgroup cgroup rw,{name}\n" for n, name in enumerate(CONTROLLERS)
+        )
+        own = "".join(f"{n}:{name}:/user/scope\n" for n, name in enumerate(CONTROLLERS, 1)) + "0::/user/scope\n"
+        folders = [tmp_path / name / "user/scope" for name in CONTROLLERS]
+    else:
+        mounts, own = f"31 23 0:28 / {tmp_path} rw - cgroup2 cgroup2 rw\n", "0::/user/scope\n"
+        folders = [tmp_path / "user/scope"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
+    found: dict[Controller, Place] = {name: cgroup.place(name, own, mounts) for name in CONTROLLERS}
+    assert {place.version for place in found.values()} == {version}
+    monkeypatch.setattr(cgroups, "_places", lambda: found)
+    return version
+
+
+def kept(group: Group) -> dict[str, Fraction | None]:
+    return {
+        key: cgroup.limit(key, " ".join((folder / name).read_text() for name in cgroup.LIMIT_FILES[version, key]))
+        for key, (version, folder) in group.folders.items()
+    }
+
+
+def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Literal[1, 2], tmp_path: Path) -> None:
+    groups = Groups()
+    group = groups.make("backend", "backend-0", "Deployment/backend", LIMITS)
+    assert group.unapplied == ()
+    assert kept(group) == {"cpu": Fraction(1, 5), "memory": 64 * 2**20}
+    group.squeeze("100m")
+    assert kept(group)["cpu"] == Fraction(1, 10)
+    group.squeeze(None)
+    assert kept(group)["cpu"] == Fraction(1, 5)
+    assert len({folder for _, folder in group.folders.values()}) == {1: 2, 2: 1}[layout]
+
+
+def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
+    layout: Literal[1, 2],
+) -> None:
+    """Replicas count together; OOM kills are told in words, with the limit."""
+    groups = Groups()
+    for pod in ("backend-0", "backend-1"):
+        group = groups.make("backend", pod, "Deployment/backend", LIMITS)
+        for name, text in COUNTED[layout].items():
+            for _, folder in group.folders.values():
+                (folder / name).write_text(text.replace("oom_kill 1", f"oom_kill {pod[-1]}"))
+    groups.make("proxy", "proxy-0", "Deployment/proxy", {})
+    assert groups.counters() == {
+        "backend/cpu_periods": 20,
+        "backend/cpu_throttled_periods": 8,
+        "backend/cpu_throttled_us": 1800,
+        "backend/memory_limit_hits": 6,
+    }
+    assert groups.deaths() == [("backend-1", "out of memory: the kernel ended processes of it at the limit of 64Mi")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,37 +12,23 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
-from lab.model.system import Recorder
 from lab.model.variants.variants import Variant, load_variant
 from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import IDENTITIES, INSIDE, asked, clean, inside, run_inside, target
+from lab.tests.support.inside import asked, edited, faulty
 from lab.tests.support.waiting import until
-
-__all__ = ["clean", "target"]  # fixtures
-
-
-@pytest.mark.inside
-@pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_inside(identity: str) -> None:
-    """All tests below, in the namespaces that `enter` would make."""
-    run_inside(__file__, identity)
 
 
 def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:
     """`baseline` with a Deployment edited, its controller gone as soon as its nginx, and more objects."""
-    variant = load_variant("baseline")
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            container_of(item)["args"].append("--post-shutdown-grace-period=0")
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == of:
-            edit(item)
-    return variant.model_copy(update={"manifests": (*manifests, *more)})
+    soon = edited(
+        load_variant("baseline"), lambda item: container_of(item)["args"].append("--post-shutdown-grace-period=0")
+    )
+    variant = edited(soon, edit, of=of)
+    return variant.model_copy(update={"manifests": (*variant.manifests, *more)})
 
 
 def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +66,6 @@ def at(events: Sequence[Event], kind: str, of: str, last: bool = False) -> float
     return found[-1 if last else 0]
 
 
-@inside
 def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> None:
     with target.up(changed(replicas(2)), changing=True) as system:
         assert names(system) == ["proxy-0", "proxy-1"] or names(system) == ["proxy-1", "proxy-0"]
@@ -98,12 +82,12 @@ def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> 
             "Exited",
             "Gone",
         ]
+        assert "within its grace period" in [event.detail for event in events if event.object == ended]
         assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
         assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]
         assert any(event.kind == "Probe" and event.detail.startswith("readiness 0.0") for event in events)
 
 
-@inside
 def test_without_one_nothing_answers_until_the_replacement_is_ready(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         with system.recorder() as recorder, asked(system) as client:
@@ -115,7 +99,6 @@ def test_without_one_nothing_answers_until_the_replacement_is_ready(target: Loca
         assert client.gap_s == pytest.approx(outage_s, abs=0.6)
 
 
-@inside
 def test_a_host_port_keeps_the_replacement_waiting_until_the_old_pod_is_gone(target: LocalTarget) -> None:
     def edit(item: dict[str, Any]) -> None:
         container_of(item)["args"][-1] = "--post-shutdown-grace-period=2"
@@ -131,7 +114,6 @@ def test_a_host_port_keeps_the_replacement_waiting_until_the_old_pod_is_gone(tar
         assert at(events, "Gone", "proxy-0") - at(events, "Deleted", "proxy-0") > 2.5 and client.gap_s > 2.5
 
 
-@inside
 def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: LocalTarget) -> None:
     def edit(item: dict[str, Any]) -> None:
         item["spec"]["template"]["spec"] |= {"hostNetwork": True, "securityContext": {}}
@@ -149,7 +131,6 @@ def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: L
         assert shown["spec"]["hostNetwork"] is True
 
 
-@inside
 def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
     labels = {"matchLabels": {"lab/role": "proxy"}}
     spec = {"minAvailable": 1, "selector": labels}
@@ -169,7 +150,6 @@ def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
         assert client.failed == []
 
 
-@inside
 def test_a_crashed_container_is_started_again_in_its_pod(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         with system.recorder() as recorder:
@@ -180,7 +160,6 @@ def test_a_crashed_container_is_started_again_in_its_pod(target: LocalTarget) ->
         assert [kind for kind, _ in kinds if kind in ("NotReady", "Ready", "Gone")] == ["NotReady", "Ready"]
 
 
-@inside
 def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         with asked(system) as client:
@@ -195,7 +174,6 @@ def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTar
         assert system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers["x-lab-backend"] == "backend-2"
 
 
-@inside
 def test_an_outage_of_exactly_two_seconds_is_two_seconds(target: LocalTarget) -> None:
     def edit(item: dict[str, Any]) -> None:
         # The first of three probes in a row that take a pod out of its Service may have failed before, on a busy machine.
@@ -210,7 +188,6 @@ def test_an_outage_of_exactly_two_seconds_is_two_seconds(target: LocalTarget) ->
     assert client.failed == [] and client.gap_s == pytest.approx(stood_still_s, abs=0.3)
 
 
-@inside
 def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: LocalTarget, tmp_path: Path) -> None:
     def edit(item: dict[str, Any]) -> None:
         container_of(item)["livenessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1, "failureThreshold": 99}
@@ -237,7 +214,6 @@ def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: Local
             system.squeeze("proxy", "much")
 
 
-@inside
 @pytest.mark.parametrize(("frozen", "how"), [(False, "within its grace period"), (True, "SIGKILL")])
 def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bool, how: str) -> None:
     """The grace period, then the stop signal; 2 s more, as a kubelet's, then SIGKILL. The hook goes with the container."""
@@ -259,7 +235,6 @@ def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bo
         assert ended.startswith(how) and least_s - 0.4 < took_s < 60
 
 
-@inside
 @pytest.mark.parametrize("after_s", [0.0, 0.03])
 def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, after_s: float) -> None:
     """`clean` finds whatever is left."""
@@ -269,7 +244,6 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
         time.sleep(after_s)
 
 
-@inside
 def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
         helper = system.spawn("backend", ["sleep", "600"])
@@ -277,16 +251,6 @@ def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> Non
         assert helper.wait(10.0) == -9
 
 
-def is_refused(recorder: Recorder) -> bool:
-    """Return whether something that should have happened is known not to have."""
-    try:
-        recorder.events()
-    except MeasuringError:
-        return True
-    return False
-
-
-@inside
 def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarget) -> None:
     command = ["sh", "-c", 'case "$HOSTNAME" in proxy-0) ;; *) echo no such luck >&2; exit 3 ;; esac']
 
@@ -298,27 +262,24 @@ def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarge
         with system.recorder() as recorder:
             system.end_pod("proxy", "delete")
             until(lambda: not names(system))
-            until(lambda: is_refused(recorder))
+            until(lambda: faulty(recorder.events))
         with pytest.raises(MeasuringError, match=r"initContainers\[first\]: this init container exited 3"):
             recorder.events()
 
 
-@inside
 def test_nothing_happens_where_nothing_is_done(target: LocalTarget) -> None:
     """No pod, no endpoint, no reload (a turn of the router's comes by), no gap."""
-    variant = load_variant("okd")
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
-            (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
-            interval["value"] = "1s"
-    with target.up(variant.model_copy(update={"manifests": manifests}), changing=True) as system:
+
+    def often(item: dict[str, Any]) -> None:
+        (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
+        interval["value"] = "1s"
+
+    with target.up(edited(load_variant("okd"), often), changing=True) as system:
         with system.recorder() as recorder, asked(system) as client:
             time.sleep(2.0)
         assert client.failed == [] and {event.kind for event in recorder.events()} == {"Probe"}
 
 
-@inside
 def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         assert system.endpoint(make_point()).way == ""
@@ -329,7 +290,6 @@ def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
             system.apply([])
 
 
-@inside
 @pytest.mark.parametrize("name", ["workers-2", "nginx", "haproxy", "okd"])
 def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarget, name: str) -> None:
     """Of the configuration that there is: what is served is what was."""
@@ -337,7 +297,9 @@ def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarge
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:
         before = set(system.processes("proxy"))
+        assert system.leftovers().old_workers == 0
         first, second = system.renew(), system.renew()
+        assert [system.leftovers().old_workers for _ in range(2)] == [0, 0]
         assert set(first.ended) < before and not set(first.began) & before
         assert set(second.ended) == set(first.began) and len(first.began) == (2 if name == "workers-2" else 1)
         assert set(second.began) <= set(system.processes("proxy"))

@@ -1,23 +1,18 @@
-"""Volumes on a disk (`lab/targets/local/sandbox/disk.py`), and the read-back that says whether something is on one."""
+"""Volumes on a disk (`lab/targets/local/sandbox/disk.py`)."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab.base.errors import UsageError
-from lab.model.variants.variants import Check
 from lab.systems.manifests.pods import Volume
+from lab.targets.common import cgroup
 from lab.targets.local.sandbox import disk
 from lab.targets.local.sandbox.disk import Disk
-from lab.targets.readback import read_back
-from lab.targets.readback.processes import mount_options
 from lab.tests.support.waiting import until
 
 MOUNTS = (
@@ -95,64 +90,12 @@ def test_a_filesystem_is_told_by_its_mount() -> None:
     assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"
 
 
-@pytest.mark.parametrize(
-    ("volume", "expected"),
-    [
-        (Volume("log"), True),
-        (Volume("log", size="1Gi"), True),
-        (Volume("run", memory=True), False),
-        (Volume("conf", ("ConfigMap", "nginx")), False),
-        (Volume("keys", ("Secret", "tls")), False),
-    ],
-)
-def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory(volume: Volume, expected: bool) -> None:
-    assert volume.on_disk is expected
-
-
-class Answers:
-    """A container's answers, by the command's first word; to `stat -f` and `stat` without it."""
-
-    def __init__(self, changed: Mapping[str, str | None]) -> None:
-        good = {
-            "readlink": "/var/log/lab/access.log\n",
-            "stat -f": "ext2/ext3\n",
-            "stat": "regular file\n",
-            "cat": MOUNTS,
-            "lsattr": "--------------e---- /var/log/lab/access.log\n",
-        }
-        self.answers: dict[str, str | None] = {**good, **changed}
-
-    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        answer = self.answers["stat -f" if argv[:2] == ["stat", "-f"] else argv[0]]
-        return subprocess.CompletedProcess(list(argv), 1 if answer is None else 0, answer or "", "no such file")
-
-
-@pytest.mark.parametrize(
-    ("changed", "observed"),
-    [
-        ({}, "buffered"),
-        ({"stat -f": "tmpfs\n"}, "memory"),
-        ({"lsattr": "--S-----------e---- /var/log/lab/access.log\n"}, "sync"),
-        ({"cat": MOUNTS.replace("/dev/sda1 rw", "/dev/sda1 rw,sync")}, "sync"),
-        ({"cat": MOUNTS.replace("/dev/vda rw", "/dev/vda rw,sync")}, "buffered"),  # another mount's
-        ({"readlink": None}, "unreadable"),
-        # A folder only passes it on.
-        ({"stat": "directory\n", "lsattr": "--S-----------e---- /var/log/lab\n"}, "buffered"),
-        ({"stat": None}, "unreadable"),
-        ({"lsattr": None}, "unreadable"),
-        ({"lsattr": ""}, "unreadable"),
-        ({"cat": "garbage\n"}, "unreadable"),
-        ({"cat": ""}, "unreadable"),
-    ],
-)
-def test_how_a_path_is_written_is_read_back(changed: dict[str, str | None], observed: str) -> None:
-    for wanted in ("memory", "buffered", "sync"):
-        system: Any = Answers(changed)
-        (reading,) = read_back(system, [Check(kind="disk", name="/var/log/lab/access.log", value=wanted)])
-        assert (reading.observed, reading.ok) == (observed, observed == wanted)
+def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory() -> None:
+    assert Volume("log").on_disk and Volume("log", size="1Gi").on_disk
+    assert not Volume("run", memory=True).on_disk and not Volume("conf", ("ConfigMap", "nginx")).on_disk
 
 
 def test_the_deepest_and_last_mount_holds_a_path() -> None:
-    over = MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"
-    assert mount_options(over, "/var/log/lab/a") == {"ro", "rw", "sync"}
-    assert mount_options(over, "/var/log/labels") == {"rw", "relatime"}
+    found = list(cgroup.mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
+    assert cgroup.holding(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
+    assert cgroup.holding(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}

@@ -28,14 +28,8 @@ from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox import cgroups, network
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, clean, pod_of, target
+from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import PATIENCE_S, until
-
-if "LAB_TEST_INSIDE" not in os.environ:
-    pytest.skip("runs inside the namespaces: see test_local.py", allow_module_level=True)
-
-
-__all__ = ["clean", "target"]  # fixtures
 
 
 # Every other overlay: `bringup.bats`, which takes one bring-up each and not two.
@@ -128,14 +122,6 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         worker.resume()
         until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
         assert any(event.detail == "no answer within 1 s" for event in system.events)
-
-
-def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
-    with target.up(load_variant("baseline")) as system:
-        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
-        system.kubelet.end(proxy)
-        assert "Stopped" in [event.kind for event in system.events], "and not killed when its grace period was over"
-        assert not answers(system) and [runner.restarts for runner in proxy.runners] == [0]
 
 
 def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:

@@ -1,4 +1,4 @@
-"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_limits.py`."""
+"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_local.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,8 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target
+from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import until
-
-if not INSIDE:
-    pytest.skip("runs inside the namespaces: see test_limits.py", allow_module_level=True)
-
-__all__ = ["clean", "target"]  # fixtures
 
 LIMITS, WHY_NOT = cgroups.trial()
 limited = pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")
@@ -148,9 +143,5 @@ def test_the_pods_that_are_ready_are_counted_and_all_of_them_serve(target: Local
         assert served == {f"backend-{pod}" for pod in range(number)}
         for pid in system.processes("backend"):
             assert os.sched_getaffinity(pid) <= target.cpus()["backend"]
-
-
-def test_a_pod_that_is_not_ready_does_not_count(target: LocalTarget) -> None:
-    with target.up(replicas(3)) as system:
         system.kubelet.end(next(pod for pod in system.kubelet.pods if pod.pod.name == "backend-1"))
-        assert reading(system, kind="pods", role="backend", value="3").observed == "2"
+        assert reading(system, kind="pods", role="backend", value="3").observed == str(number - 1)

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from lab.targets.local.sandbox import cgroups
 from lab.tests.support.inside import run_inside
 from lab.tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[4]
+LIMITS, WHY_NOT = cgroups.trial()
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
 """What a command line says of how far a run has come."""
 
@@ -27,34 +30,72 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "LAB_RUNS": str(tmp_path), "HOME": str(tmp_path)}
 
 
+FILES = sorted(Path(__file__).parent.glob("*_inside.py"))
+ROOTS_OWN = {"test_inside": ("-k", "overlay or sysctl or take or says_why"), "test_limits_inside": ()}
+"""What this user runs every time, as root too: what differs for root. A user without privileges runs all but limits, which root alone may set."""
+
+
+def turns() -> Iterator[Any]:
+    for file in FILES:
+        own = ROOTS_OWN.get(file.stem) if os.geteuid() == 0 else ()
+        yield pytest.param("this user", file, own or (), marks=[pytest.mark.long] * (own is None), id=file.stem)
+        if file.stem != "test_limits_inside":
+            yield pytest.param("nobody", file, (), id=f"{file.stem}-nobody")
+
+
 @pytest.mark.inside
-@pytest.mark.parametrize("identity", ["this user", "nobody"])
-def test_inside(identity: str) -> None:
-    """All of test_inside.py, in the namespaces that `enter` would make; as root, what differs for root: nobody runs them all."""
+@pytest.mark.parametrize(("identity", "file", "selected"), turns())
+def test_inside(identity: str, file: Path, selected: tuple[str, ...]) -> None:
+    """All of a file, in the namespaces that `enter` would make; nothing of the machine is another afterwards."""
     before = machine()
-    selected = ("-k", "overlay or sysctl or take or says_why") if (identity, os.geteuid()) == ("this user", 0) else ()
-    run_inside(str(Path(__file__).with_name("test_inside.py")), identity, selected)
+    run_inside(str(file), identity, selected)
     assert machine() == before
 
 
-def long_sweep(tmp_path: Path) -> str:
-    sweep = tmp_path / "long.toml"
-    sweep.write_text(
-        'title = "Long"\nquestion = "Does it end?"\nblocks = 1\n'
-        '[[points]]\nname = "ceiling"\ngenerator = "wrk"\nconnections = 4\nduration_s = 600\n'
-    )
-    return str(sweep)
-
-
-def lab(variant: str, tmp_path: Path, mark: str) -> subprocess.Popen[bytes]:
+class Lab:
     """`lab bench VARIANT` under a load that would last; every process of it carries the mark in its environment."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "lab", "bench", variant, "--sweep", long_sweep(tmp_path)],
-        cwd=ROOT,
-        env={**environment(tmp_path), "LAB_TEST_MARK": mark},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+
+    def __init__(self, variant: str, tmp_path: Path, before: Sequence[str | Path] = ()) -> None:
+        self.mark = uuid.uuid4().hex
+        sweep = tmp_path / "long.toml"
+        sweep.write_text(
+            'title = "Long"\nquestion = "Does it end?"\nblocks = 1\n'
+            '[[points]]\nname = "ceiling"\ngenerator = "wrk"\nconnections = 4\nduration_s = 600\n'
+        )
+        argv = [sys.executable, "-m", "lab", "bench", variant, "--sweep", str(sweep)]
+        if before:
+            argv = [*map(str, before), f"import subprocess; subprocess.run({argv!r})"]
+        env, nowhere = {**environment(tmp_path), "LAB_TEST_MARK": self.mark}, subprocess.DEVNULL
+        self.outer = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=nowhere, stderr=nowhere)
+        self.family: list[psutil.Process] = []
+
+    def look(self) -> None:
+        self.family = psutil.Process(self.outer.pid).children(recursive=True)
+
+    def wait_for(self, command: str = LOAD) -> Lab:
+        """Until one of its processes has this in its command line."""
+        deadline = time.monotonic() + 60
+        while not any(command in command_of(process) for process in self.family):
+            assert time.monotonic() < deadline and self.outer.poll() is None, f"no {command} was started"
+            time.sleep(0.005)
+            self.look()
+        return self
+
+    def parents(self) -> tuple[psutil.Process, psutil.Process]:
+        """`unshare`, and the inner process."""
+        (parent,) = psutil.Process(self.outer.pid).children()
+        (inner,) = parent.children()
+        return parent, inner
+
+    def kill(self) -> None:
+        self.outer.kill()
+        self.outer.wait()
+
+    def assert_gone(self) -> None:
+        def left() -> list[psutil.Process]:
+            return [process for process in [*self.family, *marked(self.mark)] if alive(process)]
+
+        until(lambda: not left(), lambda: f"still there: {left()}")
 
 
 def alive(process: psutil.Process) -> bool:
@@ -87,51 +128,27 @@ def machine() -> tuple[list[str], list[str], str]:
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
     names = ["net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/ip_unprivileged_port_start", "fs/file-max"]
     sysctls = "".join(Path("/proc/sys", name).read_text() for name in names)
+    steering = "".join(path.read_text() for path in Path("/sys/class/net").glob("e*/queues/rx-*/rps_cpus"))
     mounts = Path("/proc/self/mountinfo").read_text()
     return (
         [line for line in mounts.splitlines() if "docker" not in line and "lab-tiny" not in line],
         [line for line in links.splitlines() if not line.startswith(("docker", "br-", "veth"))],
-        sysctls,
+        sysctls + steering,
     )
-
-
-def descendants(outer: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    return psutil.Process(outer.pid).children(recursive=True)
-
-
-def wait_for(outer: subprocess.Popen[bytes], command: str) -> list[psutil.Process]:
-    """The lab's processes, as soon as one with this in its command line is among them."""
-    deadline = time.monotonic() + 60
-    family: list[psutil.Process] = []
-    while not any(command in command_of(process) for process in family):
-        assert time.monotonic() < deadline and outer.poll() is None, f"no {command} was started"
-        time.sleep(0.005)
-        family = descendants(outer)
-    return family
-
-
-def assert_gone(family: Sequence[psutil.Process], mark: str) -> None:
-    def left() -> list[psutil.Process]:
-        return [process for process in [*family, *marked(mark)] if alive(process)]
-
-    until(lambda: not left(), lambda: f"still there: {left()}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.0, 0.05, 0.3, 0.8, CONTAINER, WORKER, LOAD])
 def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
     """At once, while Python starts, while a system comes up, and under load."""
-    before, mark = machine(), uuid.uuid4().hex
-    outer = lab("backlog", tmp_path, mark)
-    family: list[psutil.Process] = []
+    before, lab = machine(), Lab("backlog", tmp_path)
     if isinstance(moment, str):
-        family = wait_for(outer, moment)
+        lab.wait_for(moment)
     else:
         time.sleep(moment)
-        family = descendants(outer)
-    outer.kill()
-    outer.wait()
-    assert_gone(family, mark)
+        lab.look()
+    lab.kill()
+    lab.assert_gone()
     assert machine() == before
 
 
@@ -139,73 +156,51 @@ def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["stopped inner", "unshare"])
 def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> None:
     """The kernel's parent-death signals do what the lab itself cannot: the inner process is stopped, or loses its parent."""
-    mark = uuid.uuid4().hex
-    outer = lab("baseline", tmp_path, mark)
-    family = wait_for(outer, LOAD)
-    (parent,) = psutil.Process(outer.pid).children()
-    (inner,) = parent.children()
-    if victim == "stopped inner":
-        inner.suspend()
-        outer.kill()
-    else:
-        parent.kill()
-    outer.wait(PATIENCE_S)
-    assert_gone(family, mark)
+    lab = Lab("baseline", tmp_path).wait_for()
+    parent, inner = lab.parents()
     if victim == "unshare":
-        assert outer.returncode == 128 + signal.SIGKILL
+        parent.kill()
+        assert lab.outer.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    else:
+        inner.suspend()
+        lab.kill()
+    lab.assert_gone()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    mark = uuid.uuid4().hex
-    outer = lab("baseline", tmp_path, mark)
-    family = wait_for(outer, LOAD)
-    outer.send_signal(number)
-    assert outer.wait(PATIENCE_S) == 1
-    assert_gone(family, mark)
+    lab = Lab("baseline", tmp_path).wait_for()
+    lab.outer.send_signal(number)
+    assert lab.outer.wait(PATIENCE_S) == 1
+    lab.assert_gone()
 
 
 @pytest.mark.slow
 def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
-    mark = uuid.uuid4().hex
-    outer = lab("baseline", tmp_path, mark)
-    family = wait_for(outer, LOAD)
-    (parent,) = psutil.Process(outer.pid).children()
-    parent.children()[0].suspend()  # it cannot answer
+    lab = Lab("baseline", tmp_path).wait_for()
+    lab.parents()[1].suspend()  # it cannot answer
     for _ in range(3):
-        outer.send_signal(signal.SIGINT)
+        lab.outer.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    assert outer.wait(PATIENCE_S) == 128 + signal.SIGKILL
-    assert_gone(family, mark)
+    assert lab.outer.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    lab.assert_gone()
 
 
 @pytest.mark.slow
 def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
     """A stand-in called `just`, killed, cannot pass anything on."""
-    mark = uuid.uuid4().hex
     just = tmp_path / "just"
     shutil.copy(sys.executable, just)  # the kernel goes by the name of the file
-    argv = [sys.executable, "-m", "lab", "bench", "baseline", "--sweep", long_sweep(tmp_path)]
-    code = f"import subprocess; subprocess.run({argv!r})"
-    script = subprocess.Popen(
-        [just, "-c", code],
-        cwd=ROOT,
-        env={**environment(tmp_path), "LAB_TEST_MARK": mark},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    family = wait_for(script, LOAD)
-    assert Path(f"/proc/{script.pid}/comm").read_text() == "just\n"
-    script.kill()
-    script.wait()
-    assert_gone(family, mark)
+    lab = Lab("baseline", tmp_path, before=[just, "-c"]).wait_for()
+    assert Path(f"/proc/{lab.outer.pid}/comm").read_text() == "just\n"
+    lab.kill()
+    lab.assert_gone()
 
 
 @pytest.mark.slow
 def test_the_exit_status_comes_through(tmp_path: Path) -> None:
-    outer = lab("nonsense", tmp_path, uuid.uuid4().hex)
-    assert outer.wait(PATIENCE_S) == 2
+    assert Lab("nonsense", tmp_path).outer.wait(PATIENCE_S) == 2
 
 
 @pytest.mark.parametrize(
@@ -234,3 +229,49 @@ def test_a_machine_without_namespaces_says_so(stub: str | None, message: str, tm
         check=False,
     )
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def limit_folders() -> set[str]:
+    """Every lab's folders of limits, wherever they are."""
+    return {
+        f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names if name.startswith("lab-")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")
+def test_what_a_killed_lab_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+    """The folders of one that was killed outright stay until another starts, which leaves those of live ones alone."""
+
+    def lab(*command: str) -> list[str]:
+        return [sys.executable, "-m", "lab", "with", "backend-200m", *command]
+
+    def of(process: subprocess.Popen[bytes]) -> set[str]:
+        return {folder for folder in limit_folders() if f"-{process.pid}-" in folder}
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            lab("sh", "-c", "echo up; sleep 60"), cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        return process
+
+    killed, live = start(), start()
+    try:
+        left, kept = of(killed), of(live)
+        assert left and kept
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert of(killed) == left
+        deadline = time.monotonic() + 5.0
+        while any(Path(folder, "cgroup.procs").read_text() for folder in left):
+            assert time.monotonic() < deadline, "its processes outlive it"
+            time.sleep(0.02)
+        assert subprocess.run(lab("true"), cwd=ROOT, env=environment(tmp_path), check=False).returncode == 0
+        assert of(killed) == set() and of(live) == kept
+    finally:
+        for process in (killed, live):
+            if process.poll() is None:
+                process.terminate()
+                process.wait(10.0)
+    assert of(live) == set()

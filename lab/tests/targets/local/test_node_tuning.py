@@ -39,14 +39,17 @@ def node(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 Node = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-def test_what_was_there_comes_back(node: Node) -> None:
-    done = node("tune apply; value; tune revert; value")
-    assert done.stdout.splitlines() == ["1024 65000", BEFORE], done.stderr
-
-
-def test_a_second_apply_after_a_crash_keeps_what_was_there_at_first(node: Node) -> None:
-    done = node("tune apply; tune apply; tune revert; value; tune revert; value")
-    assert done.stdout.splitlines() == [BEFORE, BEFORE], done.stderr
+@pytest.mark.parametrize(
+    ("commands", "printed"),
+    [
+        ("tune apply; value; tune revert; value", ["1024 65000", BEFORE]),
+        # A second apply after a crash keeps what was there at first.
+        ("tune apply; tune apply; tune revert; value; tune revert; value", [BEFORE, BEFORE]),
+    ],
+)
+def test_what_was_there_comes_back(commands: str, printed: list[str], node: Node) -> None:
+    done = node(commands)
+    assert done.stdout.splitlines() == printed, done.stderr
 
 
 def test_verify_says_what_the_node_has_instead(node: Node) -> None:

@@ -13,32 +13,12 @@ import psutil
 import pytest
 
 from lab.model.variants.variants import Check, load_variant
-from lab.systems.haproxy_router.config import CONF, RUN
+from lab.systems.haproxy_router.control import CONF, RUN
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import (
-    IDENTITIES,
-    INSIDE,
-    answers,
-    changed,
-    clean,
-    inside,
-    pod_of,
-    run_inside,
-    target,
-)
+from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import until
-
-__all__ = ["clean", "target"]  # fixtures
-
-
-@pytest.mark.inside
-@pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_inside(identity: str) -> None:
-    """All tests below, in the namespaces that `enter` would make."""
-    run_inside(__file__, identity)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +55,6 @@ def observed(system: LocalSystem, **check: Any) -> tuple[bool, str]:
     return reading.ok, reading.observed
 
 
-@inside
 @pytest.mark.parametrize(
     ("name", "tls", "routes"),
     [
@@ -109,7 +88,6 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
             assert os.sched_getaffinity(pid) <= target.cpus()["proxy"]
 
 
-@inside
 def test_handshakes_are_counted(target: LocalTarget) -> None:
     with target.up(load_variant("okd-edge")) as system:
         before = system.counters()["proxy/tls_handshakes"]
@@ -121,7 +99,6 @@ def test_handshakes_are_counted(target: LocalTarget) -> None:
         assert "proxy/tls_handshakes" not in system.counters()
 
 
-@inside
 def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget) -> None:
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
         shell(system, f"echo nonsense >>{CONF}/haproxy.config; echo reload >{RUN}/reload")
@@ -129,7 +106,6 @@ def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget)
         assert answers(system) and system.restarts()["proxy-0/proxy"] == 0
 
 
-@inside
 def test_no_request_is_lost_over_a_reload(target: LocalTarget) -> None:
     """The listening sockets are handed over: every new connection is answered."""
     with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
@@ -139,7 +115,6 @@ def test_no_request_is_lost_over_a_reload(target: LocalTarget) -> None:
         assert all(answers(system) for _ in range(50))
 
 
-@inside
 def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> None:
     with target.up(load_variant("okd")) as system:
         (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
@@ -147,7 +122,6 @@ def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> N
         until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
 
 
-@inside
 def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> None:
     variant = load_variant("okd+okd-sharded-2")
     point = make_point(routes="all")

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,10 +19,8 @@ from lab.systems.manifests import objects
 from lab.systems.system import ProxySystem
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
-from lab.tests.support.inside import IDENTITIES, INSIDE, asked, clean, inside, run_inside, target
+from lab.tests.support.inside import asked, changed
 from lab.tests.support.waiting import until
-
-__all__ = ["clean", "target"]  # fixtures
 
 
 def changing() -> list[str]:
@@ -50,14 +47,6 @@ def _systems(name: str) -> list[ProxySystem | None]:
     return [table.find(item.repository) for pod in pods for item in pod.containers]
 
 
-@pytest.mark.inside
-@pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_inside(identity: str) -> None:
-    """All tests below, in the namespaces that `enter` would make."""
-    run_inside(__file__, identity)
-
-
 def _status(system: LocalSystem, entry: Endpoint) -> int:
     try:
         return system.fetch(entry, "/1kB.bin", 5.0).status
@@ -65,20 +54,10 @@ def _status(system: LocalSystem, entry: Endpoint) -> int:
         return 0
 
 
-def _two_backends(name: str) -> Any:
-    variant = load_variant(name)
-    manifests = copy.deepcopy(variant.manifests)
-    for item in manifests:
-        if item["kind"] == "Deployment" and item["metadata"]["name"] == "backend":
-            item["spec"]["replicas"] = 2
-    return variant.model_copy(update={"manifests": manifests})
-
-
-@inside
 @pytest.mark.parametrize("name", changing())
 def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: str) -> None:
     """Until it has heard of them (Traefik takes 2 s) it may ask a backend that is no more; nothing else fails."""
-    variant = _two_backends(name)
+    variant = changed(name, lambda item: item["spec"].update(replicas=2), of="backend")
     with target.up(variant, changing=True) as system, asked(system) as client:
         until(lambda: {"backend-0", "backend-1"} <= {what for *_, what in client.rows})
         before = system.restarts()
@@ -97,7 +76,6 @@ def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: 
         assert after == {name: before[name] for name in after}
 
 
-@inside
 @pytest.mark.parametrize("name", [*filter(lambda name: name != "caddy", telling()), "caddy-metrics"])
 def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> None:
     """Caddy counts none unless its metrics are on. And what they say of themselves in an answer is what `migrate` tells of them."""
@@ -114,7 +92,6 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
         assert system.gauges()["proxy/workers"] >= 1
 
 
-@inside
 @pytest.mark.parametrize("limit", [None, "2500m"])
 @pytest.mark.parametrize("name", plain_systems("local"))
 def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
@@ -134,7 +111,6 @@ def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
             assert running == count if count is not None else running > 1
 
 
-@inside
 @pytest.mark.parametrize("name", ["envoy", "haproxy"])
 def test_it_counts_requests_by_version_of_http(target: LocalTarget, name: str, tmp_path: Path) -> None:
     with target.up(load_variant(f"{name}+gateway-tls")) as system, open(os.devnull, "wb") as nowhere:
@@ -147,7 +123,6 @@ def test_it_counts_requests_by_version_of_http(target: LocalTarget, name: str, t
             assert after["proxy/requests_h2"] - before["proxy/requests_h2"] == by_h2
 
 
-@inside
 @pytest.mark.parametrize("name", changing())
 def test_told_to_end_it_answers_what_it_has(target: LocalTarget, name: str) -> None:
     """A response that has begun is sent to its end, and the proxy ends by itself well before it would be killed."""

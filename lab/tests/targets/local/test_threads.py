@@ -1,4 +1,4 @@
-"""What the local target's threads do when something goes wrong in them, or the system ends under them. Starts no system."""
+"""What the local target's threads do when something goes wrong in them, or the system ends under them; and containers that stay on their role's CPUs. Starts no system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router.control import RouterControl
@@ -22,11 +21,11 @@ from lab.systems.manifests.pods import Pod
 from lab.systems.nginx.control import NginxControl
 from lab.systems.system import Loading
 from lab.targets.local.control_plane import routing
-from lab.targets.local.control_plane.reloads import Follower
-from lab.targets.local.control_plane.routing import Routing
-from lab.targets.local.kubelet import bringup
+from lab.targets.local.control_plane.routing import Follower, Routing
+from lab.targets.local.kubelet import bringup, containers
 from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.runner import Runner
+from lab.tests.support.inside import faulty
 from lab.tests.support.waiting import until
 
 
@@ -87,7 +86,7 @@ def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) 
     try:
         until(lambda: follower.fault is not None)
     finally:
-        follower.end()
+        follower.over.set()
     assert follower.fault is not None and follower.fault.fault == "its routes: KeyError('upstream')"
 
 
@@ -111,10 +110,10 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, P
     routing, pod, process = proxy
     routing.follow(pod, process)
     try:
-        until(lambda: faulty(routing))
+        until(lambda: faulty(routing.check))
         routing.leave(pod)
         until(lambda: not followed())
-        assert faulty(routing)
+        assert faulty(routing.check)
     finally:
         routing.stop()
 
@@ -143,34 +142,21 @@ def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
     assert not followed()
 
 
-def faulty(routing: Routing) -> bool:
-    try:
-        routing.check()
-    except MeasuringError:
-        return True
-    return False
-
-
-def test_a_router_that_takes_no_reload_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
-    (tmp_path / "var-lib-haproxy-conf-haproxy.config").write_text("old")
-    router = RouterControl(cast("Any", Held(tmp_path)), 1.0)
-    over = threading.Event()
-    threading.Timer(0.1, over.set).start()
-    began = time.monotonic()
-    assert router.load({"/var/lib/haproxy/conf/haproxy.config": "new"}, over) is None
-    assert 0.05 < time.monotonic() - began < 30
-
-
-def test_a_configuration_that_is_being_tried_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
-    (tmp_path / "etc-nginx.conf").write_text("old")
-    held = Held(tmp_path, "sleep 61.3; exit 1")  # the shell has the child that nsenter has
-    nginx = NginxControl(cast("Any", held), "/etc/nginx.conf", 1.0)
+@pytest.mark.parametrize("name", ["router", "nginx"])
+def test_a_configuration_that_nobody_takes_or_tries_is_not_waited_for_when_the_system_ends(
+    name: str, tmp_path: Path
+) -> None:
+    held = cast("Any", Held(tmp_path, "sleep 61.3; exit 1"))  # the shell has the child that nsenter has
+    path = "/var/lib/haproxy/conf/haproxy.config" if name == "router" else "/etc/nginx.conf"
+    control = RouterControl(held, 1.0) if name == "router" else NginxControl(held, path, 1.0)
+    held.inside(path).write_text("old")
     over = threading.Event()
     threading.Timer(0.2, over.set).start()
     began = time.monotonic()
-    assert nginx.load({"/etc/nginx.conf": "new"}, over) is None
+    assert control.load({path: "new"}, over) is None
     assert 0.1 < time.monotonic() - began < 30
-    assert (tmp_path / "etc-nginx.conf").read_text() == "old" and not (tmp_path / "tried.conf").exists()
+    if name == "nginx":
+        assert held.inside(path).read_text() == "old" and not (tmp_path / "tried.conf").exists()
 
 
 def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None:
@@ -208,3 +194,35 @@ def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
     threading.Timer(0.3, told.set).start()  # while it is joined
     runner.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "probe"]
+
+
+MASTER, ONE, TWO = 10, 20, 30
+POOL = 21  # a thread of the process ONE
+
+
+def confined(monkeypatch: pytest.MonkeyPatch, own: set[int], masks: dict[int, set[int]]) -> dict[int, set[int]]:
+    """Thread → its CPUs afterwards. A process's threads are the numbers from its own to the next ten."""
+    found = {thread: set(mask) for thread, mask in masks.items()}
+    monkeypatch.setattr(containers.os, "sched_getaffinity", found.__getitem__)
+    monkeypatch.setattr(containers.os, "sched_setaffinity", found.__setitem__)
+    monkeypatch.setattr(containers, "thread_ids", lambda pid: [t for t in found if t // 10 == pid // 10])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    process: Any = object.__new__(Process)
+    process.setting = SimpleNamespace(cpus=frozenset(own))
+    process.processes = lambda: [thread for thread in found if thread % 10 == 0]
+    process.confine()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "one", "two"), [({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})]
+)
+def test_workers_that_bound_themselves_to_cpus_0_and_1_each_get_one_of_their_own(
+    own: set[int], one: set[int], two: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
+    assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
+
+
+def test_a_process_that_may_use_other_cpus_keeps_those_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = confined(monkeypatch, {2, 3}, {MASTER: {0, 1, 2, 3}, ONE: {0, 1}, TWO: {1, 3}})
+    assert found == {MASTER: {2, 3}, ONE: {2, 3}, TWO: {3}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable
 
 import pytest
@@ -40,7 +39,7 @@ def test_a_right_that_every_run_needs_is_named_before_anything_is_made(
     with pytest.raises(
         UsageError, match=f"context mine: you may not {missing[0]} {missing[2]}\n.*README.md names them"
     ):
-        remote.up(Namespace(context="mine"), Console(stderr=True))
+        remote.up("mine", Console(stderr=True))
 
 
 def test_every_right_is_asked_for_once() -> None:

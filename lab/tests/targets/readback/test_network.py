@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from lab.model.endpoint import Endpoint
-from lab.model.variants.variants import Check
-from lab.targets.readback import read_back
 from lab.targets.readback.network import outgoing
+from lab.tests.targets.readback.answers import MISSING, Answers, observed
 
 SS = """\
 LISTEN    0 4096 0.0.0.0:80         0.0.0.0:*
@@ -21,31 +16,6 @@ ESTAB     0 0    10.64.0.4:40012    10.64.0.3:8080
 TIME-WAIT 0 0    10.64.0.4:40199    10.64.0.3:8080
 ESTAB     0 0    127.0.0.1:1025     127.0.0.1:9000
 """
-
-
-class Answers:
-    """A System that says the same to every command."""
-
-    def __init__(self, stdout: str, status: int = 0, stderr: str = "") -> None:
-        self.answer = (status, stdout, stderr)
-
-    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(list(argv), *self.answer)
-
-    def entry(self) -> Endpoint:
-        return Endpoint("http://192.0.2.1", "h")
-
-    def pod_address(self, role: str) -> str:
-        return "192.0.2.7"
-
-    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> None:
-        raise OSError("nobody is there")
-
-
-def observed(answer: Answers, **check: Any) -> tuple[bool, str, str]:
-    system: Any = answer
-    (reading,) = read_back(system, [Check(**check)])
-    return reading.ok, reading.observed, reading.detail
 
 
 def test_outgoing_ports_are_those_that_nothing_listens_on_and_that_lead_elsewhere() -> None:
@@ -66,7 +36,7 @@ def test_outgoing_ports_are_those_that_nothing_listens_on_and_that_lead_elsewher
 def test_every_outgoing_connection_must_be_inside_the_range(
     text: str, value: str, ok: bool, found: str, detail: str
 ) -> None:
-    assert observed(Answers(text), kind="ports", value=value) == (ok, found, detail)
+    assert observed(Answers({"ss": text}), kind="ports", value=value) == (ok, found, detail)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +53,7 @@ def test_every_outgoing_connection_must_be_inside_the_range(
     ],
 )
 def test_every_queue_must_have_the_cpus(text: str, value: str, ok: bool, found: str) -> None:
-    assert observed(Answers(text), kind="rps", value=value)[:2] == (ok, found)
+    assert observed(Answers({"sh": text}), kind="rps", value=value)[:2] == (ok, found)
 
 
 @pytest.mark.parametrize(
@@ -98,19 +68,20 @@ def test_every_queue_must_have_the_cpus(text: str, value: str, ok: bool, found: 
 def test_whose_address_load_is_sent_to_is_told_by_the_address(
     monkeypatch: pytest.MonkeyPatch, entry: Endpoint, ok: bool, found: str, detail: str
 ) -> None:
-    answers = Answers("")
+    answers = Answers({})
     monkeypatch.setattr(answers, "entry", lambda: entry)
     assert observed(answers, kind="entry", value="pod") == (ok, found, detail)
 
 
 @pytest.mark.parametrize(
-    ("answer", "ok", "found", "detail"),
+    ("text", "ok", "found", "detail"),
     [
-        (Answers("1\t2\t3\n"), True, "1 2 3", ""),
-        (Answers("1 2 4\n"), False, "1 2 4", "expected '1 2 3', found '1 2 4'"),
-        (Answers("", 1, "cat: no such file\n"), False, "unreadable", "net.ipv4.tcp_mem: cat: no such file"),
-        (Answers("\n"), False, "unreadable", "net.ipv4.tcp_mem: the node says nothing"),
+        ("1\t2\t3\n", True, "1 2 3", ""),
+        ("1 2 4\n", False, "1 2 4", "expected '1 2 3', found '1 2 4'"),
+        (None, False, "unreadable", f"net.ipv4.tcp_mem: sh: {MISSING}"),
+        ("\n", False, "unreadable", "net.ipv4.tcp_mem: the node says nothing"),
     ],
 )
-def test_a_nodes_setting_is_compared_word_by_word(answer: Answers, ok: bool, found: str, detail: str) -> None:
-    assert observed(answer, kind="node", name="net.ipv4.tcp_mem", value="1  2 3") == (ok, found, detail)
+def test_a_nodes_setting_is_compared_word_by_word(text: str | None, ok: bool, found: str, detail: str) -> None:
+    asked = {"kind": "node", "name": "net.ipv4.tcp_mem", "value": "1  2 3"}
+    assert observed(Answers({"sh": text}), **asked) == (ok, found, detail)

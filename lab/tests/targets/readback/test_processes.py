@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 
-from lab.model.variants.variants import Check
-from lab.targets.readback import read_back
+from lab.tests.targets.local.test_disk import MOUNTS
+from lab.tests.targets.readback.answers import Answers, observed
 
 V1 = {
     "/proc/1/cgroup": "4:memory:/pod/b\n1:cpu:/pod/b\n0::/\n",
@@ -32,30 +30,8 @@ V2 = {
 STATUS = "Name:\tnginx\nCpus_allowed:\t3\nCpus_allowed_list:\t{}\n"
 
 
-class Answers:
-    """A System of which only `exec` and `pods` matter: files by path, folders' listings by theirs."""
-
-    def __init__(self, files: Mapping[str, str | None], pods: int = 1) -> None:
-        self.files, self.ready = files, pods
-
-    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if argv[0] == "sh":
-            workers = [path.split("/")[2] for path in self.files if path.endswith("/status")] or ["7", "8"]
-            titles = "".join(f"{pid}\tnginx: worker process\n" for pid in workers)
-            return subprocess.CompletedProcess(list(argv), 0, f"1\thaproxy -f x\n{titles}", "")
-        texts = [self.files.get(path) for path in argv[1:]]
-        if None in texts:
-            return subprocess.CompletedProcess(list(argv), 1, "", f"cat: {argv[-1]}: No such file or directory\n")
-        return subprocess.CompletedProcess(list(argv), 0, "".join(filter(None, texts)), "")
-
-    def pods(self, role: str) -> Sequence[Mapping[str, Any]]:
-        return [{"spec": {}}] * self.ready
-
-
-def observed(files: Mapping[str, str | None], pods: int = 1, **check: Any) -> tuple[bool, str, str]:
-    system: Any = Answers(files, pods)
-    (reading,) = read_back(system, [Check(**check)])
-    return reading.ok, reading.observed, reading.detail
+HAPROXY = "1\thaproxy -f x\n"
+TWO = f"{HAPROXY}7\tnginx: worker process\n8\tnginx: worker process\n"
 
 
 @pytest.mark.parametrize("files", [V1, V2])
@@ -75,7 +51,7 @@ def test_a_limit_is_compared_as_a_quantity(
     files: Mapping[str, str | None], name: str, value: str, ok: bool, found: str
 ) -> None:
     """Either version, where the group is a part of the mount or the mount a part of the group."""
-    assert observed(files, kind="quota", name=name, value=value)[:2] == (ok, found)
+    assert observed(Answers(files), kind="quota", name=name, value=value)[:2] == (ok, found)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +64,9 @@ def test_a_limit_is_compared_as_a_quantity(
 )
 def test_no_limit_is_read_as_none(changed: Mapping[str, str | None]) -> None:
     """A container without the limit that its variant sets is caught; one that is to have none is right."""
-    ok, found, detail = observed(changed, kind="quota", name="cpu", value="200m")
+    ok, found, detail = observed(Answers(changed), kind="quota", name="cpu", value="200m")
     assert (ok, found, detail) == (False, "unlimited", "expected '200m', found 'unlimited'")
-    assert observed(changed, kind="quota", name="cpu", value="unlimited")[0]
+    assert observed(Answers(changed), kind="quota", name="cpu", value="unlimited")[0]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +80,7 @@ def test_no_limit_is_read_as_none(changed: Mapping[str, str | None]) -> None:
 )
 def test_a_limit_that_cannot_be_read_is_not_ok(changed: Mapping[str, str | None], name: str, detail: str) -> None:
     """No mount, no file, no number, no such limit: each says what it is."""
-    ok, _, said = observed(changed, kind="quota", name=name, value="200m")
+    ok, _, said = observed(Answers(changed), kind="quota", name=name, value="200m")
     assert not ok and detail in said
 
 
@@ -126,13 +102,16 @@ def test_a_limit_that_cannot_be_read_is_not_ok(changed: Mapping[str, str | None]
 def test_the_cpus_of_every_process_are_listed(cpus: tuple[str, ...], value: str, ok: bool, found: str) -> None:
     """One entry per process, sorted by number; `own` asks for one CPU each, whichever they are."""
     files = {f"/proc/{pid}/status": STATUS.format(text) for pid, text in enumerate(cpus, 7)}
-    assert observed(files, kind="affinity", process="nginx: worker", value=value)[:2] == (ok, found)
+    titles = "".join(f"{pid}\tnginx: worker process\n" for pid, _ in enumerate(cpus, 7))
+    assert observed(Answers({**files, "sh": HAPROXY + titles}), kind="affinity", process="nginx: worker", value=value)[
+        :2
+    ] == (ok, found)
 
 
 def test_an_affinity_of_nobody_is_not_ok() -> None:
     """No such process, or one that ended while it was asked, is no agreement."""
-    assert "no process is called" in observed({}, kind="affinity", process="haproxy2", value="own")[2]
-    assert observed({}, kind="affinity", process="nginx: worker", value="own")[0] is False
+    assert "no process is called" in observed(Answers({"sh": TWO}), kind="affinity", process="haproxy2", value="own")[2]
+    assert observed(Answers({"sh": TWO}), kind="affinity", process="nginx: worker", value="own")[0] is False
 
 
 @pytest.mark.parametrize(
@@ -147,10 +126,46 @@ def test_an_affinity_of_nobody_is_not_ok() -> None:
 )
 def test_a_variable_is_that_of_the_main_process(environ: str, ok: bool, found: str) -> None:
     """Absent is absent; an environment that a process's title was written over is not taken for empty."""
-    assert observed({"/proc/1/environ": environ}, kind="environment", name="LAB_THREADS", value="4")[:2] == (ok, found)
+    assert observed(Answers({"/proc/1/environ": environ}), kind="environment", name="LAB_THREADS", value="4")[:2] == (
+        ok,
+        found,
+    )
 
 
 @pytest.mark.parametrize(("ready", "ok"), [(3, True), (2, False), (0, False)])
 def test_pods_that_are_ready_are_counted(ready: int, ok: bool) -> None:
     """One that is missing or not ready is caught."""
-    assert observed({}, ready, kind="pods", role="backend", value="3")[:2] == (ok, str(ready))
+    assert observed(Answers({}, ready), kind="pods", role="backend", value="3")[:2] == (ok, str(ready))
+
+
+ON_DISK = {
+    "readlink": "/var/log/lab/access.log\n",
+    "stat -f": "ext2/ext3\n",
+    "stat": "regular file\n",
+    "cat": MOUNTS,
+    "lsattr": "--------------e---- /var/log/lab/access.log\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, "buffered"),
+        ({"stat -f": "tmpfs\n"}, "memory"),
+        ({"lsattr": "--S-----------e---- /var/log/lab/access.log\n"}, "sync"),
+        ({"cat": MOUNTS.replace("/dev/sda1 rw", "/dev/sda1 rw,sync")}, "sync"),
+        ({"cat": MOUNTS.replace("/dev/vda rw", "/dev/vda rw,sync")}, "buffered"),  # another mount's
+        ({"readlink": None}, "unreadable"),
+        # A folder only passes it on.
+        ({"stat": "directory\n", "lsattr": "--S-----------e---- /var/log/lab\n"}, "buffered"),
+        ({"stat": None}, "unreadable"),
+        ({"lsattr": None}, "unreadable"),
+        ({"lsattr": ""}, "unreadable"),
+        ({"cat": "garbage\n"}, "unreadable"),
+        ({"cat": ""}, "unreadable"),
+    ],
+)
+def test_how_a_path_is_written_is_read_back(changed: dict[str, str | None], found: str) -> None:
+    for wanted in ("memory", "buffered", "sync"):
+        check = {"kind": "disk", "name": "/var/log/lab/access.log", "value": wanted}
+        assert observed(Answers({**ON_DISK, **changed}), **check)[:2] == (found == wanted, found)

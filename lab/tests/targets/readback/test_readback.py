@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
 from lab.systems.nginx.readback import directives, dump
 from lab.systems.reading import ABSENT
 from lab.targets.readback import read_back
+from lab.tests.targets.readback.answers import Answers, observed
 
 PROCESSES = "1\tnginx: master process nginx -c /tmp/nginx.conf\n7\tnginx: worker process\n8\tnginx: worker process\n9\tsh -c x\n"
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax open files            1024                 4096                 files\n"
@@ -29,43 +27,16 @@ server { listen 80; location / { gzip on; keepalive_requests 10; return 200 "# c
 SS = "LISTEN 0 4096 0.0.0.0:80 0.0.0.0:*\nLISTEN 0 4096 [::]:80 [::]:*\nLISTEN 0 511 127.0.0.1:8080 0.0.0.0:*\n"
 
 
-class Answers:
-    """A System of which only `exec` and `log_tail` matter; `changed` answers replace the good ones."""
-
-    def __init__(self, changed: Mapping[str, str | None], log: str = "") -> None:
-        good = {"sh": PROCESSES, "ss": SS, "nginx": CONFIG, "stat": "1000000004\n", "/proc/7/limits": LIMITS}
-        good |= {
-            "/proc/8/limits": LIMITS,
-            "/proc/stat": STAT,
-            "/proc/sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
-        }
-        self.answers: dict[str, str | None] = {**good, **changed}
-        self.log = log
-        self.asked: list[list[str]] = []
-
-    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        self.asked.append(list(argv))
-        answer = self.answers.get(argv[1] if argv[0] == "cat" else argv[0])
-        if answer is None:
-            return subprocess.CompletedProcess(list(argv), 127, "", "sh: not found\n")
-        return subprocess.CompletedProcess(list(argv), 0, answer, "")
-
-    def log_tail(self) -> str:
-        return self.log
-
-    def entry(self) -> Endpoint:
-        return Endpoint("http://proxy", "h")
-
-    def fetch(
-        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        return Response(200, b"", {"content-encoding": "gzip"} if headers else {})
-
-
-def observed(changed: Mapping[str, str | None] | None = None, log: str = "", **check: Any) -> tuple[bool, str, str]:
-    system: Any = Answers(changed or {}, log)
-    (reading,) = read_back(system, [Check(**check)])
-    return reading.ok, reading.observed, reading.detail
+GOOD = {
+    "sh": PROCESSES,
+    "ss": SS,
+    "nginx": CONFIG,
+    "stat": "1000000004\n",
+    "/proc/7/limits": LIMITS,
+    "/proc/8/limits": LIMITS,
+    "cat /proc/stat": STAT,
+    "/proc/sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +60,7 @@ def observed(changed: Mapping[str, str | None] | None = None, log: str = "", **c
     ],
 )
 def test_what_is_set_reads_back(check: dict[str, Any]) -> None:
-    ok, _, detail = observed(**check)
+    ok, _, detail = observed(Answers(GOOD), **check)
     assert ok and detail == ""
 
 
@@ -104,15 +75,15 @@ def test_what_is_set_reads_back(check: dict[str, Any]) -> None:
         ({}, {"kind": "nginx", "name": "gzip", "context": "http/upstream", "value": "on"}, "found 'absent'"),
         ({"nginx": "nginx: [emerg] bad"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "printed no configuration"),
         ({"nginx": "# configuration file /x:\nhttp {"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "cannot be parsed"),
-        ({"nginx": None}, {"kind": "nginx", "name": "gzip", "value": "on"}, "exited 127: sh: not found"),
+        ({"nginx": None}, {"kind": "nginx", "name": "gzip", "value": "on"}, "exited 1: nginx: No such file"),
         ({"sh": "1\tsleep 1\n"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "found 0 and 0 workers"),
         ({"sh": PROCESSES * 2}, {"kind": "nginx", "name": "gzip", "value": "on"}, "found 2"),
         ({"stat": "1000000010"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "after the workers had started"),
         ({"stat": "today"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "invalid literal"),
-        ({"/proc/stat": "btime"}, {"kind": "nginx", "name": "gzip", "value": "on"}, ""),
+        ({"cat /proc/stat": "btime"}, {"kind": "nginx", "name": "gzip", "value": "on"}, ""),
         ({"sh": PROCESSES.replace("8\tnginx: worker process\n", "")}, {"kind": "nginx", "name": "worker_processes", "value": "2"}, "asked for 2 workers, 1 run"),
         ({"/proc/8/limits": LIMITS.replace("1024", "99  ")}, {"kind": "nginx", "name": "worker_rlimit_nofile", "value": "1024"}, "the workers have 1024, 99"),
-        ({"/proc/sys/net/x": None}, {"kind": "sysctl", "name": "net.x", "value": "1"}, "cat /proc/sys/net/x: exited 127"),
+        ({"/proc/sys/net/x": None}, {"kind": "sysctl", "name": "net.x", "value": "1"}, "cat /proc/sys/net/x: exited 1"),
         ({"ss": SS.replace("0 4096 [", "0 128 [")}, {"kind": "backlog", "port": 80, "value": "4096"}, "found '4096, 128'"),
         ({}, {"kind": "backlog", "port": 443, "value": "4096"}, "nothing listens on port 443"),
         ({"ss": "garbage\n\n"}, {"kind": "backlog", "port": 80, "value": "1"}, "nothing listens"),
@@ -124,37 +95,29 @@ def test_what_is_set_reads_back(check: dict[str, Any]) -> None:
 def test_what_is_not_set_or_cannot_be_read_is_not_ok(
     changed: dict[str, str | None], check: dict[str, Any], detail: str
 ) -> None:
-    ok, _, said = observed(changed, **check)
+    ok, _, said = observed(Answers({**GOOD, **changed}), **check)
     assert not ok and detail in said
 
 
 def test_nginx_that_refused_a_reload_runs_something_else_than_its_file() -> None:
-    ok, _, detail = observed(
-        log='2026/11/21 [emerg] 1#1: unknown directive "x"\n', kind="nginx", name="gzip", value="on"
-    )
+    log = '2026/11/21 [emerg] 1#1: unknown directive "x"\n'
+    ok, _, detail = observed(Answers(GOOD, log=log), kind="nginx", name="gzip", value="on")
     assert not ok and detail.startswith("nginx logged: ")
 
 
 def test_the_configuration_asked_for_is_the_masters_own() -> None:
-    system: Any = Answers({"sh": PROCESSES.replace("-c /tmp", "-p /srv -c /tmp")})
+    system: Any = Answers({**GOOD, "sh": PROCESSES.replace("-c /tmp", "-p /srv -c /tmp")})
     read_back(system, [Check(kind="nginx", name="gzip", value="on")])
     assert ["nginx", "-p", "/srv", "-c", "/tmp/nginx.conf", "-T"] in system.asked
 
 
 def test_every_check_gets_its_reading_in_order_and_as_json() -> None:
     checks = [Check(kind="backlog", port=81, value="1"), Check(kind="processes", process="sh", value="1")]
-    system: Any = Answers({})
+    system: Any = Answers(GOOD)
     readings = read_back(system, checks)
     assert [reading.check for reading in readings] == checks and [reading.ok for reading in readings] == [False, True]
-    assert readings[1].as_json() == {
-        "kind": "processes",
-        "role": "proxy",
-        "process": "sh",
-        "value": "1",
-        "observed": "1",
-        "ok": True,
-        "detail": "",
-    }
+    asked = {"kind": "processes", "role": "proxy", "process": "sh", "value": "1"}
+    assert readings[1].as_json() == {**asked, "observed": "1", "ok": True, "detail": ""}
     assert str(readings[0]) == "proxy backlog port 81: asked for 1, found unreadable (nothing listens on port 81)"
 
 

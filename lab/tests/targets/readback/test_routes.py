@@ -13,11 +13,10 @@ from lab.base.errors import UsageError
 from lab.model.endpoint import Endpoint, Response, Tls
 from lab.model.load import Shard
 from lab.model.sweeps import Point
-from lab.model.variants.variants import Check
 from lab.systems.manifests import certificates
 from lab.systems.reading import UnreadableError
-from lab.targets.readback import read_back
 from lab.targets.readback.pods import look_up
+from lab.tests.targets.readback.answers import observed
 
 HOSTS = ("a.test", "b.test", "c.test")
 OWN = certificates.issue(certificates.Request(("backend.test",), "ecdsa-256"))["tls.crt"]
@@ -65,11 +64,6 @@ class Router:
 
     def pods(self, role: str) -> Sequence[Mapping[str, Any]]:
         return self.running
-
-
-def observed(system: Any, **check: Any) -> tuple[bool, str, str]:
-    (reading,) = read_back(system, [Check(**check)])
-    return reading.ok, reading.observed, reading.detail
 
 
 def everywhere(name: str) -> dict[str, str]:

@@ -91,7 +91,7 @@ CASES: dict[str, dict[str, Load]] = {
     | FEW
     | {"time": replace(CLOSED, duration_s=0.1), "gzip": at(CLOSED, "64kb.txt", requests=50, gzip=True)}
     | {"tls-close": replace(SECURE, hosts=(), keepalive=False, requests=50)},
-    "oha": named(common(OPEN), "-open") | named(common(CLOSED), "-closed") | {"n": at(CLOSED, "flaky", requests=200)},
+    "oha": named(common(OPEN), "-open"),
     "h2load": {
         "ok-closed": H2,
         "ok-open": replace(H2, rate_rps=200.0, duration_s=1),

@@ -1,0 +1,1 @@
+"""lighttpd by itself, configured from Gateway API's objects."""

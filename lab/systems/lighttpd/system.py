@@ -1,0 +1,148 @@
+"""lighttpd: the real one, with mod_proxy in front of what Gateway API's objects lead to.
+
+    ConfigMap/lighttpd: server.max-keep-alive-requests: "0", proxy.balance: '"round-robin"', accesslog.filename: '"/dev/stdout"'
+
+A key is one of its own configuration, a value is written as it stands there, texts in quotes. The lighttpd on PATH, else Debian's package, unpacked when a
+variant first runs it. mod_proxy opens a connection for every request. Refuses certificates (TLS's module is a package of its own), changes of headers, and
+more than one worker, of which its own pages would tell one's counts alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+
+from lab.systems import programs, settings
+from lab.systems.manifests.fields import refuse
+from lab.systems.manifests.gateway_api import ANY, Entry, Served
+from lab.systems.renewing import WatchedFiles
+from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
+
+HOME = "/srv/lighttpd"
+CONFIG, MARKS, EMPTY = f"{HOME}/lighttpd.conf", f"{HOME}/marks", f"{HOME}/empty"
+MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
+ARGUMENTS = ("lighttpd", "-D", "-f", CONFIG)
+PORT, COUNTS = 8404, "/server-statistics"
+"""Its own pages, on the pod's loopback: the page at `/` is a file that is called after the configuration which is served."""
+SECTIONS: Mapping[str, Mapping[str, str]] = {"server": {}, "proxy": {}, "accesslog": {}}
+_CHECK = r"""said=$("$@" 2>&1); status=$?
+printf '%s\n' "$said" | sed -n 's/^[^(]*([^)]*) //p' | head -n 1 >&2
+! ((status)) && ! printf '%s' "$said" | grep -q 'unknown config-key'"""
+"""It takes a key that it does not know, and only says so."""
+_NOBODY = '( "host" => "127.0.0.1", "port" => 1 )'
+"""Where no endpoint is: what is asked there is answered 503."""
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    ports = served_natively(context, "lighttpd", ARGUMENTS)
+    program, modules, libraries = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
+    inside = f"{programs.INSIDE}/lighttpd"
+    members, certificates = led_to(context, ports, "lighttpd", headers=False)
+    refuse(
+        certificates, "Gateway: spec.listeners", "a certificate cannot be written for lighttpd here", "leave TLS out"
+    )
+    sections = settings.sections("ConfigMap/lighttpd", context.objects.configmaps.get("lighttpd", {}), SECTIONS)
+    several, fault = sections["server"].get("max-worker", "0") not in ("0", "1"), "asks for several workers"
+    refuse(several, "ConfigMap/lighttpd: server.max-worker", f"{fault}, whose counts are each its own", "leave it out")
+    loaded = ("proxy", "status", *(("accesslog",) if sections["accesslog"] else ()))
+    text = "\n".join(_lines(loaded, ports, members, sections))
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    command = (inside, "-m", MODULES, *ARGUMENTS[1:])
+    return Realisation(
+        command=command,
+        env={"LD_LIBRARY_PATH": LIBRARIES, **container.env},
+        files={
+            CONFIG: f'{text}\nindex-file.names = ("{mark}")\n',
+            f"{MARKS}/{mark}": mark,
+            f"{EMPTY}/.keep": "",
+            f"{HOME}/health/healthz": "ok\n",
+        },
+        stop_signal=signal.SIGINT,  # graceful shutdown
+        checker=("env", f"LD_LIBRARY_PATH={LIBRARIES}", "bash", "-c", _CHECK, "bash", *command, "-tt"),
+        programs={
+            inside: program,
+            **{f"{MODULES}/mod_{name}.so": modules / f"mod_{name}.so" for name in loaded},
+            **{f"{LIBRARIES}/{file.name}": file.resolve() for file in libraries},
+        },
+        about=" ".join(("lighttpd", programs.version_of(program, r"lighttpd/(\S+)", tuple(libraries)))),
+    )
+
+
+def _lines(
+    loaded: Sequence[str], ports: Sequence[Served], members: Members, sections: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    yield f"server.modules = ({', '.join(_quoted(f'mod_{name}') for name in loaded)})"
+    yield from (f'server.document-root = "{EMPTY}"', 'server.bind = "127.0.0.1"', f"server.port = {PORT}")
+    yield from (f"{section}.{name} = {value}" for section, own in sections.items() for name, value in own.items())
+    yield from (f'$SERVER["socket"] == "127.0.0.1:{PORT}" {{', f'server.document-root = "{MARKS}"')
+    yield from (f'status.statistics-url = "{COUNTS}"', "}")
+    yield from ('$SERVER["socket"] == "0.0.0.0:1042" {', f'server.document-root = "{HOME}/health"', "}")
+    for port in ports:
+        yield f'$SERVER["socket"] == "0.0.0.0:{port.port}" {{'
+        yield from _chain([(_host(host), list(_paths(port.hosts[host], members))) for host in port.ordered])
+        yield "}"
+
+
+def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """The lines of the first case that fits; one without a condition fits always, and is the last."""
+    for number, (condition, lines) in enumerate(cases):
+        if number and not condition:
+            yield "else {"
+        elif condition:
+            yield f"{'else ' if number else ''}{condition} {{"
+        yield from lines
+        if number or condition:
+            yield "}"
+        if not condition:
+            return
+
+
+def _host(host: str) -> str:
+    """A condition: of a name it leaves the port out by itself."""
+    fits = f"=~ {_quoted(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quoted(host)}"
+    return "" if host == ANY else f'$HTTP["host"] {fits}'
+
+
+def _paths(entries: Sequence[Entry], members: Members) -> Iterator[str]:
+    cases: list[tuple[str, Sequence[str]]] = []
+    for entry in entries:
+        found = members[entry.rule.backend] if entry.rule.backend else ()
+        servers = [f'( "host" => "{member.address}", "port" => {member.port} )' for member in found] or [_NOBODY]
+        exact, stem = entry.match.path_kind == "Exact", entry.match.path.rstrip("/")
+        form = f"^{re.escape(entry.match.path)}$" if exact else f"^{re.escape(stem)}(/|$)"
+        condition = f'$HTTP["url"] =~ {_quoted(form)}' if exact or stem else ""
+        cases.append((condition, [f'proxy.server = ( "" => ( {", ".join(servers)} ) )']))
+    return _chain(cases)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def control(process: Process) -> WatchedFiles:
+    """It starts anew in the same process, once what was in flight has ended."""
+
+    def served(files: Mapping[str, str]) -> bool:
+        return f'("{process.ask(PORT, "/").strip()}")' in files[CONFIG]
+
+    return WatchedFiles(process, "lighttpd", lambda path: path.startswith(HOME), served, told=signal.SIGUSR1)
+
+
+def counters(process: Process) -> Mapping[str, int]:
+    """Requests that were led on; a restart begins anew."""
+    found = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
+    return {"requests": sum(map(int, found))}
+
+
+SYSTEM = ProxySystem(
+    name="lighttpd",
+    image="lighttpd",
+    realise=realise,
+    note="routes and endpoints change by lighttpd's own graceful restart (no control plane)",
+    control=control,
+    counters=counters,
+    workers=Workers(rules={"lighttpd": lambda _limit, _cpus: 1}),  # one process, whatever the CPUs
+)

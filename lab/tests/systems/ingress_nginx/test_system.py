@@ -1,0 +1,246 @@
+"""The ConfigMap's table, the nginx.conf it becomes, and what of it is read back. `test_local_inside.py` shows that nginx takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.systems.ingress_nginx import keys
+from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.system import render
+from lab.systems.nginx.readback import directives
+from lab.systems.system import Context
+from lab.systems.table import find_controller
+from lab.targets.apiserver.registry import stamp
+from lab.tests.support.contexts import context_of
+
+DECODING = """\
+W1125 14:54:37.843120      27 client_config.go:659] Neither --kubeconfig nor --master was specified.
+W1125 14:54:38.035273      27 configmap.go:471] unexpected error merging defaults: 1 error(s) decoding:
+
+* cannot parse 'keep-alive' as int: strconv.ParseInt: parsing "abc": invalid syntax
+I1125 14:54:38.059000      27 store.go:440] "Found valid IngressClass"
+W1125 14:54:38.063287      27 configmap.go:471] unexpected error merging defaults: 1 error(s) decoding:
+
+* cannot parse 'keep-alive' as int: strconv.ParseInt: parsing "abc": invalid syntax
+""".splitlines()
+REFUSED = """\
+E1125 14:58:59.123456      27 controller.go:205] Unexpected failure reloading the backend:
+
+-------------------------------------------------------------------------------
+Error: exit status 1
+2026/11/25 14:58:59 [emerg] 43#43: unknown directive "bogus" in /tmp/nginx/nginx-cfg3073164251:247
+nginx: [emerg] unknown directive "bogus" in /tmp/nginx/nginx-cfg3073164251:247
+nginx: configuration file /tmp/nginx/nginx-cfg3073164251 test failed
+""".splitlines()
+PANIC = """\
+I1125 14:59:20.000000      27 main.go:205] "Creating API client" host="https://10.64.0.1:6443"
+panic: runtime error: index out of range [1] with length 1
+
+goroutine 1 [running]:
+""".splitlines()
+
+
+def test_a_key_that_is_no_number_is_told_once_in_the_controllers_words() -> None:
+    (words,) = ingress_nginx.ignored(DECODING)
+    assert words.startswith("unexpected error merging defaults") and "cannot parse 'keep-alive' as int" in words
+    assert ingress_nginx.complaints(DECODING) == []
+
+
+def test_what_ends_it_or_nginx_refuses_is_told_by_its_own_line_and_a_quiet_log_says_nothing() -> None:
+    assert ingress_nginx.complaints(REFUSED)[-1].startswith('[emerg] unknown directive "bogus"')
+    assert ingress_nginx.ignored(REFUSED) == []
+    assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
+    assert ingress_nginx.complaints([]) == ingress_nginx.ignored([""]) == []
+
+
+def test_reloads_are_told_and_when() -> None:
+    begins = (
+        'I1125 14:26:41.366508      27 controller.go:193] "Configuration changes detected, backend reload required"'
+    )
+    ends = 'I1125 14:26:41.551980      27 controller.go:213] "Backend successfully reloaded"'
+    lines = (begins, ends, '10.64.0.2 - - [25/Nov/2026] "GET /1kB.bin HTTP/1.1" 200')
+    assert [ingress_nginx.CONTROLLER.event_of(line) for line in lines] == ["Reload", "Reloaded", None]
+    began, ended = stamp(begins), stamp(ends)
+    assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6
+    assert stamp("10.64.0.2 - -") is None
+
+
+def test_the_image_is_known_whatever_registry_it_comes_from() -> None:
+    assert find_controller("registry.k8s.io/ingress-nginx/controller") is not None
+    assert find_controller("mirror.example:5000/x/ingress-nginx/controller") is not None
+    assert find_controller("docker.io/library/nginx") is None
+
+
+PLACE = "ConfigMap/ingress-nginx-controller"
+OLD, NEW = (1, 22, 1), (1, 29, 7)
+
+
+def config(
+    data: Mapping[str, str], version: tuple[int, ...] = OLD, around: Context | None = None
+) -> dict[str, list[str]]:
+    """`context/directive` → its arguments, joined, for each time it stands there."""
+    text = render(settings(PLACE, data), around or context_of("baseline"), version)
+    found: dict[str, list[str]] = {}
+    for each in directives({"/x": text}):
+        found.setdefault(f"{each.context}/{each.name}".lstrip("/"), []).append(" ".join(each.arguments))
+    return found
+
+
+def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
+    """From NewDefault() in internal/ingress/controller/config/config.go."""
+    found = config({})
+    assert found["worker_processes"] == ["1"] and found["worker_rlimit_nofile"] == ["18976"]
+    assert found["events/worker_connections"] == ["16384"] and found["events/multi_accept"] == ["on"]
+    assert found["http/keepalive_timeout"] == ["75s"] and found["http/keepalive_requests"] == ["1000"]
+    upstream = {
+        name: found[f"http/upstream/{name}"]
+        for name in ("keepalive", "keepalive_requests", "keepalive_timeout", "keepalive_time")
+    }
+    assert upstream == {
+        "keepalive": ["320"],
+        "keepalive_requests": ["10000"],
+        "keepalive_timeout": ["60s"],
+        "keepalive_time": ["1h"],
+    }
+    assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
+    assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
+    assert found["http/upstream/server"] == ["192.0.2.1:8080 max_fails=0"]
+    assert found["http/server/listen"][:2] == [
+        "80 default_server reuseport backlog=4096",
+        "443 ssl http2 default_server reuseport backlog=4096",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "expected"),
+    [
+        ({"keep-alive-requests": "10000"}, "http/keepalive_requests", ["10000"]),
+        ({"upstream-keepalive-requests": "1000"}, "http/upstream/keepalive_requests", ["1000"]),
+        ({"worker-processes": "8"}, "worker_processes", ["8"]),
+        ({"max-worker-open-files": "65536"}, "worker_rlimit_nofile", ["65536"]),
+        ({"max-worker-connections": "0", "max-worker-open-files": "4000"}, "events/worker_connections", ["3000"]),
+        ({"worker-cpu-affinity": "auto"}, "worker_cpu_affinity", ["auto"]),
+        ({"enable-multi-accept": "False"}, "events/multi_accept", ["off"]),
+        ({"disable-access-log": "true"}, "http/access_log", ["off"]),
+        ({"access-log-params": "buffer=8k flush=5s"}, "http/access_log", ["/var/log/nginx/access.log upstreaminfo buffer=8k flush=5s if=$loggable"]),
+        ({"http-access-log-path": "/tmp/a.log"}, "http/access_log", ["/tmp/a.log upstreaminfo if=$loggable"]),
+        ({"use-proxy-protocol": "true"}, "http/real_ip_header", ["proxy_protocol"]),
+        ({"use-gzip": "true", "gzip-level": "5"}, "http/gzip_comp_level", ["5"]),
+        ({"proxy-buffers-number": "8", "proxy-buffer-size": "16k"}, "http/server/location/proxy_buffers", ["8 16k"]),
+        ({"retry-non-idempotent": "true"}, "http/server/location/proxy_next_upstream", ["error timeout non_idempotent"]),
+        ({"proxy-redirect-from": "a", "proxy-redirect-to": "b"}, "http/server/location/proxy_redirect", ["a b"]),
+        ({"log-format-upstream": 'it: "$status"'}, "http/log_format", ['upstreaminfo it: "$status"']),
+        ({"keep-alive": "0x3C"}, "http/keepalive_timeout", ["60s"]),
+        ({"proxy-body-size": "10g"}, "http/server/location/client_max_body_size", ["10g"]),
+        ({"gzip-types": "a/b\nc/d\n", "use-gzip": "1"}, "http/gzip_types", ["a/b c/d"]),
+        ({"http-snippet": "proxy_cache_path /tmp/c keys_zone=c:1m;"}, "http/proxy_cache_path", ["/tmp/c keys_zone=c:1m"]),
+    ],
+)  # fmt: skip
+def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected: list[str]) -> None:
+    assert config(data)[where] == expected
+
+
+def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
+    off = {"upstream-keepalive-connections": "0"}
+    assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
+    assert "http/upstream/keepalive_time" not in config(off, NEW)
+    text = {on: render(settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))}
+    assert "'' '';" in text[True] and "'' 'close';" in text[False]
+
+
+def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
+    assert "http/server/http2" not in config({}, OLD)
+    assert set(config({}, NEW)["http/server/http2"]) == {"on"}
+    assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
+    assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
+
+
+@pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
+def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
+    around = context_of("baseline", somaxconn=somaxconn)
+    assert (
+        config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
+    )
+
+
+def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
+    assert config({}, OLD, context_of("baseline", open_files=1500))["worker_rlimit_nofile"] == ["1024"]
+    assert config({}, OLD, context_of("baseline", cpus=4))["worker_processes"] == ["4"]
+
+
+def test_routes_become_servers_and_whole_path_elements() -> None:
+    around = context_of("baseline")
+    (route,) = around.objects.routes
+    routes = (
+        replace(route, path="/a"),
+        replace(route, path="/b", path_type="Exact"),
+        replace(route, host="*.wild.test"),
+    )
+    around = replace(around, objects=replace(around.objects, routes=routes))
+    found = config({}, OLD, around)
+    assert [path for path in found["http/server/location"] if path in ("= /a", "/a/", "= /b")] == [
+        "= /a",
+        "/a/",
+        "= /b",
+    ]
+    assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"keep-alive-request": "1"}, "ingress-nginx 1.15.1 has no such key, and would ignore it\n  did you mean 'keep-alive-requests'?"),
+        ({"keepalive_requests": "1"}, "did you mean 'keep-alive-requests'?"),
+        ({"keep-alive-requests": "many"}, "'many' is not a whole number: the controller logs that and keeps '1000'"),
+        ({"keep-alive-requests": "75s"}, "keeps '1000'"),
+        ({"use-gzip": "yes"}, "'yes' is not true or false: the controller logs that and keeps 'false'"),
+        ({"enable-modsecurity": "true"}, "it needs a module of the controller's\n  use --target apiserver, or leave it at 'false'"),
+        ({"load-balance": "ewma"}, "it is done by the controller's Lua"),
+        ({"bind-address": "10.0.0.1"}, "it names addresses of nodes, which no pod here has\n  use --target apiserver"),
+        ({"use-forwarded-headers": "true"}, "it needs the controller's own logic\n  use --target apiserver, or leave it at 'false'"),
+    ],
+)  # fmt: skip
+def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        settings(PLACE, data)
+    assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
+
+
+def test_all_that_is_refused_is_named_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
+    assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
+
+
+def test_what_nginx_refuses_is_for_nginx_to_say() -> None:
+    assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
+    assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
+
+
+def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
+    around = context_of("baseline")
+    (route,) = around.objects.routes
+    around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
+    found = config({}, OLD, around)
+    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
+    assert "443 ssl http2" in found["http/server/listen"]
+    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
+    assert "http/server/ssl_certificate" not in config({})
+
+
+def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
+    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
+
+
+def test_the_controllers_own_locations_may_have_other_values() -> None:
+    """It is told of backends through one that takes bodies of 21M whatever the file says."""
+    kept, limit = sorted(
+        keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"}), key=lambda check: check.among is True
+    )
+    assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
+    assert (kept.name, kept.among) == ("keepalive_timeout", None)

@@ -1,0 +1,208 @@
+"""The local target's network for real: a Service's NAT, a shaped link, helpers, kernel knobs, what a load leaves; inside its namespaces, as root and not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.measure import roundtrip
+from lab.model.endpoint import Role
+from lab.model.leftovers import undrained
+from lab.model.pages import PAGES
+from lab.model.variants.variants import Check, Variant, load_variant
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.sandbox.namespaces import real_root
+from lab.targets.local.system import PROBED_PAGE
+from lab.targets.readback import read_back
+from lab.tests.support.inside import balanced, changed, pod_of
+from lab.tests.support.waiting import until
+
+
+def get(system: LocalSystem, page: str = "1kB.bin") -> bytes:
+    answer = system.fetch(system.entry(), f"/{page}", 20.0)
+    assert answer.status == 200 and len(answer.body) == PAGES[page]
+    return answer.body
+
+
+def node_address() -> str | None:
+    """Of the place that does the NAT; None where there is none."""
+    if not Path("/run/netns/node").exists():
+        return None
+    text = subprocess.run(
+        ["ip", "-n", "node", "-j", "address", "show", "lo"], capture_output=True, text=True, check=True
+    ).stdout
+    return next(item["local"] for item in json.loads(text)[0]["addr_info"] if item["local"].startswith("10."))
+
+
+def clients_seen(system: LocalSystem) -> list[set[str]]:
+    """Of each proxy pod the addresses that asked it for a page, from its access log."""
+    logs = [runner.process.stdout.read_text() for runner in system.kubelet.runners("proxy")]
+    return [{line.split()[0] for line in log.splitlines() if "GET /" in line} for log in logs]
+
+
+def observed(system: LocalSystem, **check: Any) -> tuple[bool, str, str]:
+    (reading,) = read_back(system, [Check(**check)])
+    return reading.ok, reading.observed, reading.detail
+
+
+def test_behind_a_load_balancer_service_every_proxy_is_asked_through_the_node(target: LocalTarget) -> None:
+    with target.up(balanced("Cluster", replicas=2)) as system:
+        for _ in range(40):  # all to one pod: once in 2^39
+            get(system)
+        first, second = clients_seen(system)
+        assert first == second == {node_address()}
+        assert system.entry().way == "through a node's Service NAT (nftables, 2 endpoints, masquerade)"
+        assert "node/conntrack_drop" in system.counters()
+
+
+def test_under_the_local_policy_the_proxy_sees_the_client(target: LocalTarget) -> None:
+    with target.up(balanced("Local")) as system:
+        get(system)
+        (seen,) = clients_seen(system)
+        assert seen and seen != {node_address()}
+        assert system.entry().way.endswith("(nftables, 1 endpoint, the client's address kept)")
+
+
+@pytest.mark.parametrize("variant", [load_variant("baseline"), balanced("Cluster", host_network=True)])
+def test_host_network_and_any_other_service_are_reached_straight(target: LocalTarget, variant: Variant) -> None:
+    with target.up(variant) as system:
+        get(system)
+        assert system.entry().way == "" and node_address() is None
+        assert not [name for name in system.counters() if name.startswith("node/")]
+
+
+def test_both_ends_of_the_clients_link_are_shaped_and_let_go_again(target: LocalTarget) -> None:
+    with target.up(balanced("Local")) as system:
+
+        def rates() -> list[float]:
+            """Bytes per second of all token buckets there are."""
+            found: list[float] = []
+            for place in Path("/run/netns").iterdir():
+                text = subprocess.run(
+                    ["tc", "-n", place.name, "-j", "qdisc", "show"], capture_output=True, text=True, check=True
+                ).stdout
+                found += [item["options"]["rate"] for item in json.loads(text) if item["kind"] == "tbf"]
+            return found
+
+        for mbit in (1.0, 25.0, 25.0, 1000.0, 10_000.0):
+            system.shape(mbit)
+            assert rates() == pytest.approx([mbit * 125_000] * 2, rel=0.02)
+            get(system)
+        for _ in range(2):
+            system.shape(None)
+            assert rates() == []
+        get(system)
+
+
+def test_a_link_that_tc_did_not_shape_is_an_error(
+    target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with target.up(load_variant("direct")) as system:
+        (tmp_path / "tc").write_text("#!/bin/sh\necho '[]'\n")
+        (tmp_path / "tc").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        with pytest.raises(MeasuringError, match="asked for 1250000 bytes/s, tc shows none"):
+            system.shape(10)
+        (tmp_path / "tc").write_text("#!/bin/sh\necho no such thing >&2; exit 2\n")
+        with pytest.raises(MeasuringError, match="tc cannot be read: no such thing"):
+            system.shape(10)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("variant", [load_variant("direct"), balanced("Cluster")])
+def test_the_clients_bytes_are_counted(target: LocalTarget, variant: Variant) -> None:
+    with target.up(variant) as system:
+        before = system.counters()
+        get(system, "10MB.bin")
+        after = system.counters()
+        received = after["client/rx_bytes"] - before["client/rx_bytes"]
+        assert PAGES["10MB.bin"] < received < 1.1 * PAGES["10MB.bin"]
+        assert 0 < after["client/tx_bytes"] - before["client/tx_bytes"] < received / 10
+
+
+def test_a_helper_lives_in_its_roles_network_on_its_cpus_and_ends_with_the_system(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        roles: tuple[Role, ...] = ("proxy", "backend")
+        helpers = {role: system.spawn(role, ["sh", "-c", "sleep 60 & wait"]) for role in roles}
+        client = system.spawn("generator", ["sleep", "60"])
+        for role in roles:
+            pid = helpers[role].pid
+            until(lambda pid=pid, role=role: Path(f"/proc/{pid}/ns/net").stat() == network_of(system, role))
+            until(lambda pid=pid, role=role: frozenset(os.sched_getaffinity(pid)) == target.cpus()[role])
+        assert client.poll() is None
+    assert all(helper.returncode is not None for helper in (*helpers.values(), client))
+    with target.up(load_variant("direct")) as system, pytest.raises(UsageError, match="no such pod"):
+        system.spawn("proxy", ["true"])
+
+
+def network_of(system: LocalSystem, role: Role) -> os.stat_result:
+    return Path(f"/proc/{system.kubelet.runners(role)[0].process.pid}/ns/net").stat()
+
+
+def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(target: LocalTarget) -> None:
+    with target.up(load_variant("direct")) as system:
+        found = roundtrip.measure(system)
+        assert found.reason == "" and found.count and found.p50_s and found.max_s and found.p50_s <= found.max_s
+
+
+def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
+    def sabotage(item: dict[str, Any]) -> None:
+        (container,) = pod_of(item)["initContainers"]
+        container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
+
+    with target.up(changed("ports-200", sabotage)) as system:
+        ok, found, detail = observed(system, kind="ports", value="40000 40199")
+        assert not ok and found.startswith("50") and detail.startswith("outside 40000 to 40199: 50")
+        assert observed(system, kind="ports", value="50000 50999")[0]
+        assert "expected two ports" in observed(system, kind="ports", value="many")[2]
+
+
+def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: LocalTarget) -> None:
+    variant = load_variant("packet-steering")
+    if not real_root():
+        with pytest.raises(NotMeasurableError, match="refuses in a user namespace: not measurable: root"):
+            target.check_variant(variant, [])
+        return
+    own = ",".join(map(str, sorted(target.cpus()["proxy"])))
+    with target.up(variant) as system:
+        assert observed(system, kind="rps", value="own") == (True, "own", "")
+        assert observed(system, kind="rps", value=own)[0]
+        assert observed(system, kind="rps", role="backend", value="own")[1] == "none"
+
+    def sabotage(item: dict[str, Any]) -> None:
+        (container,) = pod_of(item)["initContainers"]
+        container["command"][2] = container["command"][2].replace("net/lo/", "net/to")
+
+    with target.up(changed("packet-steering", sabotage)) as system:  # one queue of many has it
+        ok, found, _ = observed(system, kind="rps", value="own")
+        assert not ok and "none" in found
+
+
+SOME = 200
+"""TIME_WAIT sockets that a second of load leaves at least, on a busy machine too."""
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
+def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: LocalTarget, tmp_path: Path) -> None:
+    """The proxy closes what its pool does not take: its own ports wait, towards the backend, until it is brought up anew."""
+    for name, leaves in (("upstream-pool-1", True), ("baseline", False)):
+        with target.up(load_variant(name)) as system:
+            first = system.leftovers()
+            assert undrained(first, None) == [] and first.old_workers == 0 and not first.unseen
+            assert first.port_range == {"proxy": 28_232, "backend": 28_232}
+            endpoint = system.entry()
+            argv = ["wrk", "-c32", "-t1", "-d1s", "-H", f"Host: {endpoint.host}", f"{endpoint.base_url}/{PROBED_PAGE}"]
+            with (tmp_path / "out").open("wb") as out:
+                system.popen(argv, tmp_path, out, out).wait(timeout=30)
+            left = system.leftovers()
+            towards = f"{system.pod_address('backend')}:"
+            waiting = sum(count for where, count in left.time_wait["proxy"].items() if where.startswith(towards))
+            assert (waiting >= SOME) is leaves, (name, left)
+            assert left.memory_bytes["proxy"] > 1_000_000 and left.accept_queue["proxy"] == 0
