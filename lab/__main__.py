@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
-from lab.commands import refuse_empty
-from lab.commands.verbs import new_spelling, parser
+from lab.commands import RanInsideError
+from lab.commands.verbs import new_spelling, parser, refuse_empty
 from lab.model.names import INSIDE
 
 
@@ -48,38 +48,34 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
         return int(options.verb(options, talk))
 
+    def close() -> int:
+        """What the verb's target took is given back, however the verb ended."""
+        if "lab.targets" in sys.modules:
+            from lab import targets
+
+            targets.close()
+        return 0
+
+    def flush() -> int:
+        """What is printed goes out here, not where the interpreter ends: nobody could tell then that the reader has gone."""
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return 0
+
     status = _told(talk, verb)
-    closed = _told(talk, _close)
-    return closed or _told(talk, _flush) or status
-
-
-def _close() -> int:
-    """What the verb's target took is given back, however the verb ended."""
-    if "lab.targets" in sys.modules:
-        from lab import targets
-
-        targets.close()
-    return 0
-
-
-def _flush() -> int:
-    """What is printed goes out here, not where the interpreter ends: nobody could tell then that the reader has gone."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    return 0
+    closed = _told(talk, close)
+    return closed or _told(talk, flush) or status
 
 
 def _told(talk: Console, function: Callable[[], int]) -> int:
     """Its exit status; an error becomes a line."""
     try:
         return function()
+    except RanInsideError as ended:
+        return ended.status
     except LabError as error:
-        place, rest = error.place, str(error)[len(error.place) :]
-        talk.print(
-            f"[bold red]{escape(place)}[/]{escape(rest)}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        rest = str(error)[len(error.place) :]
+        talk.print(f"[bold red]{escape(error.place)}[/]{escape(rest)}", highlight=False, soft_wrap=True)
         return error.exit_status
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich's own end where the reader (`| head`) has gone
@@ -95,10 +91,8 @@ def _told(talk: Console, function: Callable[[], int]) -> int:
         if os.environ.get("LAB_DEBUG"):
             raise
         remedy = "this is a defect of the lab: LAB_DEBUG=1 shows where; what was recorded is kept"
-        talk.print(
-            f"[bold red]lab[/]: {type(error).__name__}: {escape(str(error))}\n  {remedy}",
-            highlight=False,
-        )
+        said = f"{type(error).__name__}: {escape(str(error))}\n  {remedy}"
+        talk.print(f"[bold red]lab[/]: {said}", highlight=False)
         return 1
 
 

@@ -9,38 +9,16 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import number
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
-from lab.commands.measuring import inside, plan_and_measure, target_of, trials
+from lab.commands import MEASURING, Verb, of_its_own, print_answer, variant_name
+from lab.commands.measuring import inside, plan_and_measure, target_of
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
-    from lab.model.run import RunRecord
     from lab.records.store import RunStore
     from lab.report.tables.noise import Example, Report
-    from lab.targets.base import Target
 
 BLOCKS = 10
 NULLS, NULLS_MOST = 1, 20
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_aa, "measure a variant against itself: this machine's noise, and what it can resolve")
-    verb.add_argument(
-        "subject",
-        nargs="?",
-        type=variant_name,
-        metavar="VARIANT|RUN",
-        help="what to measure (default: ingress-nginx), or to print again",
-    )
-    verb.add_argument("--sweep", help="the loads (default: quick)")
-    nulls = number("--nulls", 0, NULLS_MOST)
-    verb.add_argument(
-        "--nulls", type=nulls, help=f"how many more of the same are judged as if they were variants (default: {NULLS})"
-    )
-    verb.add_argument("--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench")
-    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
-    add_options(verb, "--k6-out", *MEASURING)
 
 
 def _aa(options: argparse.Namespace, talk: Console) -> int:
@@ -57,7 +35,7 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
             verb = "goes on with" if options.resume else "prints"
             raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
     if stored:
-        return _print(options, RunStore.open(stored))
+        return _print(options, _with_pair(RunStore.open(stored)))
     if options.sweep is not None:
         from lab.records.sweep_files import load_sweep
 
@@ -66,40 +44,37 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
             remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
             raise UsageError("--sweep", fault, remedy)
     if options.resume:
-        _refuse_without_pair(RunStore.open(options.resume).record)
+        _with_pair(RunStore.open(options.resume))
 
-    def here(target: Target) -> int:
-        from lab.analysis.noise import BASELINE
-        from lab.experiments import bench
+    target = inside(options, target_of(options))
 
-        if options.resume:
-            prepared, run = bench.resume(options.resume, target)
-        else:
-            variant = options.subject or BASELINE
-            request = bench.Request(
-                (variant,),
-                DEFAULT_SWEEP if options.sweep is None else options.sweep,
-                options.blocks or BLOCKS,
-                options.seed,
-                label=f"{variant}-aa",
-                nulls=NULLS if options.nulls is None else options.nulls,
-                knee=options.knee,
-                k6_out=options.k6_out,
-            )
-            command = recorded(options, "subject")
-            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
-        store = plan_and_measure(options, talk, target, prepared, run, "aa")
-        return store if isinstance(store, int) else _print(options, store)
+    from lab.analysis.noise import BASELINE
+    from lab.experiments import bench
 
-    return inside(options, target_of(options), here)
+    variant = options.subject or BASELINE
+    request = bench.Request(
+        (variant,),
+        DEFAULT_SWEEP if options.sweep is None else options.sweep,
+        options.blocks or BLOCKS,
+        options.seed,
+        label=f"{variant}-aa",
+        nulls=NULLS if options.nulls is None else options.nulls,
+        knee=options.knee,
+        k6_out=options.k6_out,
+    )
+    store = plan_and_measure(options, talk, target, request, "subject", "aa")
+    return store if isinstance(store, int) else _print(options, store)
 
 
-def _refuse_without_pair(record: RunRecord) -> None:
+def _with_pair(run: RunStore) -> RunStore:
+    """The run; UsageError where it has no steady A/A pair."""
     from lab.analysis.noise import pairs
 
-    if not pairs(record.arms) or all(point.disturbance is not None for point in record.points):
-        why = "every load in it is disturbed" if pairs(record.arms) else "nothing in it was measured twice"
-        raise UsageError(record.id, f"has no steady A/A pair: {why}", "`just aa` measures one")
+    twins = pairs(run.record.arms)
+    if not twins or all(point.disturbance is not None for point in run.record.points):
+        why = "every load in it is disturbed" if twins else "nothing in it was measured twice"
+        raise UsageError(run.record.id, f"has no steady A/A pair: {why}", "`just aa` measures one")
+    return run
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
@@ -111,7 +86,6 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     from lab.report.tables import noise as noise_tables
 
     record = run.record
-    _refuse_without_pair(record)
     samples = run.samples()
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
@@ -146,3 +120,25 @@ def _example(report: Report) -> Example:
     metric = metric or next((each.metric for each in own if not each.why), "cpu_per_request")
     command = f"just bench {base}+KNOB{rest} --resolve {{}},{metric}"
     return Example(command, tuple(judged_at(own, points, metric, asked=True)))
+
+
+AA = Verb(
+    "measure a variant against itself: this machine's noise, and what it can resolve",
+    _aa,
+    {
+        "subject": {
+            "nargs": "?",
+            "type": variant_name,
+            "metavar": "VARIANT|RUN",
+            "help": "what to measure (default: ingress-nginx), or to print again",
+        },
+        "--sweep": {"help": "the loads (default: quick)"},
+        "--nulls": {
+            "type": number("--nulls", 0, NULLS_MOST),
+            "help": f"how many more of the same are judged as if they were variants (default: {NULLS})",
+        },
+        "--knee": {"metavar": "RUN|RATE", "help": "of the sweep at-knee: as with bench"},
+        "--resume": {"metavar": "RUN", "help": "go on with an interrupted one"},
+    },
+    ("--k6-out", *MEASURING),
+)

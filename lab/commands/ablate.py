@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import MEASURING, add_options, of_its_own, recorded, variant_name
+from lab.commands import MEASURING, Verb, of_its_own, print_answer, recorded, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
@@ -32,17 +30,6 @@ if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
     from lab.targets.base import Target
 
-Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
-"""The ablation's own manifests folder, to which it may add, and the target → the knobs, and notes for the result."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
-    verb.add_argument("subject", nargs="?", type=variant_name, metavar="STUDY|VARIANT")
-    verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
-    verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")
-    add_options(verb, *MEASURING)
-
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
@@ -50,47 +37,49 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.studies.study_files import variants_of
 
     if options.resume and (options.target or of_its_own(options) - {"variant"}):
-        raise UsageError(
-            "ablate", "--resume goes on with the ablation's own knobs, target, blocks and seed", "leave them out"
-        )
+        fault = "--resume goes on with the ablation's own knobs, target, blocks and seed"
+        raise UsageError("ablate", fault, "leave them out")
     if not options.resume and not options.subject:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
     if options.resume:
         store = AblationStore.open(options.resume)
-        return inside(options, store.record.target, lambda target: _go_on(options, talk, target, store, lambda: None))
+        return _go_on(options, talk, inside(options, store.record.target), store)
     names, study = variants_of(options.subject, options.variant)
-    command = recorded(options, "subject")
-
-    def build(manifests: Path, _target: Target) -> tuple[Sequence[Owned], Sequence[str]]:
-        return knobs_of(names, manifests, study), []
-
-    return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
+    target, command = inside(options, options.target), recorded(options, "subject")
+    return ablate(options, talk, target, options.subject, command, lambda folder: (knobs_of(names, folder, study), []))
 
 
-def ablate_here(
-    options: argparse.Namespace, talk: Console, subject: str, build: Build, command: Sequence[str], target: Target
+def ablate(
+    options: argparse.Namespace,
+    talk: Console,
+    target: Target,
+    subject: str,
+    command: Sequence[str],
+    build: Callable[[Path], tuple[Sequence[Owned], Sequence[str]]],
 ) -> int:
-    """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
+    """A new ablation, from inside the target; nothing of it stays if it is only planned or refused.
+
+    `build`: the ablation's own manifests folder, to which it may add → the knobs, and notes for the result.
+    """
     from lab.experiments.ablation.folder import new_manifests, planned
 
     with new_manifests(f"ablate-{Path(subject).stem.replace('+', '-')[:40]}") as (manifests, keep):
         target.check()
-        found, notes = build(manifests, target)
+        found, notes = build(manifests)
         say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
         store = planned(manifests.parent, found, notes, target, subject, command, options.blocks, seed)
-
-        def begin() -> None:
-            store.write(store.record)
-            keep()
-
-        return _go_on(options, talk, target, store, begin)
+        return _go_on(options, talk, target, store, keep)
 
 
 def _go_on(
-    options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, begin: Callable[[], None]
+    options: argparse.Namespace,
+    talk: Console,
+    target: Target,
+    store: AblationStore,
+    keep: Callable[[], object] | None = None,
 ) -> int:
-    """Print the plan of every run, then measure what is left of them; `begin`: what is done between."""
+    """Print the plan of every run, then measure what is left of them; `keep`: of a new one, keeps its folder."""
     from lab.experiments.ablation.folder import prepared
 
     ready = prepared(store, target, trials(options, talk))
@@ -99,7 +88,9 @@ def _go_on(
         runs = [(each.prepared, done_samples(each.run)) for each in ready if each.prepared]
         left_out = [item for each in ready for item in each.planned.not_measurable]
         return answer_plan(options, runs, store.record, left_out)
-    begin()
+    if keep is not None:
+        store.write(store.record)
+        keep()
     resume = resume_command(options, "ablate", store.record.id)
     for number, each in enumerate(ready, 1):
         done = done_samples(each.run)
@@ -170,3 +161,15 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
         [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
     )
     return 0 if complete else 1
+
+
+ABLATE = Verb(
+    "a variant's or study's knobs one at a time and cumulatively, ranked by effect",
+    _ablate,
+    {
+        "subject": {"nargs": "?", "type": variant_name, "metavar": "STUDY|VARIANT"},
+        "--variant": {"action": "store_true", "help": "the variant, where a study has the same name"},
+        "--resume": {"metavar": "ABLATION", "help": "go on with an interrupted ablation"},
+    },
+    MEASURING,
+)

@@ -1,4 +1,4 @@
-"""`bench`: variants against their baselines."""
+"""`bench`: variants against their baselines; `study`: all variants of a publication in one run, and its tables in the published shape."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.handing import STDIN, again, handing_on, read_once
-from lab.commands import Adder
-from lab.commands.ablate import ablate_here
-from lab.commands.arguments import (
-    MEASURING,
-    VARIANT,
-    add_options,
-    of_its_own,
-    recorded,
-    refuse_blocks_beside_resolve,
-    variant_name,
+from lab.commands import MEASURING, VARIANT, Verb, of_its_own, recorded, refuse_blocks_beside_resolve, variant_name
+from lab.commands.ablate import ablate
+from lab.commands.measuring import (
+    answer_plan,
+    finish,
+    inside,
+    measure,
+    plan_and_measure,
+    print_plan,
+    resume_command,
+    say,
+    target_of,
+    trials,
 )
-from lab.commands.measuring import finish, inside, plan_and_measure, say, target_of, trials
 from lab.model.names import DEFAULT_TARGET, WORTH
+from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
-    from lab.targets.base import Target
 
 _LONG = 200_000
 """Characters of settings above which what reads them takes so long that it is said."""
+RENDERED = (
+    "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
+    " are invalid as knob-not-applied"
+)
 _OF_A_NEW_RUN = {
     "resolve": ("a run that goes on has its blocks", "every key has a run of its own"),
     "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
@@ -42,36 +48,6 @@ _OF_A_NEW_RUN = {
     ),
 }
 """Option → why it does not go with --resume, and with --configmap."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_bench, "measure variants against their baselines")
-    verb.add_argument("variants", nargs="*", type=variant_name, metavar="VARIANT", help=VARIANT)
-    verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
-    verb.add_argument(
-        "--points",
-        metavar="NAME[,NAME…]",
-        help="measure these points of the sweep alone, a disturbed one with its control run (default: all)",
-    )
-    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
-    verb.add_argument(
-        "--configmap",
-        metavar="FILE",
-        help="your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
-    )
-    verb.add_argument(
-        "--knee",
-        metavar="RUN|RATE",
-        help="of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
-        " (just knee), or the rate itself",
-    )
-    verb.add_argument(
-        "--against",
-        type=variant_name,
-        metavar="VARIANT",
-        help="compare them with this one instead of their baselines: any system or variant",
-    )
-    add_options(verb, "--k6-out", *MEASURING, "--resolve", "--worth", "--sustained")
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
@@ -93,33 +69,25 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
+    target = inside(options, target_of(options))
 
-    def here(target: Target) -> int:
-        from lab.experiments import bench
+    from lab.experiments import bench
 
-        if options.resume:
-            prepared, run = bench.resume(options.resume, target)
-        else:
-            request = bench.Request(
-                tuple(options.variants),
-                options.sweep,
-                options.blocks,
-                options.seed,
-                k6_out=options.k6_out,
-                resolve=options.resolve,
-                knee=options.knee,
-                against=() if options.against is None else (options.against,),
-                worth=options.worth or WORTH,
-                sustained=options.sustained,
-                only=tuple(options.points.split(",")) if options.points else (),
-            )
-            command = recorded(options, "variants")
-            prepared, run = bench.prepare(request, target, command, trials(options, talk)), None
-        own = options.blocks is None and options.resolve is None and run is None
-        store = plan_and_measure(options, talk, target, prepared, run, may_be_less=own)
-        return store if isinstance(store, int) else finish(options, store)
-
-    return inside(options, target_of(options), here)
+    request = bench.Request(
+        tuple(options.variants),
+        options.sweep,
+        options.blocks,
+        options.seed,
+        k6_out=options.k6_out,
+        resolve=options.resolve,
+        knee=options.knee,
+        against=() if options.against is None else (options.against,),
+        worth=options.worth or WORTH,
+        sustained=options.sustained,
+        only=tuple(options.points.split(",")) if options.points else (),
+    )
+    store = plan_and_measure(options, talk, target, request, "variants")
+    return store if isinstance(store, int) else finish(options, store)
 
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
@@ -137,19 +105,96 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     into = again("bench")
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
 
-    def build(manifests: Path, target: Target) -> tuple[list[Owned], list[str]]:
+    with handing_on(content):
+        target = inside(options, options.target)
+    elsewhere = target.name != DEFAULT_TARGET
+
+    def build(manifests: Path) -> tuple[list[Owned], list[str]]:
         if (size := sum(map(len, given.data.values()))) > _LONG:
             slow = "nginx tries them for every arm, which for thousands of maps takes it minutes"
             say(talk, "reading", f"{size // 1000} kB of settings: {slow}")
-        elsewhere = target.name != DEFAULT_TARGET
         asked = split.split(place, given, elsewhere=elsewhere)
         found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
-        rendered = (
-            "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
-            " are invalid as knob-not-applied"
-        )
-        return found, [*notes, *([rendered] if elsewhere else [])]
+        return found, [*notes, RENDERED] if elsewhere else notes
 
-    command = recorded(options, "variants")
-    with handing_on(content):
-        return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))
+    return ablate(options, talk, target, place, recorded(options, "variants"), build)
+
+
+def _study(options: argparse.Namespace, talk: Console) -> int:
+    from lab.studies.study_files import load_study, study_keys
+
+    if options.key is None:
+        raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
+    refuse_blocks_beside_resolve(options)
+    study = load_study(options.key)
+    target = inside(options, options.target)
+
+    from lab.analysis import rerun
+    from lab.experiments import bench
+
+    file = study.file
+    request = bench.Request(
+        tuple(file.variants),
+        file.quick.sweep if options.quick else file.sweep,
+        options.blocks or (file.quick.blocks if options.quick and not options.resolve else None),
+        options.seed,
+        label=f"{study.key}-study",
+        study=study.key,
+        resolve=options.resolve,
+        sustained=options.sustained,
+    )
+    prepared = bench.prepare(request, target, recorded(options, "key"), trials(options, talk))
+    say(talk, "study", f"{study.key}: {file.title}")
+    say(talk, "question", file.question)
+    print_plan(talk, prepared, 0)
+    arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
+    took = format_duration(prepared.design.duration_s)
+    place = rerun.place(target.name)
+    longer = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
+    beside = {change.question: change.command(options.quick, place) for change in file.changes}
+    for question, command in beside.items():
+        say(talk, "beside it", f"{question} {command}")
+    say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
+    if options.plan:
+        return answer_plan(options, [(prepared, 0)], beside=beside)
+    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+    return 1 if store is None else finish(options, store)
+
+
+BENCH = Verb(
+    "measure variants against their baselines",
+    _bench,
+    {
+        "variants": {"nargs": "*", **VARIANT},
+        "--sweep": {"help": "the loads (default: quick, or the variant's own where the system is disturbed)"},
+        "--points": {
+            "metavar": "NAME[,NAME…]",
+            "help": "measure these points of the sweep alone, a disturbed one with its control run (default: all)",
+        },
+        "--resume": {"metavar": "RUN", "help": "go on with an interrupted run"},
+        "--configmap": {
+            "metavar": "FILE",
+            "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
+        },
+        "--knee": {
+            "metavar": "RUN|RATE",
+            "help": "of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
+            " (just knee), or the rate itself",
+        },
+        "--against": {
+            "type": variant_name,
+            "metavar": "VARIANT",
+            "help": "compare them with this one instead of their baselines: any system or variant",
+        },
+    },
+    ("--k6-out", *MEASURING, "--resolve", "--worth", "--sustained"),
+)
+STUDY = Verb(
+    "run a study's variants at published scale and print its tables",
+    _study,
+    {
+        "key": {"nargs": "?", "metavar": "KEY", "help": "which study; `just list` shows them"},
+        "--quick": {"action": "store_true", "help": "the shortened load"},
+    },
+    ("--markdown", *MEASURING, "--resolve", "--sustained"),
+)

@@ -7,10 +7,9 @@ import re
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import number, share
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import add_options, variant_name
+from lab.commands import Verb, print_answer, variant_name, word_of
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 RESUMPTION = {None: None, "full": False, "resumed": True}
@@ -21,35 +20,12 @@ RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)", re.ASCII)
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 
-def add(adder: Adder) -> None:
-    verb = adder(_capacity, "how many proxies of which size, from what requests cost in a measured run")
-    verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
-    verb.add_argument("--tls", metavar="MODE", default="none", help=f"{', '.join(TLS)} (default: none)")
-    verb.add_argument(
-        "--page", default="1kB.bin", help="a page that was measured, as 8kB.bin or 1MB (default: 1kB.bin)"
-    )
-    ways = verb.add_mutually_exclusive_group()
-    ways.add_argument("--keepalive", action="store_true", help="clients keep their connections (default)")
-    ways.add_argument("--close", action="store_true", help="a new connection for every request")
-    verb.add_argument(
-        "--handshakes", metavar="HOW", help="with --close and TLS: full or resumed (default: as measured)"
-    )
-    verb.add_argument(
-        "--variant", type=variant_name, help="whose price (default: the run's baseline, where it has one)"
-    )
-    verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
-    verb.add_argument("--utilisation", metavar="SHARE", default="70%", help="of the proxies' CPUs (default: 70%%)")
-    verb.add_argument("--run", action="append", metavar="RUN", help="the run to go by (default: the latest)")
-    add_options(verb, "--json", "--markdown")
-
-
 def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     from lab.analysis.capacity.answer import Wanted, answer
     from lab.model.pages import PAGES
     from lab.report.json.answers import CAPACITY
     from lab.report.tables.capacity import page
 
-    refuse_unknown(options.tls, TLS, "--tls", f"unknown mode '{options.tls}'")
     name = options.page if options.page in PAGES else f"{options.page}.bin"
     if name not in PAGES:
         raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
@@ -82,3 +58,26 @@ def rate(text: str | None) -> float:
     if not 0 < value <= RATE_MOST:
         raise UsageError("--rate", f"expected more than 0 and at most {RATE_MOST:,.0f}, got {text}", RATE_REMEDY)
     return value
+
+
+CAPACITY = Verb(
+    "how many proxies of which size, from what requests cost in a measured run",
+    _capacity,
+    {
+        "--rate": {"metavar": "RATE", "help": f"{RATE_REMEDY}, of all proxies together"},
+        "--tls": {
+            "type": word_of("--tls", "mode", TLS),
+            "metavar": "MODE",
+            "default": "none",
+            "help": f"{', '.join(TLS)} (default: none)",
+        },
+        "--page": {"default": "1kB.bin", "help": "a page that was measured, as 8kB.bin or 1MB (default: 1kB.bin)"},
+        "--close": {"action": "store_true", "help": "a new connection for every request (default: they are kept)"},
+        "--handshakes": {"metavar": "HOW", "help": "with --close and TLS: full or resumed (default: as measured)"},
+        "--variant": {"type": variant_name, "help": "whose price (default: the run's baseline, where it has one)"},
+        "--cores": {"type": number("--cores", 1, 1024), "help": "of each proxy (default: several sizes)"},
+        "--utilisation": {"metavar": "SHARE", "default": "70%", "help": "of the proxies' CPUs (default: 70%%)"},
+        "--run": {"action": "append", "metavar": "RUN", "help": "the run to go by (default: the latest)"},
+    },
+    ("--json", "--markdown"),
+)

@@ -6,62 +6,25 @@
 from __future__ import annotations
 
 import argparse
-import signal
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Adder, subcommands
-from lab.commands.arguments import TARGETED, add_options, variant_name
-from lab.commands.measuring import inside
-
-if TYPE_CHECKING:
-    from lab.targets.provision import Provider
+from lab.commands import TARGETED, VARIANT, Verb
+from lab.commands.measuring import inside, settle
+from lab.targets.provision import PROVIDERS, Provider
 
 
-def add_up(adder: Adder) -> None:
-    verb = adder(None, "get a cluster ready to measure on")
-    _add_clusters(verb, _up, lambda provider, cluster: provider.up_arguments(cluster))
-
-
-def add_down(adder: Adder) -> None:
-    verb = adder(None, "remove it, with everything that the lab made for it")
-    _add_clusters(verb, _down, lambda provider, cluster: provider.down_arguments(cluster))
-
-
-def _add_clusters(
-    verb: argparse.ArgumentParser,
-    function: Callable[[argparse.Namespace, Console], int],
-    add_arguments: Callable[[Provider, argparse.ArgumentParser], None],
-) -> None:
-    """Add each way to get a cluster as a word after the verb, with its own arguments."""
-    from lab.targets.provision import PROVIDERS
-
-    add_cluster = subcommands(verb, "CLUSTER")
-    for name, provider in PROVIDERS.items():
-        cluster = add_cluster(name, function, provider.ABOUT)
-        add_arguments(provider, cluster)
-        cluster.set_defaults(provider=provider)
-
-
-def _up(options: argparse.Namespace, talk: Console) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is undone, as with Ctrl-C
-    options.provider.up(options, talk)
+def _up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
+    settle()  # what was begun is undone, as with Ctrl-C
+    provider.up(options, talk)
     return 0
 
 
-def _down(options: argparse.Namespace, talk: Console) -> int:
-    options.provider.down(options, talk)
+def _down(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
+    provider.down(options, talk)
     return 0
-
-
-def add_with(adder: Adder) -> None:
-    verb = adder(_with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
-    add_options(verb, *TARGETED)
-    verb.add_argument("variant", type=variant_name, metavar="VARIANT")
-    verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'")
 
 
 def _with(options: argparse.Namespace, talk: Console) -> int:
@@ -69,8 +32,36 @@ def _with(options: argparse.Namespace, talk: Console) -> int:
     from lab.targets.common.process import run_beside
 
     if not options.command:
-        raise UsageError(
-            "with", "no command given", "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
-        )
+        remedy = "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
+        raise UsageError("with", "no command given", remedy)
     variant = load_variant(options.variant)
-    return inside(options, options.target, lambda target: run_beside(target, variant, options.command))
+    return run_beside(inside(options, options.target), variant, options.command)
+
+
+UP = Verb(
+    "get a cluster ready to measure on",
+    None,
+    words={
+        name: Verb(provider.ABOUT, partial(_up, provider), add=provider.up_arguments)
+        for name, provider in PROVIDERS.items()
+    },
+    metavar="CLUSTER",
+)
+DOWN = Verb(
+    "remove it, with everything that the lab made for it",
+    None,
+    words={
+        name: Verb(provider.ABOUT, partial(_down, provider), add=provider.down_arguments)
+        for name, provider in PROVIDERS.items()
+    },
+    metavar="CLUSTER",
+)
+WITH = Verb(
+    "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)",
+    _with,
+    {
+        "variant": VARIANT,
+        "command": {"nargs": argparse.REMAINDER, "metavar": "CMD", "help": "e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'"},
+    },
+    TARGETED,
+)

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import written_to
-from lab.commands import Adder
+from lab.commands import STORED, Verb
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
@@ -36,31 +36,6 @@ SUFFIXES: Mapping[str, AnyFormat] = {
     ".om": "openmetrics",
 }
 """Of --output: which format it asks for by its name."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_export, "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said")
-    verb.add_argument(
-        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
-    )
-    verb.add_argument(
-        "--format",
-        choices=FORMATS,
-        help="json: a JSON object per line; openmetrics: its text format 1.0, which Prometheus reads; parquet needs --output"
-        " (default: as --output's name ends, else csv)",
-    )
-    verb.add_argument(
-        "--what",
-        choices=(*TABLES, *VERBATIM),
-        default="samples",
-        help="samples: a row each, also of those that do not count; histograms: a row per bucket; requests, events: beside a"
-        " disturbance; usage: a row per process and second; levels: what twins scatter by on several generations of workers, as"
-        " data/levels has it; raw: the generator's output, byte for byte, on stdout and stderr as it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
-    )
-    verb.add_argument("--sample", metavar="ID", help="of one sample only; raw and k6 need it")
-    verb.add_argument(
-        "--output", metavar="FILE", help="instead of stdout; an existing file is replaced once all is written"
-    )
 
 
 def _export(options: argparse.Namespace, talk: Console) -> int:
@@ -163,3 +138,26 @@ def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
         if partial:
             with suppress(OSError):
                 partial.unlink()
+
+
+EXPORT = Verb(
+    "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said",
+    _export,
+    {
+        "run": STORED,
+        "--format": {
+            "choices": FORMATS,
+            "help": "json: a JSON object per line; openmetrics: its text format 1.0, which Prometheus reads; parquet needs --output"
+            " (default: as --output's name ends, else csv)",
+        },
+        "--what": {
+            "choices": (*TABLES, *VERBATIM),
+            "default": "samples",
+            "help": "samples: a row each, also of those that do not count; histograms: a row per bucket; requests, events: beside a"
+            " disturbance; usage: a row per process and second; levels: what twins scatter by on several generations of workers, as"
+            " data/levels has it; raw: the generator's output, byte for byte, on stdout and stderr as it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
+        },
+        "--sample": {"metavar": "ID", "help": "of one sample only; raw and k6 need it"},
+        "--output": {"metavar": "FILE", "help": "instead of stdout; an existing file is replaced once all is written"},
+    },
+)

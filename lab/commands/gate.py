@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import LabError, UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.files import written_to
-from lab.commands import Adder, answer, print_answer
-from lab.commands.arguments import MEASURING, add_options, arm_name, fraction, recorded, variant_name
+from lab.commands import MEASURING, Verb, answer, arm_name, fraction, print_answer, recorded, variant_name, word_of
 from lab.commands.measuring import answer_plan, inside, measure, print_plan, say, trials
-from lab.commands.table import run_and_arm
+from lab.commands.table import compared
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
@@ -26,64 +25,12 @@ from lab.model.sweeps import DEFAULT_SWEEP
 if TYPE_CHECKING:
     from lab.analysis.judge.gate import Bounds, Gate
     from lab.experiments.bench import Prepared
-    from lab.targets.base import Target
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
 """In which a change may claim, whatever it is about."""
 CUT = 2
 """The exit status where it was not measured to its end: 1 is a regression's alone."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_gate, "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved")
-    verb.add_argument(
-        "names",
-        nargs="*",
-        metavar="RUN[:ARM]|VARIANT",
-        help="a run whose variants are judged by its own baselines, or two: what it is to be as good as, and what is judged; with"
-        " --against: the variants to measure",
-    )
-    verb.add_argument(
-        "--against",
-        metavar="REF",
-        help="measure the variants as this checkout has them in pairs with themselves as this git ref has them, and judge that",
-    )
-    verb.add_argument(
-        "--again",
-        nargs="+",
-        default=[],
-        metavar="RUN[:ARM]",
-        help="the same measured a second time, as many runs as the first: a regression close to the bound is one only where both show it",
-    )
-    verb.add_argument("--sweep", help="with --against: the loads (default: quick)")
-    verb.add_argument(
-        BOUND,
-        type=partial(fraction, BOUND),
-        metavar="5%",
-        help="of steady loads: how much worse is still good, as 5%% or 0.05",
-    )
-    verb.add_argument(
-        "--max-more",
-        type=own_unit,
-        action="append",
-        default=[],
-        metavar="METRIC=VALUE",
-        help="of disturbed loads: how much more of an outcome is still good, in its own unit (failed=10, gap_s=0.5); repeatable",
-    )
-    verb.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        help="of steady loads: gate this metric instead of rate and CPU per request at a closed loop, p50 and p99 at a given"
-        " rate (rate, cpu_per_request, p50, p90, p99, p99.9); repeatable",
-    )
-    verb.add_argument("--arm", action="append", type=arm_name, default=[], help="gate this arm only; repeatable")
-    verb.add_argument(
-        "--strict", action="store_true", help="exit 2 where it cannot tell: an interval reaches beyond the bound, …"
-    )
-    verb.add_argument("--junit", metavar="FILE", help="write JUnit XML there, too")
-    add_options(verb, *MEASURING, "--markdown")
 
 
 def own_unit(text: str) -> tuple[str, float]:
@@ -122,9 +69,7 @@ def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
     strict = options.strict
     try:
         found = find()
-        if options.junit:
-            with written_to("--junit", Path(options.junit)):
-                Path(options.junit).write_bytes(xml(found, strict))
+        _write_junit(options, lambda: xml(found, strict))
         try:
             with answer():
                 print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
@@ -142,6 +87,12 @@ def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
         fault = f"{type(error).__name__}: {error}"
         raise UsageError("gate", fault, "this is a defect of the lab: LAB_DEBUG=1 shows where") from None
     return found.exit_status(strict)
+
+
+def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
+    if options.junit:
+        with written_to("--junit", Path(options.junit)):
+            Path(options.junit).write_bytes(xml())
 
 
 def _measured(options: argparse.Namespace, talk: Console) -> int:
@@ -162,59 +113,57 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
     load_sweep(options.sweep or DEFAULT_SWEEP)
     commit_of(options.against)
 
-    def here(target: Target) -> int:
-        from lab.analysis.comparison.comparison import compare_runs
-        from lab.analysis.gate.gate import confirmed, gate
-        from lab.experiments import bench
-        from lab.experiments.ablation.folder import new_manifests
-        from lab.experiments.against_ref import beside
+    target = inside(options, options.target)
+    from lab.analysis.comparison.comparison import compare_runs
+    from lab.analysis.gate.gate import confirmed, gate
+    from lab.experiments import bench
+    from lab.experiments.ablation.folder import new_manifests
+    from lab.experiments.against_ref import beside
 
-        with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
-            pairs, same = beside(manifests, options.against, options.names)
-            if same and pairs:
-                say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
-            if not pairs:
-                return _nothing_changed(options, same)
+    with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
+        pairs, same = beside(manifests, options.against, options.names)
+        if same and pairs:
+            say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
+        if not pairs:
+            return _nothing_changed(options, same)
 
-            def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
-                request = bench.Request(
-                    tuple(names),
-                    options.sweep or DEFAULT_SWEEP,
-                    options.blocks,
-                    seed,
-                    label=f"gate-{'-'.join(names)}",
-                    manifests=manifests,
-                    against=tuple(pairs[name] for name in names),
-                    primary=PRIMARY,
-                    worth=bounds.regression or WORTH,
-                )
-                return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
+        def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
+            request = bench.Request(
+                tuple(names),
+                options.sweep or DEFAULT_SWEEP,
+                options.blocks,
+                seed,
+                label=f"gate-{'-'.join(names)}",
+                manifests=manifests,
+                against=tuple(pairs[name] for name in names),
+                primary=PRIMARY,
+                worth=bounds.regression or WORTH,
+            )
+            return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
 
-            prepared = prepared_of([*pairs], options.seed)
-            print_plan(talk, prepared, 0)
-            if options.plan:
-                return answer_plan(options, [(prepared, 0)])
-            keep()
+        prepared = prepared_of([*pairs], options.seed)
+        print_plan(talk, prepared, 0)
+        if options.plan:
+            return answer_plan(options, [(prepared, 0)])
+        keep()
 
-        def judged(ready: Prepared) -> Gate | None:
-            store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
-            return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
+    def judged(ready: Prepared) -> Gate | None:
+        store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
+        return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
-        found = judged(prepared)
-        if found is not None and (close := found.to_measure_again):
-            why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
-            say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
-            of_close = {one.row.other.arm for one in close}
-            again = prepared_of([name for name in pairs if name in of_close], None)
-            print_plan(talk, again, 0)
-            second = judged(again)
-            found = second and confirmed(found, second)
-        if found is None:
+    if (found := judged(prepared)) is None:
+        return CUT
+    if close := found.to_measure_again:
+        why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
+        say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
+        of_close = {one.row.other.arm for one in close}
+        again = prepared_of([name for name in pairs if name in of_close], None)
+        print_plan(talk, again, 0)
+        if (second := judged(again)) is None:
             return CUT
-        last = found
-        return _judged(options, lambda: last)
-
-    return inside(options, options.target, here)
+        found = confirmed(found, second)
+    last = found
+    return _judged(options, lambda: last)
 
 
 def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
@@ -223,12 +172,10 @@ def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
     from lab.report.tables.gate import UNCHANGED
 
     said = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
-    if options.junit:
-        with written_to("--junit", Path(options.junit)):
-            Path(options.junit).write_bytes(UNCHANGED)
+    told = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": said, "unchanged": same}
+    _write_junit(options, lambda: UNCHANGED)
     with answer():
         if options.json:
-            told = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": said, "unchanged": same}
             print(dumps(told))
         else:
             print(f"### Passed\n\n{said}" if options.markdown else said)
@@ -250,29 +197,72 @@ def _found(options: argparse.Namespace) -> Gate:
         fault = "is of steady loads, and these have no bound"
         raise UsageError("--metric", fault, f"as --metric {options.metric[0]} --max-regression 5%, or leave it out")
 
-    from lab.analysis.comparison.comparison import compare_runs
     from lab.analysis.gate.gate import confirmed, gate
-    from lab.records.store import RunStore
 
     bounds = _bounds(options)
     if options.again and (len(options.again) != len(options.names) or {*options.again} & {*options.names}):
         fault = f"expected as many runs as are gated ({len(options.names)}), and others, got {' '.join(options.again)}"
         raise UsageError("--again", fault, "as `just gate RUN --again RUN --max-regression 5%`")
 
-    def of_runs(names: Sequence[str]) -> Gate:
-        base, base_arm = run_and_arm(names[0])
-        other, other_arm = run_and_arm(names[1]) if len(names) > 1 else (None, None)
-        stores = RunStore.open(base), RunStore.open(other) if other is not None else None
-        return gate(compare_runs(*stores, base_arm, other_arm, asked=bounds.more), bounds, options.arm)
-
-    found = of_runs(options.names)
-    return confirmed(found, of_runs(options.again)) if options.again else found
+    found = gate(compared(options.names, bounds.more), bounds, options.arm)
+    if not options.again:
+        return found
+    return confirmed(found, gate(compared(options.again, bounds.more), bounds, options.arm))
 
 
 def _bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.judge.gate import Bounds
 
-    for metric in options.metric:
-        refuse_unknown(metric, RATIOS, "--metric", f"unknown metric '{metric}'")
     least = WORTH if options.against is not None and not options.max_more else None
     return Bounds(options.max_regression or least, dict(options.max_more), tuple(options.metric))
+
+
+GATE = Verb(
+    "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved",
+    _gate,
+    {
+        "names": {
+            "nargs": "*",
+            "metavar": "RUN[:ARM]|VARIANT",
+            "help": "a run whose variants are judged by its own baselines, or two: what it is to be as good as, and what is judged; with"
+            " --against: the variants to measure",
+        },
+        "--against": {
+            "metavar": "REF",
+            "help": "measure the variants as this checkout has them in pairs with themselves as this git ref has them, and judge that",
+        },
+        "--again": {
+            "nargs": "+",
+            "default": [],
+            "metavar": "RUN[:ARM]",
+            "help": "the same measured a second time, as many runs as the first: a regression close to the bound is one only where both show it",
+        },
+        "--sweep": {"help": "with --against: the loads (default: quick)"},
+        BOUND: {
+            "type": partial(fraction, BOUND),
+            "metavar": "5%",
+            "help": "of steady loads: how much worse is still good, as 5%% or 0.05",
+        },
+        "--max-more": {
+            "type": own_unit,
+            "action": "append",
+            "default": [],
+            "metavar": "METRIC=VALUE",
+            "help": "of disturbed loads: how much more of an outcome is still good, in its own unit (failed=10, gap_s=0.5); repeatable",
+        },
+        "--metric": {
+            "type": word_of("--metric", "metric", RATIOS),
+            "action": "append",
+            "default": [],
+            "help": "of steady loads: gate this metric instead of rate and CPU per request at a closed loop, p50 and p99 at a given"
+            " rate (rate, cpu_per_request, p50, p90, p99, p99.9); repeatable",
+        },
+        "--arm": {"action": "append", "type": arm_name, "default": [], "help": "gate this arm only; repeatable"},
+        "--strict": {
+            "action": "store_true",
+            "help": "exit 2 where it cannot tell: an interval reaches beyond the bound, …",
+        },
+        "--junit": {"metavar": "FILE", "help": "write JUnit XML there, too"},
+    },
+    (*MEASURING, "--markdown"),
+)

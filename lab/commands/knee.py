@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError
 from lab.base.quantities import number, seconds, share
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import TARGETED, VARIANT, add_options, of_its_own, recorded, variant_name
+from lab.commands import TARGETED, VARIANT, Verb, of_its_own, print_answer, recorded, word_of
 from lab.commands.measuring import answer_plan, done_samples, inside, measure, resume_command, say, target_of
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
@@ -21,37 +20,6 @@ from lab.stats.units import format_duration
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.records.store import RunStore
-    from lab.targets.base import Target
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_knee, "the highest rate that a variant serves as it should, and who is the limit there")
-    verb.add_argument("variants", nargs="*", type=variant_name, metavar="VARIANT", help=VARIANT)
-    verb.add_argument("--p99", type=_latency, metavar="50ms", help="the longest p99 that will do (default: 50ms)")
-    verb.add_argument(
-        "--generator", help="of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"
-    )
-    verb.add_argument("--connections", type=number("--connections", 1, 100_000), help="default: 100")
-    verb.add_argument(
-        "--duration", type=_duration, metavar="SECONDS", help="of a trial (default: 10, with wrk2 itself 32)"
-    )
-    verb.add_argument(
-        "--start",
-        type=number("--start", 1, 1_000_000),
-        metavar="REQ/S",
-        help="the first rate (default: 100, or as many as connections where the generator takes no fewer)",
-    )
-    verb.add_argument(
-        "--precision", type=_precision, metavar="5%", help="how near the answer's two ends lie (default: 5%%)"
-    )
-    verb.add_argument("--page", help="what is asked for (default: 1kB.bin)")
-    verb.add_argument(
-        "--tls", help="the routes the load goes to, by where TLS ends (default: whatever the variant routes)"
-    )
-    verb.add_argument("--accept-encoding", help="identity (the default), or gzip: answers may be compressed")
-    verb.add_argument("--close", action="store_true", help="a new connection for every request")
-    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted search")
-    add_options(verb, *TARGETED, "--plan", "--json")
 
 
 def _latency(text: str) -> str:
@@ -87,38 +55,29 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
         )
     if not options.variants and not options.resume:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
-    for option, asked, what, known in (
-        ("--page", options.page, "page", list(PAGES)),
-        ("--tls", options.tls, "mode", get_args(Tls)),
-        ("--accept-encoding", options.accept_encoding, "encoding", get_args(Encoding)),
-    ):
-        if asked is not None:
-            refuse_unknown(asked, known, option, f"unknown {what} '{asked}'")
     if options.generator is not None:
         generator(options.generator)
 
-    def here(target: Target) -> int:
-        from lab.commands.progress import Trials
-        from lab.experiments import knee as seeking
+    target = inside(options, target_of(options))
+    from lab.commands.progress import Trials
+    from lab.experiments import knee as seeking
 
-        if options.resume:
-            prepared, run = seeking.resume(options.resume, target)
-        else:
-            command = recorded(options, "variants")
-            prepared, run = seeking.prepare(options.variants, target, command, **_asked(options)), None
-        _print_plan(talk, prepared, run)
-        if options.plan:
-            return answer_plan(options, [(prepared, done_samples(run))])
+    if options.resume:
+        prepared, run = seeking.resume(options.resume, target)
+    else:
+        command = recorded(options, "variants")
+        prepared, run = seeking.prepare(options.variants, target, command, **_asked(options)), None
+    _print_plan(talk, prepared, run)
+    if options.plan:
+        return answer_plan(options, [(prepared, done_samples(run))])
 
-        def searched(store: RunStore) -> None:
-            chosen = next(iter(prepared.chosen.values()))
-            seeking.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
+    def searched(store: RunStore) -> None:
+        chosen = next(iter(prepared.chosen.values()))
+        seeking.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
 
-        resume = resume_command(options, "knee", prepared.record.id)
-        store = measure(talk, prepared, run, target, resume, searched)
-        return 1 if store is None else print_knee(options, store, keep=True)
-
-    return inside(options, target_of(options), here)
+    resume = resume_command(options, "knee", prepared.record.id)
+    store = measure(talk, prepared, run, target, resume, searched)
+    return 1 if store is None else print_knee(options, store, keep=True)
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
@@ -166,11 +125,50 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
-    from lab.records.tables import KNEE
+    from lab.records.tables import KNEE as RECORD
     from lab.report.tables.knee import page
 
     report = report_of(run)
     if keep:
-        run.write(KNEE, report)
+        run.write(RECORD, report)
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1
+
+
+KNEE = Verb(
+    "the highest rate that a variant serves as it should, and who is the limit there",
+    _knee,
+    {
+        "variants": {"nargs": "*", **VARIANT},
+        "--p99": {"type": _latency, "metavar": "50ms", "help": "the longest p99 that will do (default: 50ms)"},
+        "--generator": {"help": "of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"},
+        "--connections": {"type": number("--connections", 1, 100_000), "help": "default: 100"},
+        "--duration": {
+            "type": _duration,
+            "metavar": "SECONDS",
+            "help": "of a trial (default: 10, with wrk2 itself 32)",
+        },
+        "--start": {
+            "type": number("--start", 1, 1_000_000),
+            "metavar": "REQ/S",
+            "help": "the first rate (default: 100, or as many as connections where the generator takes no fewer)",
+        },
+        "--precision": {
+            "type": _precision,
+            "metavar": "5%",
+            "help": "how near the answer's two ends lie (default: 5%%)",
+        },
+        "--page": {"type": word_of("--page", "page", PAGES), "help": "what is asked for (default: 1kB.bin)"},
+        "--tls": {
+            "type": word_of("--tls", "mode", get_args(Tls)),
+            "help": "the routes the load goes to, by where TLS ends (default: whatever the variant routes)",
+        },
+        "--accept-encoding": {
+            "type": word_of("--accept-encoding", "encoding", get_args(Encoding)),
+            "help": "identity (the default), or gzip: answers may be compressed",
+        },
+        "--close": {"action": "store_true", "help": "a new connection for every request"},
+        "--resume": {"metavar": "RUN", "help": "go on with an interrupted search"},
+    },
+    (*TARGETED, "--plan", "--json"),
+)

@@ -5,33 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.commands import Adder
-from lab.commands.arguments import VARIANT, add_options, variant_name
-
-if TYPE_CHECKING:
-    from lab.targets.prerequisites import Finding
+from lab.commands import VARIANT, Verb
 
 STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
-
-
-def add_list(adder: Adder) -> None:
-    verb = adder(_list, "variants, knobs, sweeps and studies")
-    verb.add_argument("words", nargs="*", metavar="WORD", help="only what has all of these words in it (default: all)")
-    add_options(verb, "--json")
-
-
-def add_show(adder: Adder) -> None:
-    verb = adder(_show, "a variant: its knobs, read-backs and manifest diff")
-    verb.add_argument("variant", type=variant_name, metavar="VARIANT", help=VARIANT)
-    add_options(verb, "--json")
-
-
-def add_doctor(adder: Adder) -> None:
-    add_options(adder(_doctor, "try every prerequisite and say how to get what is missing"), "--json")
 
 
 def _list(options: argparse.Namespace, talk: Console) -> int:
@@ -64,22 +43,19 @@ def doctor(console: Console, as_json: bool = False) -> int:
     from lab.targets import prerequisites
 
     findings, targets = prerequisites.checks(), prerequisites.TARGETS
-
-    def needed(finding: Finding) -> str:
-        return "all" if {*finding.needed_by} == {*targets} else ", ".join(finding.needed_by)
-
     missing = {
         target: [each.check for each in findings if not each.ok and target in each.needed_by] for target in targets
     }
     if as_json:
         console.print_json(data=[{**asdict(finding), "status": finding.status} for finding in findings])
         return 2 if missing["local"] else 0
-    wide, wider = max(len(each.check) for each in findings), max(len(needed(each)) for each in findings)
+    needed = ["all" if {*each.needed_by} == {*targets} else ", ".join(each.needed_by) for each in findings]
+    wide, wider = max(len(each.check) for each in findings), max(map(len, needed))
     console.print(
         f"{'check':<{wide}}  {'needed by':<{wider}}  status    found, and the remedy", style="bold", soft_wrap=True
     )
-    for finding in findings:
-        head = f"{finding.check:<{wide}}  {needed(finding):<{wider}}  "
+    for finding, by in zip(findings, needed, strict=True):
+        head = f"{finding.check:<{wide}}  {by:<{wider}}  "
         said = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found
         line = hung(console, f"{head}{finding.status:<8}  {said}", 8)
         line.stylize(STYLES[finding.status], len(head), len(head) + len(finding.status))
@@ -89,3 +65,13 @@ def doctor(console: Console, as_json: bool = False) -> int:
         verdict = f"[bold red]not here[/], for want of {', '.join(lacking)}" if lacking else "[green]ready[/]"
         console.print(f"--target {target}: {verdict}", soft_wrap=True, highlight=False)
     return 2 if missing["local"] else 0
+
+
+LIST = Verb(
+    "variants, knobs, sweeps and studies",
+    _list,
+    {"words": {"nargs": "*", "metavar": "WORD", "help": "only what has all of these words in it (default: all)"}},
+    ("--json",),
+)
+SHOW = Verb("a variant: its knobs, read-backs and manifest diff", _show, {"variant": VARIANT}, ("--json",))
+DOCTOR = Verb("try every prerequisite and say how to get what is missing", _doctor, shared=("--json",))

@@ -6,48 +6,16 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Adder, subcommands
-from lab.model.facts import ROOT
-
-if TYPE_CHECKING:
-    from lab.records.store import RunStore
-
-
-def add(adder: Adder) -> None:
-    verb = adder(None, "upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks")
-    add_task = subcommands(verb, "TASK")
-    pack = add_task("pack", _pack, "a finished run in few files: smaller, read sooner, the same to every verb")
-    pack.add_argument("run", metavar="RUN")
-    pack.add_argument(
-        "--into",
-        metavar="NAME",
-        help="pack a copy of the run into data/reference/NAME: as a new reference, or as one more boot of the one that is there",
-    )
-    pack.add_argument(
-        "--replace",
-        action="store_true",
-        help="with --into: let the run take the reference's place; the effects of what it replaces are kept in data/reference/history.csv",
-    )
-    add_task("readme", _write_readmes, "write the generated parts of every README again")
-    add_task("schema", _write_schemas, "write the JSON schemas of everything that the lab reads and records again")
-    validate = add_task("validate", _validate_overlays, "hold variants against Kubernetes' schemas, offline")
-    validate.add_argument(
-        "variants", nargs="*", metavar="VARIANT", help="only these (default: every overlay and component, each once)"
-    )
-    about = "the studies' notebooks in Jupyter, from the committed runs"
-    # All of its arguments are Jupyter's, those that begin with a dash, too: no option of ours is looked for.
-    notebook = add_task("notebook", _open_notebooks, about, prefix_chars="+", add_help=False)
-    notebook.add_argument("arguments", nargs="*", metavar="ARG", help="for Jupyter, for example --no-browser")
+from lab.commands import Verb
+from lab.model.facts import ROOT, git_commit
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.history import add_rows, effects_of_run
-    from lab.model.facts import git_commit
     from lab.records.packing import Size, pack
     from lab.records.references import add_run, replace_run
     from lab.records.store import RunStore
@@ -61,12 +29,8 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
         print(f"{run.folder}: {before} → {after}")
         return 0
     if options.replace:
-        commit = git_commit() or ""
-
-        def keep(old: RunStore, name: str) -> None:
-            add_rows(effects_of_run(old, name, commit, commit))
-
-        folder, notes = replace_run(run, options.into, keep), list[str]()
+        commit, notes = git_commit() or "", list[str]()
+        folder = replace_run(run, options.into, lambda old, name: add_rows(effects_of_run(old, name, commit, commit)))
     else:
         folder, notes = add_run(run, options.into, omit_defaults)
     for note in notes:
@@ -101,3 +65,47 @@ def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
     """Become Jupyter."""
     jupyter = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={ROOT / 'notebooks'}", *options.arguments]
     os.execv(sys.executable, jupyter)
+
+
+MAINTAIN = Verb(
+    "upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks",
+    None,
+    words={
+        "pack": Verb(
+            "a finished run in few files: smaller, read sooner, the same to every verb",
+            _pack,
+            {
+                "run": {"metavar": "RUN"},
+                "--into": {
+                    "metavar": "NAME",
+                    "help": "pack a copy of the run into data/reference/NAME: as a new reference, or as one more boot of the one that is there",
+                },
+                "--replace": {
+                    "action": "store_true",
+                    "help": "with --into: let the run take the reference's place; the effects of what it replaces are kept in data/reference/history.csv",
+                },
+            },
+        ),
+        "readme": Verb("write the generated parts of every README again", _write_readmes),
+        "schema": Verb("write the JSON schemas of everything that the lab reads and records again", _write_schemas),
+        "validate": Verb(
+            "hold variants against Kubernetes' schemas, offline",
+            _validate_overlays,
+            {
+                "variants": {
+                    "nargs": "*",
+                    "metavar": "VARIANT",
+                    "help": "only these (default: every overlay and component, each once)",
+                }
+            },
+        ),
+        "notebook": Verb(
+            "the studies' notebooks in Jupyter, from the committed runs",
+            _open_notebooks,
+            {"arguments": {"nargs": "*", "metavar": "ARG", "help": "for Jupyter, for example --no-browser"}},
+            # All of its arguments are Jupyter's, those that begin with a dash, too: no option of ours is looked for.
+            more={"prefix_chars": "+", "add_help": False},
+        ),
+    },
+    metavar="TASK",
+)

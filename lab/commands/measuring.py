@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,11 +14,11 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
-from lab.commands import answer
+from lab.commands import RanInsideError, answer, recorded
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.bench import Prepared
+    from lab.experiments.bench import Prepared, Request
     from lab.experiments.bench.probing import Trials
     from lab.model.run import NotMeasured
     from lab.records.ablation import AblationRecord
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-BUSIEST = 3
-"""Other processes that are named."""
 EACH = 3
 """Points that the plan names one by one."""
 LONG_S = 300.0
@@ -40,28 +36,28 @@ LONG_S = 300.0
 
 def target_of(options: argparse.Namespace) -> str | None:
     """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
-    from lab.records.store import RunStore
-
     if not options.resume:
         return options.target
+    from lab.records.store import RunStore
+
     record = RunStore.open(options.resume).record
     if options.target not in (None, record.target):
         raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
     return record.target
 
 
-def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target], int]) -> int:
-    """Go on where the target of that name (None: the default one) measures: in its own namespaces, if it has some. The exit status.
+def inside(options: argparse.Namespace, name: str | None) -> Target:
+    """Return the target of that name (None: the default one), where it measures: in its own namespaces, if it has some.
 
-    There SIGTERM ends the lab as cleanly as Ctrl-C does.
+    Where the lab was not there yet, it has been now, and RanInsideError is raised. There SIGTERM ends it as cleanly as Ctrl-C does.
     """
     from lab.targets import entered
 
     target = entered(name, getattr(options, "context", None), options.argv)
     if isinstance(target, int):
-        return target
+        raise RanInsideError(target)
     settle()
-    return here(target)
+    return target
 
 
 def settle() -> None:
@@ -84,37 +80,29 @@ def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
 
 def done_samples(run: RunStore | None) -> int:
     """How many of a run's slots need no further measurement."""
-    from lab.model.samples import cell, cells, settled
+    from lab.model.samples import cell, settled
 
     if run is None:
         return 0
     done = {cell(sample) for sample in run.samples() if settled(sample)}
-    return sum(all(each in done for each in cells(slot)) for slot in run.record.plan().slots)
+    return sum(done.issuperset(slot.cells) for slot in run.record.plan().slots)
 
 
 def plan_and_measure(
-    options: argparse.Namespace,
-    talk: Console,
-    target: Target,
-    prepared: Prepared,
-    run: RunStore | None = None,
-    verb: str = "bench",
-    may_be_less: bool = False,
+    options: argparse.Namespace, talk: Console, target: Target, request: Request, names: str, verb: str = "bench"
 ) -> RunStore | int:
-    """Print the plan and measure it; the run, or the exit status where only the plan was asked for or it was interrupted.
+    """Print the plan of what is asked for, or of the run to `--resume`, and measure it; the exit status where that is all.
 
-    Args:
-        options: The verb's.
-        talk: Where the plan is printed.
-        target: Where it is measured.
-        prepared: What is measured.
-        run: The one that it goes on with; None: a new one.
-        verb: The one whose `--resume` goes on with it.
-        may_be_less: Whether nobody asked for so many blocks.
-
+    `names`: the option with what is measured; `verb`: the one whose `--resume` goes on with it.
     """
+    from lab.experiments import bench
+
+    if options.resume:
+        prepared, run = bench.resume(options.resume, target)
+    else:
+        prepared, run = bench.prepare(request, target, recorded(options, names), trials(options, talk)), None
     done = done_samples(run)
-    print_plan(talk, prepared, done, may_be_less)
+    print_plan(talk, prepared, done, verb == "bench" and run is None and not (options.blocks or request.resolve))
     if options.plan:
         return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
@@ -137,17 +125,7 @@ def measure(
     from lab.experiments import bench
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
-    from lab.model.bottleneck import MAX_OTHERS_CORES
     from lab.records.store import RunStore
-    from lab.targets.common.sampler import HOST_PROC, busiest
-
-    found = busiest() if search is None and HOST_PROC in os.environ else {}
-    if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
-        each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
-        lost = "samples may be lost: stop it, or wait"
-        bears = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
-        used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
-        say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
 
     def say_resume(what: str) -> None:
         kept = "sample" if search is None else "trial"
@@ -165,8 +143,7 @@ def measure(
             if search is not None:
                 search(store)
             else:
-                done = 0 if run is None else done_samples(store)
-                with Terminal(talk, prepared.plan, prepared.design.duration_s, done) as watching:
+                with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as watching:
                     Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
     except KeyboardInterrupt:
         if not begun:

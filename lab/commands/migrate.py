@@ -10,48 +10,17 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.handing import STDIN, handing_on, read_once
-from lab.commands import Adder, print_answer
-from lab.commands.arguments import MEASURING, add_options, recorded
+from lab.commands import MEASURING, Verb, print_answer, recorded
 from lab.commands.measuring import finish, inside, measure, print_plan, resume_command, say, trials
 
 if TYPE_CHECKING:
     from lab.experiments.migration.plan import Plan
-    from lab.targets.base import Target
 
 SWEEP = "migrate"
 
 
-def add(adder: Adder) -> None:
-    verb = adder(_migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
-    verb.add_argument(
-        "--configmap",
-        metavar="FILE",
-        help="your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
-    )
-    verb.add_argument(
-        "--ingress",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="Ingress objects, whose annotations are settings, too",
-    )
-    verb.add_argument(
-        "--to",
-        metavar="SYSTEM",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="the successors (default: all that have a table)",
-    )
-    verb.add_argument(
-        "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
-    )
-    verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
-    add_options(verb, "--sustained", *MEASURING, "--markdown")
-
-
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
+    """Measured is ingress-nginx with the file against each, as shipped and with its settings, in one run."""
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]
@@ -71,44 +40,40 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
         _write(options, talk, found)
         print_answer(options, lambda: whole, lambda: MIGRATION.dumps(found))
         return 0
-    command = recorded(options)
-
-    def here(target: Target) -> int:
-        """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
-        from lab.experiments import bench
-        from lab.experiments.ablation.folder import new_manifests
-        from lab.experiments.migration.folder import variants
-        from lab.report.result import Result
-        from lab.report.tables.migration import costs, happened, walked
-
-        _write(options, talk, found)
-        with new_manifests("migrate") as (manifests, keep):
-            target.check()
-            ours, names, notes = variants(found, manifests, target)
-            for note in notes:
-                say(talk, "note", note)
-            request = bench.Request(
-                tuple(names),
-                options.sweep,
-                options.blocks,
-                options.seed,
-                label=SWEEP,
-                manifests=manifests,
-                against=(ours,),
-                sustained=options.sustained,
-            )
-            prepared = bench.prepare(request, target, command, trials(options, talk))
-            print_plan(talk, prepared, 0)
-            keep()
-        store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
-        if store is None:
-            return 1
-        told = Result(store).told
-        cost = [*costs(told), *happened(told)]
-        return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
-
     with handing_on(content):
-        return inside(options, options.target, here)
+        target = inside(options, options.target)
+
+    from lab.experiments import bench
+    from lab.experiments.ablation.folder import new_manifests
+    from lab.experiments.migration.folder import variants
+    from lab.report.result import Result
+    from lab.report.tables.migration import costs, happened, walked
+
+    _write(options, talk, found)
+    with new_manifests(SWEEP) as (manifests, keep):
+        target.check()
+        ours, names, notes = variants(found, manifests, target)
+        for note in notes:
+            say(talk, "note", note)
+        request = bench.Request(
+            tuple(names),
+            options.sweep,
+            options.blocks,
+            options.seed,
+            label=SWEEP,
+            manifests=manifests,
+            against=(ours,),
+            sustained=options.sustained,
+        )
+        prepared = bench.prepare(request, target, recorded(options), trials(options, talk))
+        print_plan(talk, prepared, 0)
+        keep()
+    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+    if store is None:
+        return 1
+    told = Result(store).told
+    cost = [*costs(told), *happened(told)]
+    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
 
 
 def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
@@ -119,3 +84,35 @@ def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
         for note in take_away(Path(options.out), found.migrations):
             say(talk, "note", note)
         say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
+
+
+MIGRATE = Verb(
+    "what ingress-nginx's successors do with your settings, and the traps in between",
+    _migrate,
+    {
+        "--configmap": {
+            "metavar": "FILE",
+            "help": "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
+        },
+        "--ingress": {
+            "metavar": "FILE",
+            "nargs": "+",
+            "action": "extend",
+            "default": [],
+            "help": "Ingress objects, whose annotations are settings, too",
+        },
+        "--to": {
+            "metavar": "SYSTEM",
+            "nargs": "+",
+            "action": "extend",
+            "default": [],
+            "help": "the successors (default: all that have a table)",
+        },
+        "--out": {
+            "metavar": "FOLDER",
+            "help": "write manifests there, of each as shipped and with your settings, to take away",
+        },
+        "--sweep": {"default": SWEEP, "help": f"the loads (default: {SWEEP})"},
+    },
+    ("--sustained", *MEASURING, "--markdown"),
+)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from math import log
-from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from lab.analysis.aggregate.cells import block_of
 from lab.analysis.knee.report import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample, cell
-from lab.stats import paired as stats
+from lab.model.samples import Reason, Sample
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_rate, format_seconds
 from lab.targets.readback import Reading
-
-SOME = 3
-"""Blocks with pairs from which on it is shown what they have shown so far: as in the end, a block is one value."""
 
 
 class Lines:
@@ -34,7 +27,7 @@ class Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def bringing_up(self, slot: Slot) -> None: ...
+    def begins(self, slot: Slot, attempt: int) -> None: ...
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         for reading in readings:
@@ -44,8 +37,6 @@ class Lines:
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
         said = f"{_who(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
         self._line(f"       [yellow]{escape(said)}[/]")
-
-    def measuring(self, slot: Slot, attempt: int) -> None: ...
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
 
@@ -61,10 +52,9 @@ class Terminal(Lines):
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
-        self._total, self._duration_s = len(plan.slots), duration_s
+        self._total, self._blocks, self._duration_s = len(plan.slots), plan.blocks, duration_s
         self._width = max(len(_who(slot)) for slot in plan.slots)
         self._point_width = max(len(point.name) for point in plan.points)
-        self._blocks = plan.blocks
         self._progress = Progress(
             TextColumn("{task.fields[now]}"),
             BarColumn(bar_width=24),
@@ -76,9 +66,7 @@ class Terminal(Lines):
             refresh_per_second=2,  # it shares the generator's CPU
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
-        self._slots = plan.slots
-        self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
-        self._lost: Counter[Reason | None] = Counter()
+        self._lost: set[Reason | None] = set()
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
     def __enter__(self) -> Terminal:
@@ -89,12 +77,10 @@ class Terminal(Lines):
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def bringing_up(self, slot: Slot) -> None:
-        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  coming up")
-
-    def measuring(self, slot: Slot, attempt: int) -> None:
+    def begins(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
-        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {slot.point.name}{again}")
+        doing = f"{slot.point.name}{again}" if attempt else "coming up"
+        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {doing}")
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
@@ -109,45 +95,25 @@ class Terminal(Lines):
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
-        if own.valid and cost_s and base_s:
-            blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
-            blocks.setdefault(block_of(slot.point, cell(slot)), []).append(log(cost_s / base_s))
-        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last, self._so_far(slot))
+        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last)
 
-    def _so_far(self, slot: Slot) -> str:
-        """What its pairs have shown, which is no decision: how many there will be was fixed before, and nothing stops or goes on by it."""
-        blocks = self._logs.get((slot.arm.name, slot.point.name), {})
-        if len(blocks) < SOME:
-            return ""
-        means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
-        known, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
-        assert known.low is not None and known.high is not None, "two blocks have an interval"
-        planned = sum(
-            (each.arm, each.point, each.against) == (slot.arm, slot.point, slot.against) for each in self._slots
-        )
-        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {counted} of {planned}[/]"
-
-    def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
+    def _told(self, slot: Slot, sample: Sample, said: str, last: bool) -> None:
         self._done += last
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
-        verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
-        if not sample.valid and not last:
-            verdict += " [yellow]measuring again[/]"
-        self._line(f"{head}  {said}  {verdict}{known}")
-        self._lost[sample.reason] += not sample.valid
-        if not sample.valid and self._lost[sample.reason] == 1:  # once per reason
+        again = "" if last else " [yellow]measuring again[/]"
+        verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]{again}"
+        self._line(f"{head}  {said}  {verdict}")
+        if not sample.valid and sample.reason not in self._lost:  # once per reason
+            self._lost.add(sample.reason)
             self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
 
     def _show(self, now: str) -> None:
-        share = self._done / self._total if self._total else 1.0
-        planned_s = self._duration_s * (1 - share)
-        here = self._done - self._start_done
-        if here:
-            spent_s = (time.monotonic() - self._began) / here * (self._total - self._done)
-            planned_s = spent_s
-        minutes, seconds = divmod(int(planned_s), 60)
+        left, here = self._total - self._done, self._done - self._start_done
+        spent_s = time.monotonic() - self._began
+        left_s = spent_s / here * left if here else self._duration_s * left / max(1, self._total)
+        minutes, seconds = divmod(int(left_s), 60)
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
 
 

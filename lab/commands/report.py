@@ -9,21 +9,10 @@ from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import runs_folder
-from lab.commands import Adder
-from lab.commands.arguments import add_options
+from lab.commands import Verb
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 """Of the checkout, and git-ignored."""
-
-
-def add(adder: Adder) -> None:
-    verb = adder(_report, "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1")
-    verb.add_argument(
-        "--output", metavar="FOLDER", help="where it goes (default: .cache/report; of a run of yours: its own folder)"
-    )
-    verb.add_argument(
-        "--run", metavar="RUN", action="append", default=[], help="the page of this run alone, report.html; repeatable"
-    )
 
 
 def _report(options: argparse.Namespace, talk: Console) -> int:
@@ -64,18 +53,6 @@ def _of_runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_ledger(adder: Adder) -> None:
-    verb = adder(_ledger, "every published claim: whether its own data bear it out, and whether the committed runs do")
-    verb.add_argument("study", metavar="STUDY", nargs="?", help="its claims alone")
-    verb.add_argument("--rules", action="store_true", help="by which rules each is judged, and each kind of claim")
-    verb.add_argument(
-        "--boots",
-        action="store_true",
-        help="instead: what to measure once the machine has booted anew, for findings and claims that rest on too few boots",
-    )
-    add_options(verb, "--json", "--markdown")
-
-
 def _ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis import evidence
     from lab.report.json.shape import dumps
@@ -103,3 +80,34 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     else:
         ledger.show(Console(), verdicts, options.rules, known)
     return 0
+
+
+REPORT = Verb(
+    "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1",
+    _report,
+    {
+        "--output": {
+            "metavar": "FOLDER",
+            "help": "where it goes (default: .cache/report; of a run of yours: its own folder)",
+        },
+        "--run": {
+            "metavar": "RUN",
+            "action": "append",
+            "default": [],
+            "help": "the page of this run alone, report.html; repeatable",
+        },
+    },
+)
+LEDGER = Verb(
+    "every published claim: whether its own data bear it out, and whether the committed runs do",
+    _ledger,
+    {
+        "study": {"metavar": "STUDY", "nargs": "?", "help": "its claims alone"},
+        "--rules": {"action": "store_true", "help": "by which rules each is judged, and each kind of claim"},
+        "--boots": {
+            "action": "store_true",
+            "help": "instead: what to measure once the machine has booted anew, for findings and claims that rest on too few boots",
+        },
+    },
+    ("--json", "--markdown"),
+)

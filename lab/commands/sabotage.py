@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lab.commands import Adder
-from lab.commands.arguments import TARGETED, add_options, variant_name
+from lab.base.errors import UsageError
+from lab.commands import TARGETED, Verb, variant_name
 from lab.commands.measuring import inside
 
 if TYPE_CHECKING:
@@ -23,42 +22,17 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-def add(adder: Adder) -> None:
-    verb = adder(_sabotage, "leave each knob out of its variants and see that the read-back notices")
-    verb.add_argument(
-        "variants",
-        nargs="*",
-        type=variant_name,
-        metavar="VARIANT",
-        help="an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
-    )
-    add_options(verb, *TARGETED)
-    verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
-    verb.add_argument(
-        "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
-    )
-    verb.add_argument(
-        "--record",
-        action="store_true",
-        help="with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
-    )
-
-
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
-    from lab.base.errors import UsageError
-    from lab.model.variants.variants import chain
+    from lab.model.variants.variants import chain, variant_names
 
     if options.record and (options.json or not options.intact):
         raise UsageError("--record", "goes with --intact, and not with --json", "leave --json out, and add --intact")
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
-    return inside(options, options.target, partial(_here, options, talk))
+    target = inside(options, options.target)
 
-
-def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.experiments.sabotage import BAD, findings
-    from lab.model.variants.variants import variant_names
 
     target.check()
     if options.record:
@@ -69,11 +43,10 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
         if options.json:
             print(json.dumps(asdict(finding)), flush=True)
         else:
-            talk.print(
-                f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}", markup=False, highlight=False
-            )
+            said = f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}"
+            talk.print(said, markup=False, highlight=False)
     if not options.json:
-        _print(found)
+        _print(found, BAD)
     return 1 if any(finding.outcome in BAD for finding in found) else 0
 
 
@@ -94,20 +67,36 @@ def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
     return 1 if "FAILED" in outcomes else 0
 
 
-def _print(found: Sequence[Finding]) -> None:
-    from lab.experiments.sabotage import BAD
-
+def _print(found: Sequence[Finding], bad: Collection[str]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in ("VARIANT", "KNOB", "SABOTAGE", "OUTCOME"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("WHAT SAID SO")
+    for head in ("VARIANT", "KNOB", "SABOTAGE", "OUTCOME", "WHAT SAID SO"):
+        table.add_column(head, no_wrap=head != "WHAT SAID SO")
     for item in found:
-        style = "bold red" if item.outcome in BAD else ""
-        table.add_row(
-            *map(escape, (item.variant, item.knob, item.sabotage or "none", item.outcome, item.detail)), style=style
-        )
+        cells = item.variant, item.knob, item.sabotage or "none", item.outcome, item.detail
+        table.add_row(*map(escape, cells), style="bold red" if item.outcome in bad else "")
     out = Console()
     table.width = max(out.width, 180)
     out.print(table, crop=False)
     counts = Counter(item.outcome for item in found)
     out.print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)
+
+
+SABOTAGE = Verb(
+    "leave each knob out of its variants and see that the read-back notices",
+    _sabotage,
+    {
+        "variants": {
+            "nargs": "*",
+            "type": variant_name,
+            "metavar": "VARIANT",
+            "help": "an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
+        },
+        "--intact": {"action": "store_true", "help": "only bring each up as it is and read every knob back"},
+        "--json": {"action": "store_true", "help": "print each finding as a line of JSON, as soon as it is there"},
+        "--record": {
+            "action": "store_true",
+            "help": "with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
+        },
+    },
+    (*TARGETED,),
+)

@@ -1,37 +1,40 @@
-"""`selfbench`: what the lab itself costs, checks of what it claims, and what every generator reports of known answers."""
+"""`selfbench`: what the lab itself costs, checks of what it claims, and what every generator reports of a server whose answers are known."""
 
 from __future__ import annotations
 
 import argparse
+import secrets
 from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.commands import Adder, answer, calibrate, print_answer, subcommands
-from lab.commands.arguments import add_options
-from lab.commands.measuring import say, settle
+from lab.base.errors import LabError, UsageError, refuse_unknown
+from lab.base.files import StoreError, check_writable, runs_folder
+from lab.base.quantities import number
+from lab.commands import Verb, answer, print_answer, recorded
+from lab.commands.measuring import inside, say, settle
+from lab.stats.units import format_duration, format_rate, format_seconds
+
+if TYPE_CHECKING:
+    from lab.experiments.calibration.measuring import Ready
+    from lab.records.calibration import CalibrationFolder, Measured
+    from lab.targets.base import Target
 
 SWEEP = "quick"
+REPEATS, DURATION_S = 3, 12
+"""Of a calibration. Twelve seconds at 1000 per second leave ten requests beyond p99.9."""
+SECONDS_LEAST, SECONDS_MOST = 4, 600
+"""`--duration`: the pause of one second must lie well inside; a measurement is no endurance test."""
 
 
-def add(adder: Adder) -> None:
-    verb = adder(_overhead, "what the lab itself costs, and checks of what it claims (default: overhead)")
-    verb.set_defaults(sweep=SWEEP, plan=False)
-    check = subcommands(verb, "CHECK", required=False)
-    overhead = check("overhead", _overhead, "the lab's own time in a whole run of the baseline")
-    overhead.add_argument("--sweep", default=SWEEP, help=f"the loads of the run (default: {SWEEP})")
-    add_options(overhead, "--plan")
-    effects = check("effects", _effects, "how often a run found effects of known size, as pairs and solo")
-    effects.add_argument("run", metavar="RUN", help="of the sweep known-costs, as data/reference/known-costs is")
-    order = check("order", _order, "whether the order of points changed a result of any committed run")
-    add_options(order, "--json")
-    calibrate.add_to(check("calibrate", calibrate.calibrate, calibrate.ABOUT))
+def _alone(_: argparse.Namespace, talk: Console) -> int:
+    return _overhead(argparse.Namespace(sweep=SWEEP, plan=False), talk)
 
 
 def _overhead(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import overhead
-    from lab.stats.units import format_duration
 
     takes = format_duration(overhead.takes_s(options.sweep))
     say(talk, "plan", f"a run of the baseline, sweep {options.sweep}, {overhead.BLOCKS} blocks: about {takes}\n")
@@ -70,3 +73,158 @@ def _answer(lines: Iterable[str]) -> None:
     with answer() as out:
         for line in lines:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _calibrate(options: argparse.Namespace, talk: Console) -> int:
+    """Measure a calibration, or print one again."""
+    from lab.experiments.calibration.measuring import SCENARIOS, prepare
+    from lab.generators import GENERATORS, generator
+    from lab.records.calibration import CalibrationFolder
+
+    names = [generator(name).name for name in options.generator or ()]
+    for name in options.scenario or ():
+        refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
+    if options.show:
+        if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
+            raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
+        return _print_calibration(options, CalibrationFolder.open(options.show))
+
+    target = inside(options, None)
+    target.check()
+    ready = prepare(
+        target,
+        [name for name in GENERATORS if name in names or not names],
+        [name for name in SCENARIOS if name in (options.scenario or SCENARIOS)],
+        float(options.duration or DURATION_S),
+        options.repeats or REPEATS,
+        secrets.randbelow(2**31) if options.seed is None else options.seed,
+        ("lab", "selfbench", "calibrate", *recorded(options)[2:]),
+    )
+    return calibrate(options, talk, target, ready)
+
+
+def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:
+    """Print the plan, measure all of it unless `--plan`, and print the result; the exit status."""
+    from lab.experiments.calibration.measuring import measure_once
+    from lab.generators import GENERATORS
+    from lab.model.variants.variants import load_variant, reference_name
+    from lab.records.calibration import CalibrationFolder
+
+    record = ready.record
+    _print_plan(talk, ready)
+    if not ready.slots:
+        remedies = "; ".join(f"{each.name}: {each.remedy}" for each in record.generators if not each.installed)
+        raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
+    if options.plan:
+        if options.json:
+            print(record.model_dump_json(indent=1))
+        return 0
+    check_writable(runs_folder(), len(ready.slots) * 2_000_000)
+    calibration = CalibrationFolder.create(record)
+    try:
+        reference = reference_name()
+        if reference is None:
+            raise UsageError("manifests/overlays", "none is the direct reference", "annotate one with lab/reference")
+        with target.up(load_variant(reference)) as system:
+            for place, (repeat, cell) in enumerate(ready.slots, start=1):
+                tool = GENERATORS[cell.generator]
+                taken = measure_once(system, tool, ready.installed[cell.generator], cell, repeat)
+                calibration.add(*taken)
+                say(talk, f"{place}/{len(ready.slots)}", _line(taken[0]))
+    except (KeyboardInterrupt, LabError) as error:
+        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+        said = f"\n{how}; what was measured is kept:\n  just selfbench calibrate --show {record.id}"
+        talk.print(said, highlight=False, soft_wrap=True)
+        if isinstance(error, KeyboardInterrupt):
+            return 1
+        if isinstance(error, StoreError):  # its own remedy is a run's, which can be resumed
+            remedy = "mend it, then measure anew: just selfbench calibrate"
+            raise StoreError(error.place, error.fault, remedy) from None
+        raise
+    return _print_calibration(options, calibration)
+
+
+def _print_calibration(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
+    """Print a calibration as asked for; the exit status."""
+    from lab.report.tables.calibration import page
+
+    record = calibration.record
+    print_answer(options, lambda: page(record), lambda: record.model_dump_json(indent=1), ["", str(calibration.folder)])
+    return 0 if record.complete else 1
+
+
+def _print_plan(talk: Console, ready: Ready) -> None:
+    from lab.experiments.calibration.measuring import takes_s
+
+    record = ready.record
+    cpus = f"server on CPU {record.facts['cpus_backend']}, generators on CPU {record.facts['cpus_generator']}"
+    say(talk, "run", record.id)
+    say(talk, "target", f"local: {cpus}")
+    for name, does in record.scenarios.items():
+        say(talk, "scenario", f"{name}: the server {does}")
+    for each in record.generators:
+        if not each.installed:
+            say(talk, "left out", f"{each.name}: not installed: {each.remedy}")
+            continue
+        mine = [cell for repeat, cell in ready.slots if repeat == 1 and cell.generator == each.name]
+        longest = max((cell.load.duration_s for cell in mine), default=0.0)
+        longer = f", up to {longest:g} s each since it calibrates first" if longest > record.duration_s else ""
+        say(talk, "generator", f"{each.name} {each.version or ''}: {len(mine)} scenarios{longer}")
+        for scenario, why in each.refusals.items():
+            say(talk, "left out", f"{each.name}, {scenario}: {why}")
+    say(talk, "plan", f"{len(ready.slots)} measurements, {record.repeats} of each, seed {record.seed}")
+    say(talk, "duration", f"about {format_duration(takes_s(ready.slots))}\n")
+
+
+def _line(measured: Measured) -> str:
+    name = f"{measured.generator} {measured.scenario}"
+    noise = f"; disturbed: {', '.join(text.partition(':')[0] for text in measured.noise)}" if measured.noise else ""
+    if measured.reported is None:
+        return f"{name}: {measured.failure}{noise}"
+    p50_s = measured.reported.latency.quantiles_s["p50"]
+    return f"{name}: {format_rate(round(measured.reported.achieved_rps, 1))} req/s, p50 {format_seconds(p50_s)}{noise}"
+
+
+SELFBENCH = Verb(
+    "what the lab itself costs, and checks of what it claims (default: overhead)",
+    _alone,
+    words={
+        "overhead": Verb(
+            "the lab's own time in a whole run of the baseline",
+            _overhead,
+            {"--sweep": {"default": SWEEP, "help": f"the loads of the run (default: {SWEEP})"}},
+            ("--plan",),
+        ),
+        "effects": Verb(
+            "how often a run found effects of known size, as pairs and solo",
+            _effects,
+            {"run": {"metavar": "RUN", "help": "of the sweep known-costs, as data/reference/known-costs is"}},
+        ),
+        "order": Verb("whether the order of points changed a result of any committed run", _order, shared=("--json",)),
+        "calibrate": Verb(
+            "what every generator reports of a server whose answers are known",
+            _calibrate,
+            {
+                "--generator": {
+                    "action": "append",
+                    "metavar": "NAME",
+                    "help": "only this one; repeatable (default: all)",
+                },
+                "--scenario": {
+                    "action": "append",
+                    "metavar": "NAME",
+                    "help": "only this one; repeatable (default: all)",
+                },
+                "--repeats": {"type": number("--repeats", 1, 100), "help": f"of everything (default: {REPEATS})"},
+                "--duration": {
+                    "type": number("--duration", SECONDS_LEAST, SECONDS_MOST),
+                    "metavar": "SECONDS",
+                    "help": f"of each (default: {DURATION_S}; wrk2 takes 30 at least)",
+                },
+                "--show": {"metavar": "CALIBRATION", "help": "print one again, by name or folder"},
+            },
+            ("--seed", "--plan", "--json", "--markdown"),
+        ),
+    },
+    metavar="CHECK",
+)

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.commands import Adder, print_answer
+from lab.commands import STORED, Verb, arm_name, print_answer
 from lab.commands.ablate import print_ablation
-from lab.commands.arguments import add_options, arm_name
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
 
-
-def add(adder: Adder) -> None:
-    verb = adder(_table, "print a run's table again, or an ablation's")
-    verb.add_argument(
-        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
-    )
-    verb.add_argument("--from-raw", action="store_true", help="recompute every number from the verbatim output")
-    verb.add_argument("--notes", action="store_true", help="with all notes, and what the systems hold")
-    verb.add_argument(
-        "--usage",
-        action="store_true",
-        help="instead: CPU, memory and page faults of each process and thread, as pidstat shows them",
-    )
-    verb.add_argument(
-        "--arm",
-        type=arm_name,
-        metavar="ARM",
-        help="with --usage: of one variant only (ingress-nginx-again for its second measurement)",
-    )
-    verb.add_argument(
-        "--point", metavar="POINT", help="with --usage: at one load only; together with --arm every second is shown"
-    )
-    add_options(verb, "--json", "--markdown")
-
-
-def add_compare(adder: Adder) -> None:
-    verb = adder(
-        _compare, "every metric of a run's variants against their baselines, or of two runs against each other"
-    )
-    verb.add_argument(
-        "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
-    )
-    add_options(verb, "--json", "--markdown")
+if TYPE_CHECKING:
+    from lab.analysis.judge.comparison import Comparison
 
 
 def _table(options: argparse.Namespace, talk: Console) -> int:
@@ -113,19 +83,55 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
     return run, arm_name(arm)
 
 
-def _compare(options: argparse.Namespace, talk: Console) -> int:
-    if not 1 <= len(options.runs) <= 2:
-        fault = f"expected one run or two, got {len(options.runs)}"
-        raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
-
+def compared(names: Sequence[str], asked: Collection[str] = ()) -> Comparison:
+    """Compare two runs that are named, each as RUN or RUN:ARM, or one by its own baselines. `asked`: as `compare_runs` has it."""
     from lab.analysis.comparison.comparison import compare_runs
     from lab.records.store import RunStore
+
+    (base, base_arm), *others = map(run_and_arm, names)
+    other, other_arm = others[0] if others else (None, None)
+    stores = RunStore.open(base), RunStore.open(other) if other is not None else None
+    return compare_runs(*stores, base_arm, other_arm, asked=asked)
+
+
+def _compare(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.json.runs import COMPARISON
     from lab.report.tables.comparison import page
 
-    named = [run_and_arm(text) for text in options.runs]
-    stores = [RunStore.open(name) for name, _ in named]
-    (_, base_arm), (_, other_arm) = named[0], named[-1] if len(named) > 1 else ("", None)
-    found = compare_runs(stores[0], stores[1] if len(stores) > 1 else None, base_arm, other_arm)
+    if not 1 <= len(options.runs) <= 2:
+        fault = f"expected one run or two, got {len(options.runs)}"
+        raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
+    found = compared(options.runs)
     print_answer(options, lambda: page(found), lambda: COMPARISON.dumps(found))
     return 0
+
+
+TABLE = Verb(
+    "print a run's table again, or an ablation's",
+    _table,
+    {
+        "run": STORED,
+        "--from-raw": {"action": "store_true", "help": "recompute every number from the verbatim output"},
+        "--notes": {"action": "store_true", "help": "with all notes, and what the systems hold"},
+        "--usage": {
+            "action": "store_true",
+            "help": "instead: CPU, memory and page faults of each process and thread, as pidstat shows them",
+        },
+        "--arm": {
+            "type": arm_name,
+            "metavar": "ARM",
+            "help": "with --usage: of one variant only (ingress-nginx-again for its second measurement)",
+        },
+        "--point": {
+            "metavar": "POINT",
+            "help": "with --usage: at one load only; together with --arm every second is shown",
+        },
+    },
+    ("--json", "--markdown"),
+)
+COMPARE = Verb(
+    "every metric of a run's variants against their baselines, or of two runs against each other",
+    _compare,
+    {"runs": {"nargs": "*", "metavar": "RUN[:ARM]", "help": "a run's name or folder; the second is the `other` side"}},
+    ("--json", "--markdown"),
+)

@@ -18,7 +18,7 @@ from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
 from lab.experiments.bench.measurable import choose, generator_record
-from lab.generators.base import load_of
+from lab.generators import load_of
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
@@ -167,7 +167,6 @@ def search(
     """Measure until every arm's search has ended; trials that are stored are replayed, not measured."""
     chosen = {point.name: used for point in store.record.points}
     loop = Loop(target, variants, chosen, store, observer)
-    loop.take_stored()
 
     def due(arm: Arm) -> tuple[Slot, bool] | None:
         """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.

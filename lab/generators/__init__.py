@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from lab.base.errors import UsageError, refuse_unknown
@@ -17,7 +17,9 @@ from lab.generators.k6 import K6
 from lab.generators.oha import Oha
 from lab.generators.wrk import Wrk
 from lab.generators.wrk2 import Wrk2
+from lab.model.endpoint import Endpoint
 from lab.model.load import Load
+from lab.model.sweeps import Point
 
 GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
@@ -74,10 +76,43 @@ def _find(name: str, search_path: str) -> Installed | None:
     return None
 
 
+def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
+    """What the generator is asked for at this point on this system; `timed`: whether its latencies are wanted."""
+    return Load(
+        url=f"{endpoint.base_url}/{point.page}",
+        host=endpoint.host,
+        connections=point.connections,
+        duration_s=point.duration_s,
+        rate_rps=point.rate_rps,
+        threads=point.threads,
+        requests=point.requests,
+        keepalive=point.keepalive,
+        hosts=endpoint.hosts,
+        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
+        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
+        gzip=point.accept_encoding == "gzip",
+        brotli=point.accept_encoding == "br",
+        answers=point.answers,
+        forwarded=point.forwarded,
+        resumption=point.resumption,
+        generators=point.generators,
+        timeout_s=point.timeout_s,
+        logged=point.disturbance is not None,
+        timed=timed,
+        protocol=point.protocol,
+        streams=point.streams,
+    )
+
+
+def refusal_of(used: Generator, point: Point, endpoint: Endpoint) -> str | None:
+    """Why a generator cannot make the load of a point on that system; None if it can."""
+    return used.refusal(load_of(point, endpoint))
+
+
 def choose(
     name: str, load: Load, installed: Callable[[Generator], Installed | None] = find
-) -> tuple[Generator, str | None]:
-    """The generator that makes `load`, and why another stands in for the one that was asked for (None if none does).
+) -> tuple[Generator, Installed, str | None]:
+    """The generator that makes `load`, as it is installed, and why another stands in for the one that was asked for (None if none does).
 
     Stand-ins take open-loop loads only: closed loops of different tools are not the same load. Raises
     UsageError when the load is beyond the generator asked for (whether it is installed or not, so that a
@@ -87,13 +122,14 @@ def choose(
     refusal = _spoken_refusal(wanted, load) or wanted.refusal(load)
     if refusal is not None:
         raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
-    if installed(wanted) is not None:
-        return wanted, None
+    if (found := installed(wanted)) is not None:
+        return wanted, found, None
     tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []
     for other in tried:
-        if _spoken_refusal(other, load) is None and other.refusal(load) is None and installed(other) is not None:
+        refused = _spoken_refusal(other, load) or other.refusal(load)
+        if refused is None and (found := installed(other)) is not None:
             from_when = "" if other.latency_from == wanted.latency_from else f", latency from when {other.latency_from}"
-            return other, f"{name} is not installed: {other.name} stands in{from_when}"
+            return other, found, f"{name} is not installed: {other.name} stands in{from_when}"
     nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
     raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
 

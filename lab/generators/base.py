@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal, Protocol
 from urllib.parse import urlsplit
@@ -21,9 +20,7 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.model.endpoint import Endpoint
 from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken, expect, first_broken
-from lab.model.sweeps import Point
 
 MOST = 2**53
 """Up to here a count is the same number as JSON, Lua and numpy have it; no run counts so far."""
@@ -94,34 +91,6 @@ class Generator(Protocol):
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
         """Every request of a `logged` load, the columns of `lab.model.requests.REQUESTS_SCHEMA`. Raises OutputError."""
         raise OutputError(f"{self.name} does not tell of every request: k6 does")
-
-
-def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
-    """What the generator is asked for at this point on this system; `timed`: whether its latencies are wanted."""
-    return Load(
-        url=f"{endpoint.base_url}/{point.page}",
-        host=endpoint.host,
-        connections=point.connections,
-        duration_s=point.duration_s,
-        rate_rps=point.rate_rps,
-        threads=point.threads,
-        requests=point.requests,
-        keepalive=point.keepalive,
-        hosts=endpoint.hosts,
-        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
-        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
-        gzip=point.accept_encoding == "gzip",
-        brotli=point.accept_encoding == "br",
-        answers=point.answers,
-        forwarded=point.forwarded,
-        resumption=point.resumption,
-        generators=point.generators,
-        timeout_s=point.timeout_s,
-        logged=point.disturbance is not None,
-        timed=timed,
-        protocol=point.protocol,
-        streams=point.streams,
-    )
 
 
 def destinations(load: Load) -> list[tuple[str, str]]:

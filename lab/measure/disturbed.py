@@ -101,7 +101,15 @@ class Disturbed:
     generator: Generator
     manifests: Manifests
     _context: DisturbanceContext = field(init=False)
-    _timeline: _Timeline = field(init=False)
+    _began_s: float = 0.0
+    _clocks: list[ClockOffset] = field(default_factory=list[ClockOffset])
+    """Before and after the load."""
+    _restarts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Before."""
+    _moved: Set[str] = frozenset()
+    """Roles of which a process ended or began, or that could not be asked."""
+    _notes: Sequence[str] = ()
+    _faults: list[Fault] = field(default_factory=list[Fault])
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
         """What the disturbance wants there before the load, in control runs too."""
@@ -128,53 +136,54 @@ class Disturbed:
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
         """The disturbance acts beside the load, unless this is a control run; all that happens is recorded."""
         warm_up()
-        restarts = dict(self.system.restarts())
-        clocks = [self.system.clock()]
+        self._restarts = dict(self.system.restarts())
+        self._clocks.append(self.system.clock())
         running = _running(self.system)
         acting = _Acting(self._disturbance, self._context, folder / "stderr")
         with self.system.recorder() as recorder, self.system.watch() as watch:
-            began_s = time.time()
+            self._began_s = time.time()
             if not self.point.control:
                 acting.start()
             try:
                 ended = load()
             finally:
                 acting.finish()
-        found: list[Fault] = [(Reason.DISTURBANCE_FAILED, acting.fault)] if acting.fault else []
-        with _noting(found, Reason.DISTURBANCE_FAILED, "beside the load: "):
+        if acting.fault:
+            self._faults.append((Reason.DISTURBANCE_FAILED, acting.fault))
+        with _noting(self._faults, Reason.DISTURBANCE_FAILED, "beside the load: "):
             self._context.beside.close()  # what goes on there tells the log what became of it only now
         after = _running(self.system)
-        clocks.append(self.system.clock())
-        with _noting(found, Reason.EVENT_LOG):
+        self._clocks.append(self.system.clock())
+        with _noting(self._faults, Reason.EVENT_LOG):
             self._context.log.extend(recorder.events())
-        moved = {role for role, before in running.items() if before is None or before != after[role]}
-        self._timeline = _Timeline(began_s, clocks, restarts, moved, tuple(recorder.notes()), found)
+        self._moved = {role for role, before in running.items() if before is None or before != after[role]}
+        self._notes = recorder.notes()
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> Findings:
         """By the log of its requests and what the disturbance was to do; errors are the outcome."""
-        timeline, control = self._timeline, self.point.control
+        control = self.point.control
         # Of the two measurements of the clock the better one is taken. Its error is that between requests and events: the drift and the
         # log's own resolution are part of it.
-        best = min(timeline.clocks, key=lambda clock: clock.error_s)
-        drift_s = abs(timeline.clocks[-1].offset_s - timeline.clocks[0].offset_s)
+        best = min(self._clocks, key=lambda clock: clock.error_s)
+        drift_s = abs(self._clocks[-1].offset_s - self._clocks[0].offset_s)
         error_s = best.error_s + drift_s + RESOLUTION_S
         events = events_frame(self._context.log.events)
         # A process that ended took its counts along: what is left is no increase.
         counters = {
-            name: count for name, count in run.seen.counters.items() if name.partition("/")[0] not in timeline.moved
+            name: count for name, count in run.seen.counters.items() if name.partition("/")[0] not in self._moved
         }
         columns: dict[str, Any] = {"clock_offset_s": best.offset_s, "counters": counters, "outcome": {}}
-        found = [*timeline.faults, *run.faults]
+        found = [*self._faults, *run.faults]
         try:
             if run.result is None:
                 found += validity.machine_faults(run.seen)
             else:
-                log = self.generator.requests(run.ended.stdout, run.ended.stderr, run.load)
+                log = self.generator.requests(run.ended.stdout, run.ended.stderr, run.begun.job.load)
                 requests = shifted(log, best.offset_s)
                 first_s = requests["due_s"].min()
-                outcome = outcomes.outcome(self.point, requests, events, run.seen.rows, timeline.began_s, error_s)
-                after_s = first_s - timeline.began_s if isinstance(first_s, float) else None
+                outcome = outcomes.outcome(self.point, requests, events, run.seen.rows, self._began_s, error_s)
+                after_s = first_s - self._began_s if isinstance(first_s, float) else None
                 columns |= {"outcome": outcome, "load_after_s": after_s}
                 found += validity.disturbed_faults(
                     self.point,
@@ -191,29 +200,15 @@ class Disturbed:
                 found += validity.control_faults(outcome) if control else []
         except OutputError as error:
             found += [(Reason.REQUEST_LOG, str(error)), *validity.machine_faults(run.seen)]
-        if control and (again := dict(self.system.restarts())) != timeline.restarts:
-            found.append((Reason.PROXY_DIED, f"restarts were {timeline.restarts} before and {again} after"))
+        if control and (again := dict(self.system.restarts())) != self._restarts:
+            found.append((Reason.PROXY_DIED, f"restarts were {self._restarts} before and {again} after"))
         notes = [BESIDE] if self._disturbance.loads_client and not control else []
-        return Findings(found, (*notes, *timeline.notes), columns, events)
+        return Findings(found, (*notes, *self._notes), columns, events)
 
     @property
     def _disturbance(self) -> Disturbance:
         assert self.point.disturbance is not None, "only such points come here"
         return self.point.disturbance
-
-
-@dataclass(frozen=True, slots=True)
-class _Timeline:
-    """What was seen around the load, beside the system's usage."""
-
-    began_s: float
-    clocks: Sequence[ClockOffset]
-    restarts: Mapping[str, int]
-    """Before."""
-    moved: Set[str]
-    """Roles of which a process ended or began, or that could not be asked."""
-    notes: tuple[str, ...]
-    faults: Sequence[Fault]
 
 
 def _running(system: System) -> dict[Role, set[int] | None]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from typing import Any
 
 from lab.model.run import RoundTrip
 from lab.stats.units import format_seconds
@@ -25,6 +26,13 @@ from lab.targets.common.scratch import scratch
 TOOL = "sockperf"
 PORT = 11111
 SECONDS = 1
+LABELS = {
+    "p50_s": "percentile 50.000",
+    "p90_s": "percentile 90.000",
+    "p99_s": "percentile 99.000",
+    "max_s": "<MAX> observation",
+}
+"""Field of what it found → what sockperf calls it."""
 
 _STARTS_WITHIN_S = 1.0
 _ENDS_WITHIN_S = SECONDS + 9.0
@@ -49,20 +57,15 @@ def measure(system: System) -> RoundTrip:
 def parse(output: str) -> RoundTrip:
     """sockperf's ping-pong output → round trips in seconds. ValueError with its own complaint where it measured none."""
     text = _COLOUR.sub("", output)
-    version = _found(r"== version #(\S+) ==", text)
-    count = _found(r"Total (\d+) observations", text)
+    version, count = (re.search(form, text) for form in (r"== version #(\S+) ==", r"Total (\d+) observations"))
     if count is None or "Summary: Round trip is" not in text:
-        complaint = _found(r"ERROR: (.+)", text) or " ".join(text.split())[-160:] or "it printed nothing"
-        raise ValueError(complaint)
-    return RoundTrip(
-        tool=TOOL,
-        version=version,
-        count=int(count),
-        p50_s=_microseconds("percentile 50.000", text),
-        p90_s=_microseconds("percentile 90.000", text),
-        p99_s=_microseconds("percentile 99.000", text),
-        max_s=_microseconds("<MAX> observation", text),
-    )
+        complaint = re.search(r"ERROR: (.+)", text)
+        raise ValueError(complaint[1].strip() if complaint else " ".join(text.split())[-160:] or "it printed nothing")
+    told = dict(re.findall(r"---> (.+?)\s*=\s*([\d.]+)", text))
+    if missing := next((label for label in LABELS.values() if label not in told), None):
+        raise ValueError(f"expected '{missing}', found none")
+    took_s: dict[str, Any] = {field: float(told[label]) * 1e-6 for field, label in LABELS.items()}
+    return RoundTrip(tool=TOOL, version=version[1] if version else None, count=int(count[1]), **took_s)
 
 
 def sentence(found: RoundTrip) -> str:
@@ -93,15 +96,3 @@ def _play(system: System, address: str) -> str:
         if "refused" not in text or time.monotonic() > deadline:
             return text
         time.sleep(0.02)
-
-
-def _found(pattern: str, text: str) -> str | None:
-    match = re.search(pattern, text)
-    return match[1].strip() if match else None
-
-
-def _microseconds(label: str, text: str) -> float:
-    value = _found(rf"---> {re.escape(label)}\s*=\s*([\d.]+)", text)
-    if value is None:
-        raise ValueError(f"expected '{label}', found none")
-    return float(value) * 1e-6

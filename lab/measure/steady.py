@@ -59,7 +59,7 @@ class Steady(Regime):
 
     def findings(self, run: LoadRun) -> Findings:
         """By what changed, what the generator reported, and a second canary; and who limited it."""
-        point, result, first = self.point, run.result, run.first
+        point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
         found = list(run.faults)
         if self._changes:
             found.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
@@ -70,17 +70,17 @@ class Steady(Regime):
             result,
             run.seen,
             run.cores["generator"] or 0.0,
-            self.generator.calibration_s(run.load),
+            self.generator.calibration_s(run.begun.job.load),
             first.body_bytes,
             first.chunked,
             self.alone,
             run.ended.cpu_s,
             run.generator_cpus,
-            run.endpoint.tls,
+            endpoint.tls,
             first.head_bytes,
         )
         notes: list[str] = []
-        after = canary(self.system, run.endpoint, point)
+        after = canary(self.system, endpoint, point)
         if after.refusal and "errors" in point.subject:  # it is one of them
             notes.append(f"refused afterwards, too: {after.refusal}")
         elif after.faults:
@@ -88,10 +88,10 @@ class Steady(Regime):
         elif abs(after.body_bytes - first.body_bytes) > validity.size_slack(point, first.body_bytes):
             said = f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after"
             found.append((Reason.WRONG_SIZE, said))
-        if run.endpoint.tls in ("edge", "reencrypt"):
+        if endpoint.tls in ("edge", "reencrypt"):
             found += validity.resumption(point, run.seen.counters)
         elif point.resumption is not None:
-            notes.append(NO_TLS if run.endpoint.tls == "none" else NOT_COUNTED)
+            notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
         if point.protocol == "h2" and "proxy/requests_h2" not in run.seen.counters:
             notes.append(BY_CLIENT)
         in_turns = not self.alone and point.scheme == "slices"

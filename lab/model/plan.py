@@ -34,6 +34,10 @@ class Arm:
     baseline: str | None
 
 
+Cell = tuple[int, str, str, str, int, int]
+"""What is measured once: block, arm, point, the arm on a pair's other side or empty, generation of workers, repeat."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One planned measurement: a sample of an arm alone, or one of each side of a pair (`layout` None: alone)."""
@@ -70,6 +74,13 @@ class Slot:
     def sides(self) -> tuple[Slot, ...]:
         """Of a pair both; else itself."""
         return (self, self.turned) if self.against else (self,)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Of a pair both sides', its own arm's first."""
+        return tuple(
+            (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
+        )
 
     def sample_id(self, attempt: int, generation: int = 0) -> str:
         """Folder name: order, block, arm, point; `generation` counts re-measured blocks, `attempt` re-measurements."""

@@ -12,7 +12,7 @@ from lab.base.validation import Record
 from lab.model.bottleneck import Limit
 from lab.model.leftovers import Leftovers, Moment
 from lab.model.pairs import MAX_IN_FLIGHT, PairSide
-from lab.model.plan import ArmRole, Slot
+from lab.model.plan import ArmRole, Cell, Slot
 from lab.model.steadiness import Change, Steadiness
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -262,28 +262,18 @@ class Sample(Record):
         return usage.cpu_s / good if usage and good > 0 else None
 
 
-Cell = tuple[int, str, str, str, int, int]
-
-
 def cell(of: Slot | Sample) -> Cell:
-    """(block, arm, point, the arm on a pair's other side or empty, generation of workers, repeat): what is measured once. Of a pair's slot,
-    its own arm's.
-    """
+    """What is measured once; of a pair's slot, its own arm's."""
     if isinstance(of, Slot):
-        return of.block, of.arm.name, of.point.name, of.other, of.reload, of.repeat
+        return of.cells[0]
     if of.pair is None:
         return of.block, of.arm, of.point.name, "", 0, 0
     return of.block, of.arm, of.point.name, of.pair.against, of.pair.reload, of.pair.repeat
 
 
-def cells(slot: Slot) -> tuple[Cell, ...]:
-    """Of a pair both sides'."""
-    return tuple(map(cell, slot.sides))
-
-
 def planned_cells(slots: Iterable[Slot]) -> set[Cell]:
     """Of all these slots."""
-    return {each for slot in slots for each in cells(slot)}
+    return {each for slot in slots for each in slot.cells}
 
 
 def counts(sample: Sample) -> bool:

@@ -28,8 +28,7 @@ from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
 from lab.base.validation import refuse
-from lab.generators import generator
-from lab.generators.base import load_of
+from lab.generators import generator, load_of
 from lab.model import facts
 from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint

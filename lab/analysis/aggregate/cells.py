@@ -17,9 +17,9 @@ from lab.analysis.aggregate.absolute import Absolute, absolute_of, mean_of
 from lab.base.errors import MeasuringError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
 from lab.model.plan import Arm, Place, Plan
+from lab.model.plan import Cell as Measured
 from lab.model.run import RunRecord
-from lab.model.samples import Cell as Measured
-from lab.model.samples import Reason, Sample, cell, cells, counts
+from lab.model.samples import Reason, Sample, cell, counts
 from lab.model.steadiness import CAUSES, Change
 from lab.model.sweeps import Point, control_of
 from lab.records.steadiness import describe_change
@@ -349,7 +349,7 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     tried: dict[_Where, list[Sample]] = defaultdict(list)
     wanted: Counter[tuple[int, *_Where]] = Counter()
     for slot in plan.slots:
-        for block, where in ((block_of(slot.point, each), each[1:4]) for each in cells(slot)):
+        for block, where in ((block_of(slot.point, each), each[1:4]) for each in slot.cells):
             planned[where].add(block)
             wanted[block, *where] += 1
     for sample in samples:

@@ -13,7 +13,6 @@ from lab.analysis.noise import PRIMARY, aa_arms
 from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.experiments.bench.request import LoadedRequest
-from lab.generators.base import load_of
 from lab.generators.k6 import K6, Out
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
@@ -213,9 +212,8 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
     hosts = tuple(f"r{number}.lab.test" for number in range(routes))
     secure = "http" if point.tls in ("none", "routed") else "https"
     placeholder = Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, "none" if point.tls == "routed" else point.tls)
-    used, why = generators.choose(point.generator, load_of(point, placeholder), target.installed)
-    installed = target.installed(used)
-    assert installed is not None  # choose() has found it
+    load = generators.load_of(point, placeholder)
+    used, installed, why = generators.choose(point.generator, load, target.installed)
     notes = () if why is None else (why,)
     keep: tuple[str, ...] = ()
     if isinstance(used, K6) and k6_out:
@@ -232,7 +230,7 @@ def refuse_loads(
     for variant, ends in endpoints.items():
         for point in points:
             used = chosen[point.name].generator
-            if refusal := used.refusal(load_of(point, ends[point.name])):
+            if refusal := generators.refusal_of(used, point, ends[point.name]):
                 fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
                 raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 

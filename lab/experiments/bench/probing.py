@@ -14,8 +14,8 @@ from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.experiments.bench.measurable import MeasurableRun, choose
 from lab.generators.k6 import Out
+from lab.measure.measurement import SampleRun
 from lab.measure.pair import PairRun
-from lab.measure.sample_run import SampleRun
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.facts import lasting
@@ -27,7 +27,6 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.systems import workers
 from lab.targets.base import Target
 
 MOST_TRIALS = 3
@@ -113,7 +112,6 @@ def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, ou
     """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
     say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
     own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
-    asked = workers.asked(variant.manifests, len(target.cpus().get("proxy", ())) or None)
     with ExitStack() as up:
         systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
 
@@ -122,7 +120,7 @@ def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, ou
             point = point.model_copy(update=short)
             chosen, slot = choose(point, target, out), Slot(1, 1, own, point, other, Layout())
             left, right = (
-                SampleRun(target, system, each, chosen, 0, 0.0, (), asked)
+                SampleRun(target, system, each, chosen, 0, 0.0, (), variant.manifests)
                 for system, each in zip(systems, slot.sides, strict=True)
             )
             made = PairRun((left, right)).measure(1)

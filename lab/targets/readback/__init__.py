@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lab.base.files import own_faults
-from lab.model.variants.variants import Check
+from lab.model.variants.variants import Check, Variant
 from lab.systems.reading import Reader, Reading, UnreadableError
+from lab.systems.stand_ins import list_checks
 from lab.systems.table import READBACKS
 from lab.targets.base import System
 from lab.targets.readback import network, pods
@@ -22,6 +23,11 @@ READERS: Mapping[str, Reader] = {
     **{kind: how.read for kind, how in READBACKS.items()},
 }
 """Kind of each check → its reader."""
+
+
+def read_variant(system: System, variant: Variant, target: str) -> list[Reading]:
+    """Read back what a variant sets, and that what runs in the place of its programs on a target has their defaults."""
+    return read_back(system, [*list_checks(variant.manifests, target), *variant.readback])
 
 
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from lab.__main__ import main
-from lab.commands.arguments import recorded
+from lab.commands import recorded
 from lab.commands.verbs import OLD_SPELLINGS, VERBS, parser
 from lab.model.facts import ROOT
 

@@ -18,11 +18,12 @@ from rich.console import Console
 
 from lab.__main__ import Talk, main
 from lab.commands import schema
-from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
+from lab.commands.measuring import answer_plan, print_plan, resume_command
+from lab.commands.progress import Terminal
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.model.design import PlannedAnew
-from lab.model.run import RoundTrip
 from lab.records.store import RunStore
+from lab.tests.support.factories import make_plan
 from lab.tests.support.fakes import FakeTarget
 
 SWEEP = """
@@ -46,7 +47,6 @@ generator = "wrk"
 connections = 4
 duration_s = 1
 """
-FOUND = RoundTrip(tool="sockperf", version="3.7", count=1000, p50_s=5e-6, p90_s=6e-6, p99_s=9e-6, max_s=1e-4)
 
 
 @pytest.fixture
@@ -74,42 +74,31 @@ def changed(prepared: Prepared, **fields: object) -> Prepared:
     return replace(prepared, record=prepared.record.model_copy(update={"design": design}))
 
 
-def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
-    options = argparse.Namespace(json=form == "json", markdown=form == "markdown", notes=form == "notes")
-    assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
-    return capsys.readouterr().out
+def plan_of(prepared: Prepared, may_be_less: bool = False) -> str:
+    out = io.StringIO()
+    print_plan(Console(file=out, width=200), prepared, 0, may_be_less)
+    return out.getvalue()
 
 
 def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
-    out = io.StringIO()
-    print_plan(Console(file=out, width=60), prepared, 0)
-    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
+    """And counts the fresh bring-ups that are certain."""
+    lines = {line.split()[1]: line for line in plan_of(prepared).splitlines() if line.startswith("point ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
     assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
     assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
-
-
-def test_the_plan_counts_the_fresh_bring_ups_that_are_certain(prepared: Prepared) -> None:
-    out, anew = io.StringIO(), PlannedAnew(3, ("caddy at beyond",), ("run-1",))
-    print_plan(Console(file=out, width=200), changed(prepared, fresh=anew), 0)
+    anew = PlannedAnew(3, ("caddy at beyond",), ("run-1",))
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
-    assert said in out.getvalue()
-    none = io.StringIO()
-    print_plan(Console(file=none, width=200), prepared, 0)
-    assert "more bring-ups" not in none.getvalue()
+    assert said in plan_of(changed(prepared, fresh=anew))
+    assert "more bring-ups" not in plan_of(prepared)
 
 
 @pytest.mark.parametrize(("blocks", "duration_s", "asked", "told"), [
     (9, 301.0, False, True), (6, 301.0, False, False), (9, 299.0, False, False), (9, 301.0, True, False),
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
-    made, out = (
-        prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ()),
-        io.StringIO(),
-    )
-    longer = changed(made, duration_s=duration_s)
-    print_plan(Console(file=out, width=200), longer, 0, may_be_less=not asked)
-    assert ("less with --blocks, at least 6 for an interval" in out.getvalue()) is told
+    made = prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
+    said = plan_of(changed(made, duration_s=duration_s), may_be_less=not asked)
+    assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -153,3 +142,12 @@ def test_what_goes_on_with_a_run_names_it_as_it_was_named() -> None:
     named = argparse.Namespace(context="prod", resume="/mnt/old runs/RUN")
     assert resume_command(named, "bench", "RUN") == "just bench --resume '/mnt/old runs/RUN' --context prod"
     assert resume_command(argparse.Namespace(context=None), "bench", "RUN") == "just bench --resume RUN"
+
+
+def test_a_fresh_bring_up_is_said_with_its_reason() -> None:
+    plan, text = make_plan(), io.StringIO()
+    slot = next(slot for slot in plan.slots if slot.arm.role != "reference")
+    with Terminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+        watching.bringing_up_anew(slot, ["1,500 local ports wait", "2 old workers run"])
+    said = f"{slot.arm.name} is brought up anew before {slot.point.name}: 1,500 local ports wait; 2 old workers run"
+    assert said in text.getvalue()

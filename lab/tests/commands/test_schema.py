@@ -87,10 +87,8 @@ def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float)
     "check",
     [
         Check(kind="nginx", name="gzip", context="http", value="on"),
-        Check(kind="sysctl", name="net.core.somaxconn", value="128"),
         Check(kind="backlog", port=80, value="128"),
         Check(kind="limit", name="Max open files", process="nginx", value="1024", role="backend"),
-        Check(kind="processes", process="nginx: worker", value="2"),
     ],
 )
 def test_readings_keep_their_schema(check: Check) -> None:

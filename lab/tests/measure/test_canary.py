@@ -72,17 +72,29 @@ def measured(system: Proxy, load: Point, generator: FakeGenerator | None = None)
     return loop.store.samples()[0]
 
 
+def says(size: int) -> FakeGenerator:
+    """A generator that tells of so many bytes for its thousand requests."""
+    told = f'{{"requests": 1000, "duration_s": 1.0, "bytes": {size}, "errors": {{}}}}'
+    return FakeGenerator(script=f"print({told!r})")
+
+
 def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
-    """It is asked for as the load asks, and its weight is that of the compressed bytes."""
-    system = Proxy(answers=[COMPRESSED])
-    found = canary(system, system.entry(), at(accept_encoding="gzip"))
+    """It is asked for as the load asks, and the load is expected to weigh what the canary did."""
+    system, asks = Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")
+    found = canary(system, system.entry(), asks)
     assert (found.faults, found.body_bytes, found.chunked) == ([], len(SMALL), True)
     assert system.asked == [{"Accept-Encoding": "gzip"}]
-    assert canary(Proxy(answers=[GOOD]), system.entry(), at(accept_encoding="gzip")).body_bytes == len(PAGE)
+    assert canary(Proxy(answers=[GOOD]), system.entry(), asks).body_bytes == len(PAGE)
+    whole, light = measured(Proxy(answers=[GOOD]), at()), measured(Proxy(answers=[COMPRESSED]), asks, says(200_000))
+    assert whole.valid and light.valid
+    assert whole.tls == {name: TLS[name] for name in ("version", "cipher", "key")} and light.tls is None
+    assert measured(Proxy(answers=[COMPRESSED]), asks, says(9_000_000)).reason is Reason.WRONG_SIZE
+    changed = measured(Proxy(answers=[GOOD, COMPRESSED, GOOD]), asks)
+    assert (changed.reason, "1024 bytes before" in changed.detail) == (Reason.WRONG_SIZE, True)
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "fault"),
     [
         (Response(200, SMALL[:-9], GZIP), "ends early"),
         (Response(200, b"\x1f\x8b" + bytes(20), GZIP), "Error -3"),
@@ -91,23 +103,23 @@ def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
         (Response(200, SMALL, {"content-encoding": "br"}), "'br' was not asked for"),
     ],
 )
-def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, says: str) -> None:
+def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault: str) -> None:
     """Cut, broken, another page, packed without saying so, packed in a way nobody asked for: also where errors are the subject."""
     found = canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
-    assert says in found.fault and not found.refusal
+    assert fault in found.fault and not found.refusal
     sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
     assert sample.reason is Reason.WRONG_BACKEND
 
 
-@pytest.mark.parametrize(("status", "says"), [(404, ""), (503, ""), (500, "status 500"), (200, "")])
-def test_an_answer_that_the_load_expects_is_right_whatever_its_body(status: int, says: str) -> None:
+@pytest.mark.parametrize(("status", "refusal"), [(404, ""), (503, ""), (500, "status 500"), (200, "")])
+def test_an_answer_that_the_load_expects_is_right_whatever_its_body(status: int, refusal: str) -> None:
     """A page has to be the backend's."""
     body = PAGE if status == 200 else b"sorry"
     found = canary(
         Proxy(answers=[Response(status, body, {})]), Endpoint("http://proxy", "h"), at(answers=(200, 404, 503))
     )
-    assert says in found.refusal and bool(found.refusal) == bool(says)
-    assert says or found.body_bytes == len(body)
+    assert refusal in found.refusal and bool(found.refusal) == bool(refusal)
+    assert refusal or found.body_bytes == len(body)
     wrong = Proxy(answers=[Response(200, b"another", {})])
     assert "not the backend's" in canary(wrong, Endpoint("http://proxy", "h"), at(answers=(200, 404))).fault
 
@@ -123,17 +135,6 @@ def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
         decoded_brotli(b"abcd", 4)
 
 
-def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:
-    """1100 bytes for each response are right for the page, and too much for a few compressed bytes."""
-    light = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 200000, "errors": {}}\')')
-    heavy = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 9000000, "errors": {}}\')')
-    assert measured(Proxy(answers=[GOOD]), at()).valid
-    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), light).valid
-    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), heavy).reason is Reason.WRONG_SIZE
-    changed = measured(Proxy(answers=[GOOD, COMPRESSED, GOOD]), at(accept_encoding="gzip"))
-    assert (changed.reason, "1024 bytes before" in changed.detail) == (Reason.WRONG_SIZE, True)
-
-
 def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
     """The proxy flushes as bytes arrive from upstream: some bytes more or less, of what is compressed only."""
     packer = zlib.compressobj(wbits=31)
@@ -142,16 +143,9 @@ def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
     )
     assert len(flushed) > len(SMALL)
     answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
-    light = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 200000, "errors": {}}\')')
-    assert measured(Proxy(answers=answers), at(accept_encoding="gzip"), light).valid
+    assert measured(Proxy(answers=answers), at(accept_encoding="gzip"), says(200_000)).valid
     assert validity.size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
     assert validity.size_slack(at(), 24_721) == 0
-
-
-def test_what_tls_a_client_got_is_in_the_sample() -> None:
-    """Version, cipher and key; nothing where there is no TLS."""
-    assert measured(Proxy(answers=[GOOD]), at()).tls == {name: TLS[name] for name in ("version", "cipher", "key")}
-    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")).tls is None
 
 
 def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() -> None:
@@ -221,7 +215,7 @@ OWN, OTHER = b"0" * 1024, b"1" * 1024
 
 
 @pytest.mark.parametrize(
-    ("behind", "says"),
+    ("behind", "fault"),
     [
         ({"backend-2": b"2" * 1024, "backend-1": OTHER, "backend-0": OWN}, ""),
         ({"backend-1": OTHER, "backend-0": b"x" * 1024}, "not the backend's"),
@@ -230,7 +224,7 @@ OWN, OTHER = b"0" * 1024, b"1" * 1024
     ],
 )
 def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the_proxy(
-    behind: Mapping[str, bytes], says: str
+    behind: Mapping[str, bytes], fault: str
 ) -> None:
     """Others' pages differ and are no fault; the name alone proves nothing, and neither pods of another backend nor one without a name are ours."""
     turn = cycle(behind.items())
@@ -244,4 +238,4 @@ def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the
 
     system = Replicas()
     seen = canary(system, system.entry(), point())
-    assert says in seen.refusal + seen.fault and bool(seen.faults) is bool(says)
+    assert fault in seen.refusal + seen.fault and bool(seen.faults) is bool(fault)

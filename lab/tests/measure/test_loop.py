@@ -5,7 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -13,22 +17,17 @@ import pytest
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError
-from lab.measure.loop import stale_blocks
+from lab.measure.loop import Loop, ended_at, stale_blocks
 from lab.model.endpoint import Role
-from lab.model.samples import Reason, Sample, counts, settled
+from lab.model.samples import Reason, cell, counts, planned_cells, settled
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.model.variants.variants import Check
 from lab.records import folders
 from lab.records.store import RunStore
 from lab.targets.base import Watch
 from lab.targets.common import process, sampler
-from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, Silent, bench, point, variant
+from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, Silent, bench, going_on, point, variant
 from lab.tests.targets.cluster.test_sampling import Seen
-
-
-def only(samples: list[Sample]) -> Sample:
-    assert samples
-    return samples[0]
 
 
 def test_every_planned_cell_becomes_one_valid_folder() -> None:
@@ -61,64 +60,48 @@ def test_every_planned_cell_becomes_one_valid_folder() -> None:
     ],
 )
 def test_what_the_generator_reports_decides(generator: FakeGenerator, reason: Reason, in_detail: str) -> None:
-    """Errors, garbage and crashes are invalid samples with their reason, and the output is kept."""
+    """None of these is environmental: nothing is measured again."""
     loop = bench(blocks=1, generator=generator)
     loop.measure()
-    samples = loop.store.samples()
-    assert {s.reason for s in samples} == {reason}
-    assert in_detail in only(samples).detail
-    assert len(samples) == 2, "none of these is environmental: nothing is measured again"
+    first, second = loop.store.samples()
+    assert first.reason is second.reason is reason
+    assert in_detail in first.detail
 
 
 @pytest.mark.slow
 def test_a_hanging_generator_is_killed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generator that does not end in time is killed with its children, and its sample is invalid."""
     monkeypatch.setattr(process, "GRACE_S", 0.2)
     loop = bench(blocks=1, generator=FakeGenerator(script="import time; time.sleep(60)"))
     loop.measure()
-    assert only(loop.store.samples()).reason == Reason.GENERATOR_HUNG
+    assert loop.store.samples()[0].reason == Reason.GENERATOR_HUNG
 
 
-def test_a_knob_that_did_not_take_is_never_measured() -> None:
-    """A read-back that fails makes every sample of the arm invalid, without a number, and is kept as a file."""
-    check = Check(kind="sysctl", name="net.core.somaxconn", value="128")
-    loop = bench(blocks=1, variants=[variant(readback=[check])])
-    loop.measure()
-    sample = only(loop.store.samples())
-    assert (sample.reason, sample.requests) == (Reason.KNOB_NOT_APPLIED, None)
-    assert "net.core.somaxconn" in sample.detail
-    assert len(list((loop.store.folder / "readback").iterdir())) == 2
+class Restarting(FakeSystem):
+    def restarts(self) -> Mapping[str, int]:
+        self.restarted += 1
+        return {"proxy": self.restarted}
 
 
 @pytest.mark.parametrize(
-    ("system", "reason"),
+    ("system", "reason", "in_detail", "loaded"),
     [
-        (FakeSystem(through_proxy=PAGE[:-1] + b"y"), Reason.WRONG_BACKEND),
-        (FakeSystem(limits=["limits.cpu of proxy"]), Reason.LIMIT_NOT_APPLIED),
+        (FakeSystem(), Reason.KNOB_NOT_APPLIED, "net.core.somaxconn", False),
+        (FakeSystem(through_proxy=PAGE[:-1] + b"y"), Reason.WRONG_BACKEND, "", False),
+        (FakeSystem(limits=["limits.cpu of proxy"]), Reason.LIMIT_NOT_APPLIED, "limits.cpu of proxy", False),
+        (Restarting(), Reason.PROXY_DIED, "last words", True),
     ],
 )
-def test_wrong_bytes_and_what_the_target_did_not_apply_are_never_measured(system: FakeSystem, reason: Reason) -> None:
-    """No load is made and no number recorded."""
-    loop = bench(blocks=1, target=FakeTarget(system=system))
+def test_what_the_system_does_not_do_is_an_invalid_sample(
+    system: FakeSystem, reason: Reason, in_detail: str, loaded: bool
+) -> None:
+    """A knob that did not take, wrong bytes and what the target did not apply are known before the load, and none is made."""
+    unset = [Check(kind="sysctl", name="net.core.somaxconn", value="128")] if reason is Reason.KNOB_NOT_APPLIED else []
+    loop = bench(blocks=1, target=FakeTarget(system=system), variants=[variant(readback=unset)])
     loop.measure()
-    sample = only(loop.store.samples())
-    assert (sample.reason, sample.requests) == (reason, None)
-
-
-def test_a_restart_during_the_sample_makes_it_invalid() -> None:
-    """A container that was restarted while it was loaded is told from one that was not."""
-    target = FakeTarget()
-
-    class Restarting(FakeSystem):
-        def restarts(self) -> Mapping[str, int]:
-            self.restarted += 1
-            return {"proxy": self.restarted}
-
-    target.system = Restarting()
-    loop = bench(blocks=1, target=target)
-    loop.measure()
-    sample = only(loop.store.samples())
-    assert (sample.reason, "last words" in sample.detail) == (Reason.PROXY_DIED, True)
+    sample = loop.store.samples()[0]
+    assert (sample.reason, sample.requests is not None) == (reason, loaded)
+    assert in_detail in sample.detail
+    assert len(list((loop.store.folder / "readback").iterdir())) == 2
 
 
 class Pinned(FakeTarget):
@@ -159,31 +142,30 @@ def test_a_proxy_of_few_workers_is_the_limit_when_these_are_full(
     few = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": data},)})
     loop = bench(blocks=1, target=Pinned(system=Working(shares)), variants=[few])
     loop.measure()
-    sample = only(loop.store.samples())
+    sample = loop.store.samples()[0]
     assert (sample.verdict, sample.limited_by) == ("valid", limit), sample.detail
     assert sample.proxy_core == pytest.approx(full)
 
 
 def test_a_system_that_does_not_come_up_is_recorded_and_the_run_goes_on() -> None:
-    """One failed bring-up costs its arm's samples, not the run."""
-
     def fail_first(count: int) -> None:
         if count == 1:
             raise MeasuringError("nginx", "did not answer", "look")
 
     loop = bench(target=FakeTarget(on_up=fail_first))
     loop.measure()
-    reasons = [s.reason for s in loop.store.samples()]
-    assert sorted(reasons, key=str) == [Reason.BRING_UP_FAILED, None, None, None] or reasons.count(None) == 3
+    first, *others = loop.store.samples()
+    assert (first.reason, first.detail) == (Reason.BRING_UP_FAILED, "nginx: did not answer\n  look")
+    assert [s.reason for s in others] == [None] * 3
 
 
 @pytest.mark.parametrize("attempts", [3, 1])
 def test_a_noisy_machine_is_measured_again_up_to_twice_or_as_the_load_says(
     attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Environmental reasons are worth two more attempts; all attempts stay in the data, and the run is done."""
-    monkeypatch.setattr(sampler, "other_processes_s", lambda: float(next(clock)))
+    """All attempts stay in the data, and the run is done."""
     clock = iter(range(0, 10_000, 100))
+    monkeypatch.setattr(sampler, "other_processes_s", lambda: float(next(clock)))
     loop = bench(blocks=1, points=[point().model_copy(update={"attempts": attempts})])
     loop.measure()
     samples = loop.store.samples()
@@ -192,51 +174,88 @@ def test_a_noisy_machine_is_measured_again_up_to_twice_or_as_the_load_says(
     assert {s.reason for s in samples} == {Reason.OTHER_PROCESSES}
 
 
-def interrupt_after(count: int) -> Silent:
+# -- interrupted, and gone on with ---------------------------------------------------------------------------
+
+
+def interrupted() -> Loop:
+    """A run of two blocks that ended after three of its four samples: the second block is begun."""
+
     def strike(seen: int) -> None:
-        if seen == count:
+        if seen == 3:
             raise KeyboardInterrupt
 
-    return Silent(on_measured=strike)
+    loop = bench(observer=Silent(on_measured=strike))
+    with pytest.raises(KeyboardInterrupt):
+        loop.measure()
+    return loop
 
 
 def test_an_interrupted_run_is_finished_without_repeating_anything() -> None:
-    """After Ctrl-C the remaining cells are measured, the recorded ones are untouched."""
-    first = bench(observer=interrupt_after(3))
-    with pytest.raises(KeyboardInterrupt):
-        first.measure()
+    first = interrupted()
     kept = {s.id: s for s in first.store.samples()}
-    assert len(kept) == 3
-    again = RunStore.open("run-1")
-    assert stale_blocks(again, {"fake": "yes"}) == []
-    type(first)(first.target, first.variants, first.chosen, again, Silent()).measure()
-    finished = {s.id: s for s in again.samples()}
-    assert len(finished) == 4
-    assert {id_: finished[id_] for id_ in kept} == kept
+    later = going_on(first)
+    assert len(kept) == 3 and stale_blocks(later.store, {"fake": "yes"}) == []
+    later.measure()
+    finished = {s.id: s for s in later.store.samples()}
+    assert len(finished) == 4 and {id_: finished[id_] for id_ in kept} == kept
 
 
-def test_a_block_interrupted_for_long_is_measured_again_whole() -> None:
-    """Eleven minutes later (or with other facts) the unfinished block's samples are marked, kept, and measured anew."""
-    first = bench(observer=interrupt_after(3))
-    with pytest.raises(KeyboardInterrupt):
-        first.measure()
-    again = RunStore.open("run-1")
-    assert stale_blocks(again, {"fake": "yes", "cpu_mhz": "2445.4"}) == [], "the clock is another at every moment"
-    stale = stale_blocks(again, {"fake": "no longer"})
+def test_an_unfinished_block_is_measured_again_whole_under_other_facts() -> None:
+    first = interrupted()
+    store = RunStore.open("run-1")
+    assert stale_blocks(store, {"fake": "yes", "cpu_mhz": "2445.4"}) == [], "the clock is another at every moment"
+    stale = stale_blocks(store, {"fake": "no longer"})
     assert [s.block for s in stale] == [2], "the finished block stays"
-    again.mark_interrupted(stale)
-    again.note_resumed({"fake": "no longer"})
-    type(first)(first.target, first.variants, first.chosen, again, Silent()).measure()
-    samples = again.samples()
+    store.mark_interrupted(stale)
+    store.note_resumed({"fake": "no longer"})
+    replace(first, store=store, observer=Silent()).measure()
+    samples = store.samples()
     assert [s.reason for s in samples].count(Reason.BLOCK_INTERRUPTED) == 1
     assert len([s for s in samples if counts(s) and settled(s)]) == 4
     assert len({s.id for s in samples}) == 5
 
 
+@pytest.mark.parametrize(
+    ("later", "stale"),
+    [
+        (timedelta(0), 0),
+        (timedelta(minutes=9), 0),
+        (timedelta(minutes=11), 1),
+        (-timedelta(minutes=9), 0),
+        (-timedelta(hours=2), 1),
+    ],
+)
+def test_only_a_block_whose_break_is_known_to_be_short_is_gone_on_with(later: timedelta, stale: int) -> None:
+    """A clock that went back by hours tells nothing of how long it was."""
+    loop = interrupted()
+    last = max(ended_at(sample) for sample in loop.store.samples())
+    assert len(stale_blocks(loop.store, {"fake": "yes"}, lambda: last + later)) == stale
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_a_clock_that_is_stepped_spoils_the_sample_in_which_it_was(
+    step_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is measured again, and the run finished whatever the clock says by then; the monotonic one goes on."""
+    looks, real = count(), time.time
+    monkeypatch.setattr(time, "time", lambda: real() + (step_s if next(looks) else 0.0))
+    loop = interrupted()
+    first, *others = loop.store.samples()
+    assert first.reason == Reason.CLOCK_STEP, first.detail
+    assert [sample.verdict for sample in others] == ["valid"] * 2
+    loop.store.mark_interrupted(stale_blocks(loop.store, {"fake": "yes"}, lambda: datetime(1999, 1, 1, tzinfo=UTC)))
+    later = going_on(loop)
+    later.measure()
+    done = {cell(sample) for sample in later.store.samples() if settled(sample)}
+    assert planned_cells(later.store.record.plan().slots) <= done
+
+
+# -- what is stored ------------------------------------------------------------------------------------------
+
+
 def test_a_full_disk_stops_the_run_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC while storing is an error with a remedy; what was stored before is whole."""
-    loop = bench()
-    real = folders.write_synced
+    """What was stored before is whole."""
+    loop, real = bench(), folders.write_synced
 
     def full(path: Path, content: bytes | pl.DataFrame) -> None:
         if "-b02-" in str(path):
@@ -249,33 +268,8 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(monkeypatch: pytest.MonkeyP
     assert len(RunStore.open("run-1").samples()) == 2
 
 
-def test_damaged_runs_are_named(tmp_path: Path) -> None:
-    """A truncated record, a missing file and a folder that is no run are each refused with place and remedy."""
-    loop = bench(blocks=1)
-    loop.measure()
-    folder = loop.store.folder / "samples" / only(loop.store.samples()).id
-    whole = (folder / "sample.json").read_text()
-    (folder / "sample.json").write_text(whole[: len(whole) // 2])
-    with pytest.raises(UsageError, match="sample.json: damaged"):
-        loop.store.samples()
-    (folder / "sample.json").write_text(whole)
-    (folder / "raw.zst").unlink()
-    with pytest.raises(UsageError, match="raw.zst is missing"):
-        loop.store.samples()
-    shutil.rmtree(folder)
-    assert len(loop.store.samples()) == 1
-    (loop.store.folder / "run.json").write_text("{}")
-    with pytest.raises(UsageError, match="run.json: damaged"):
-        RunStore.open("run-1")
-    (loop.store.folder / "run.json").unlink()
-    with pytest.raises(UsageError, match="has no run.json"):
-        RunStore.open("run-1")
-    with pytest.raises(UsageError, match="unknown run"):
-        RunStore.open("run-2")
-
-
-def test_half_written_samples_do_not_count() -> None:
-    """What a killed lab left under a temporary name is no sample, and is cleared at resume."""
+def test_damaged_runs_are_named_and_half_written_samples_do_not_count() -> None:
+    """A truncated record, a missing file and a folder that is no run are refused; what a killed lab left is cleared at resume."""
     loop = bench(blocks=1)
     loop.measure()
     partial = loop.store.folder / "samples" / ".0009-x.partial"
@@ -284,14 +278,28 @@ def test_half_written_samples_do_not_count() -> None:
     assert len(loop.store.samples()) == 2
     loop.store.clear_partial()
     assert not partial.exists()
+    folder = loop.store.folder / "samples" / loop.store.samples()[0].id
+    whole = (folder / "sample.json").read_text()
+    (folder / "sample.json").write_text(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=r"sample.json: damaged"):
+        loop.store.samples()
+    (folder / "sample.json").write_text(whole)
+    (folder / "raw.zst").unlink()
+    with pytest.raises(UsageError, match=r"raw.zst is missing"):
+        loop.store.samples()
+    shutil.rmtree(folder)
+    assert len(loop.store.samples()) == 1
+    (loop.store.folder / "run.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"run.json: damaged"):
+        RunStore.open("run-1")
+    (loop.store.folder / "run.json").unlink()
+    with pytest.raises(UsageError, match=r"has no run.json"):
+        RunStore.open("run-1")
+    with pytest.raises(UsageError, match="unknown run"):
+        RunStore.open("run-2")
 
 
 def test_two_labs_do_not_write_one_run() -> None:
-    """The second lab on a run is refused."""
     loop = bench(blocks=1)
-    with (
-        loop.store.locked(),
-        pytest.raises(UsageError, match="another lab"),
-        RunStore.open("run-1").locked(),
-    ):
+    with loop.store.locked(), pytest.raises(UsageError, match="another lab"), RunStore.open("run-1").locked():
         pass

@@ -14,10 +14,10 @@ from lab.measure import validity
 from lab.measure.loop import Loop, stale_blocks
 from lab.model.pairs import SIDES
 from lab.model.plan import Shape, Slot
-from lab.model.samples import Reason, Sample, cell, cells
+from lab.model.samples import Reason, Sample, cell
 from lab.model.variants.variants import Check
 from lab.records.store import RunStore
-from lab.tests.support.fakes import FakeTarget, Silent, bench, point, variant
+from lab.tests.support.fakes import FakeTarget, Silent, bench, going_on, point, variant
 
 RATE = point("rate", 1000.0)
 AGAIN = "ingress-nginx-again"
@@ -27,11 +27,6 @@ def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **
     """The baseline beside itself in every block, and each alone in `alone` of them."""
     shape = Shape({AGAIN: blocks}, frozenset({"rate"}), {(arm, "rate"): alone for arm in ("ingress-nginx", AGAIN)})
     return bench(blocks, [RATE], target=target or FakeTarget(sides=SIDES), shape=shape, **told)
-
-
-def again(loop: Loop) -> Loop:
-    """Another lab that goes on with what the first one left."""
-    return replace(loop, store=RunStore.open("run-1"), observer=Silent(), _done=set(), _attempts={}, _generations={})
 
 
 def test_a_long_run_holds_none_of_its_samples() -> None:
@@ -48,21 +43,6 @@ def test_a_long_run_holds_none_of_its_samples() -> None:
     assert len(seen) == 12 and [each() for each in seen if each() is not None] == []
 
 
-def test_a_pair_leaves_a_sample_of_each_side() -> None:
-    loop = paired()
-    loop.measure()
-    samples = loop.store.samples()
-    assert [(one.block, one.verdict) for one in samples] == [(1, "valid"), (1, "valid"), (2, "valid"), (2, "valid")]
-    for block in (1, 2):
-        left, right = sorted(
-            (one for one in samples if one.block == block), key=lambda one: one.pair.side if one.pair else ""
-        )
-        assert left.pair and right.pair
-        assert (left.pair.against, right.pair.against) == (right.arm, left.arm)
-        assert left.pair.first_up is not right.pair.first_up
-        assert (left.pair.scheme, left.order) == ("together", right.order)
-
-
 def test_sides_come_up_in_the_order_drawn() -> None:
     """Which arm is where and which is first differ between blocks, half and half. A side is waited for when the other is up."""
     target = FakeTarget(sides=SIDES)
@@ -72,14 +52,20 @@ def test_sides_come_up_in_the_order_drawn() -> None:
         [sides[at : at + 2] for at in range(0, len(sides), 2)] for sides in (target.ups_at, target.ready_at)
     )
     assert ready == [pair[::-1] for pair in started]
-    took = {(one.block, one.bring_up_s) for one in loop.store.samples()}
+    samples = loop.store.samples()
+    assert [(one.block, one.valid) for one in samples] == [(block, True) for block in (1, 1, 2, 2, 3, 3, 4, 4)]
+    took = {(one.block, one.bring_up_s) for one in samples}
     assert len(took) == 4, "of a block both sides have half of what they took together"
+    for own, other in zip(samples[::2], samples[1::2], strict=True):
+        assert own.pair and other.pair and (own.pair.against, other.pair.against) == (other.arm, own.arm)
+        assert own.pair.first_up is not other.pair.first_up
+        assert (own.pair.scheme, own.order) == ("together", other.order)
     layouts = [slot.layout for slot in loop.store.record.plan().slots]
     assert target.ups_at[::2] == [layout.first_up for layout in layouts if layout]
     assert all(set(target.ups_at[at : at + 2]) == set(SIDES) for at in range(0, 8, 2))
     assert sorted(layout.side for layout in layouts if layout) == ["left", "left", "right", "right"]
-    own = {one.order: one.pair.side for one in loop.store.samples() if one.pair and one.arm == AGAIN}
-    assert [own[order] for order in sorted(own)] == [layout.side for layout in layouts if layout]
+    sides = {one.order: one.pair.side for one in samples if one.pair and one.arm == AGAIN}
+    assert [sides[order] for order in sorted(sides)] == [layout.side for layout in layouts if layout]
 
 
 def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
@@ -89,7 +75,7 @@ def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
     alone = [one for one in loop.store.samples() if one.pair is None]
     assert sorted(one.arm for one in alone) == ["ingress-nginx", AGAIN]
     assert len(loop.store.samples()) == 6 and target.ups_at.count("left") == 4
-    later = again(loop)
+    later = going_on(loop)
     later.measure()
     assert isinstance(later.observer, Silent) and later.observer.samples == [], (
         "nothing that is whole is measured again"
@@ -114,14 +100,14 @@ def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkey
     monkeypatch.setenv("LAB_RUNS", str(loop.store.folder.parent))
     kept = loop.store.samples()
     assert len(kept) == 2 * lost + 1
-    later = again(loop)
+    later = going_on(loop)
     later.measure()
     samples = later.store.samples()
     assert [one for one in samples if one.id in {each.id for each in kept}] == kept
     half = kept[-1]
     tries = {(one.arm, one.attempt) for one in samples if one.order == half.order}
     assert tries == {(half.arm, 1), ("ingress-nginx", 2), (AGAIN, 2)}, "both of the same attempt"
-    planned = {each for slot in later.store.record.plan().slots for each in cells(slot)}
+    planned = {each for slot in later.store.record.plan().slots for each in slot.cells}
     assert {cell(one) for one in samples if one.valid} == planned
 
 
@@ -135,7 +121,7 @@ def test_the_last_attempt_of_one_side_alone_is_not_the_pairs_last(monkeypatch: p
     written: list[Sample] = [half]
     monkeypatch.setattr(RunStore, "samples", lambda _store: list(written))
     monkeypatch.setattr(RunStore, "write_sample", lambda _store, sample, *_rest: written.append(sample))
-    again(loop).measure()
+    going_on(loop).measure()
     assert [(one.arm, one.attempt) for one in written[1:]] in (
         [("ingress-nginx", 4), (AGAIN, 4)],
         [(AGAIN, 4), ("ingress-nginx", 4)],

@@ -43,36 +43,27 @@ def test_a_good_sample_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
+    ("result", "seen", "reason"),
     [
-        (replace(GOOD, requests=4940), Reason.RATE_NOT_ACHIEVED),
-        (replace(GOOD, errors={"status": 1}), Reason.NON_2XX),
-        (replace(GOOD, errors={"connect": 1}), Reason.ERRORS),
-        (replace(GOOD, dropped=1), Reason.DROPPED),
-        (replace(GOOD, size_bytes=5000 * 900), Reason.WRONG_SIZE),
-        (replace(GOOD, size_bytes=5000 * 9000), Reason.WRONG_SIZE),
-        (replace(GOOD, latency=Histogram.empty()), Reason.TOO_SHORT),
-        (replace(GOOD, uncalibrated=True), Reason.TOO_SHORT),
+        (replace(GOOD, requests=4940), CALM, Reason.RATE_NOT_ACHIEVED),
+        (replace(GOOD, errors={"status": 1}), CALM, Reason.NON_2XX),
+        (replace(GOOD, errors={"connect": 1}), CALM, Reason.ERRORS),
+        (replace(GOOD, dropped=1), CALM, Reason.DROPPED),
+        (replace(GOOD, size_bytes=5000 * 900), CALM, Reason.WRONG_SIZE),
+        (replace(GOOD, size_bytes=5000 * 9000), CALM, Reason.WRONG_SIZE),
+        (replace(GOOD, latency=Histogram.empty()), CALM, Reason.TOO_SHORT),
+        (replace(GOOD, uncalibrated=True), CALM, Reason.TOO_SHORT),
+        (GOOD, replace(CALM, steal=0.0101), Reason.STEAL),
+        (GOOD, replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
+        (GOOD, replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
+        (GOOD, replace(CALM, counters={"proxy/ListenOverflows": 3}), Reason.LISTEN_OVERFLOW),
+        (GOOD, replace(CALM, counters={"backend/conntrack_drop": 1}), Reason.CONNTRACK_OVERFLOW),
     ],
 )
-def test_what_was_reported(result: Result, reason: Reason) -> None:
-    """Each fault in what the generator reported has its own reason."""
-    assert reasons(result) == [reason]
-
-
-@pytest.mark.parametrize(
-    ("seen", "reason"),
-    [
-        (replace(CALM, steal=0.0101), Reason.STEAL),
-        (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
-        (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
-        (replace(CALM, counters={"proxy/ListenOverflows": 3}), Reason.LISTEN_OVERFLOW),
-        (replace(CALM, counters={"backend/conntrack_drop": 1}), Reason.CONNTRACK_OVERFLOW),
-    ],
-)
-def test_what_was_seen(seen: Observation, reason: Reason) -> None:
-    """Each disturbance of the machine has its own reason."""
-    assert reasons(seen=seen) == [reason]
+def test_each_fault_of_what_was_reported_or_seen_has_its_own_reason(
+    result: Result, seen: Observation, reason: Reason
+) -> None:
+    assert reasons(result, seen) == [reason]
 
 
 def test_limits_are_inclusive_on_the_good_side() -> None:
@@ -80,11 +71,7 @@ def test_limits_are_inclusive_on_the_good_side() -> None:
     just = replace(CALM, steal=0.0099, others=0.049, counters={"proxy/ListenOverflows": 0, "proxy/RetransSegs": 9})
     assert reasons(replace(GOOD, requests=4950), just, core=0.799) == []
     assert reasons(core=0.80) == [Reason.GENERATOR_SATURATED]
-
-
-def test_no_longer_than_calibration_is_too_short() -> None:
-    """wrk2's latencies begin after its calibration: a run that is not longer has none."""
-    assert reasons(calibration_s=5.0) == [Reason.TOO_SHORT]
+    assert reasons(calibration_s=5.0) == [Reason.TOO_SHORT], "wrk2's latencies begin after its calibration"
 
 
 def test_a_rate_of_connections_with_schedules_of_their_own_may_lack_their_last_requests() -> None:

@@ -15,7 +15,7 @@ from lab.base.errors import UsageError
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Plan, Shape, Slot, arms_for, plan
-from lab.model.samples import bring_ups_s, cells
+from lab.model.samples import bring_ups_s
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
@@ -212,7 +212,7 @@ def test_arms_are_alone_in_as_many_blocks_as_asked_for_and_those_of_one_count_in
 def test_what_is_measured_once_is_planned_once_and_has_a_folder_of_its_own(made: tuple[Plan, Shape]) -> None:
     run, _ = made
     assert [slot.order for slot in run.slots] == list(range(1, len(run.slots) + 1))
-    every = [each for slot in run.slots for each in cells(slot)]
+    every = [each for slot in run.slots for each in slot.cells]
     assert len(every) == len(set(every))
     ids = [side.sample_id(attempt) for slot in run.slots for side in slot.sides for attempt in (1, 2)]
     assert len(ids) == len(set(ids)) == 2 * len(every)
@@ -267,7 +267,7 @@ def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_u
         ]
         assert len(list(groupby(mine, key=lambda slot: slot.point.name))) == 2, "those of one point stand together"
         assert len([slot for slot in mine if slot.point.name == "rate-1000"]) == 1
-        assert len({slot.bring_up for slot in mine}) == 1 and len({cells(slot) for slot in mine}) == 7
+        assert len({slot.bring_up for slot in mine}) == 1 and len({slot.cells for slot in mine}) == 7
     assert {slot.reload for slot in made.slots if slot.layout is None} == {0}
     assert made.reloads == 2 * 2 * 2
     assert made_record("run-1", made).plan() == made

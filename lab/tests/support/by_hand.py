@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from lab.experiments.bench.measurable import choose
-from lab.measure.sample_run import SampleRun
+from lab.measure.measurement import SampleRun
 from lab.measure.steady import Steady
 from lab.model.plan import Arm, Slot
 from lab.model.samples import Sample

@@ -344,9 +344,8 @@ class Silent:
     """Point and reasons of each fresh bring-up."""
     on_measured: Callable[[int], None] = lambda count: None
 
-    def bringing_up(self, slot: Slot) -> None: ...
+    def begins(self, slot: Slot, attempt: int) -> None: ...
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
-    def measuring(self, slot: Slot, attempt: int) -> None: ...
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
         self.fresh.append((slot.point.name, list(why)))
 
@@ -402,3 +401,8 @@ def bench(
     used_generator = generator or FakeGenerator()
     chosen = {p.name: ChosenGenerator(used_generator, used_generator.binary, "1", None) for p in loads}
     return Loop(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())
+
+
+def going_on(loop: Loop) -> Loop:
+    """Another lab that goes on with what the first one left."""
+    return replace(loop, store=RunStore.open(loop.store.record.id), observer=Silent())

@@ -1,6 +1,6 @@
 """The lab in namespaces of its own: a verb that measures is executed a second time inside them. This page says how.
 
-A verb calls `lab.commands.arguments.inside`, which asks the target to `enter`. On `local` and `apiserver` that happens twice:
+A verb calls `lab.commands.measuring.inside`, which asks the target to `enter`. On `local` and `apiserver` that happens twice:
 
     just bench ─ outer python ─ unshare ─ inner python: PID 1 of its own pid, mount and network namespaces
                  main                     main → arrive

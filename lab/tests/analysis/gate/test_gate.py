@@ -27,7 +27,7 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.gate import Bounds, Gate, Gated, worse_by
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
-from lab.commands.arguments import fraction
+from lab.commands import fraction
 from lab.commands.gate import BOUND, own_unit
 from lab.commands.verbs import parser
 from lab.model.plan import Arm, Plan, Slot, plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from lab.analysis import levels
 from lab.commands import readme
 from lab.commands.readme import starts
 from lab.records.levels import Known
-from lab.studies.site.rows import ANSWERED, picture
+from lab.studies.site.rows import picture
 
 pytestmark = pytest.mark.committed
 
@@ -30,47 +29,6 @@ def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
     drawn = readme.PICTURE.read_text()
     assert drawn == picture(readme.judged())
     assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
-
-
-def test_every_example_is_a_command_with_its_answer() -> None:
-    """As it is printed, under the command as a reader types it."""
-    examples = [
-        (path, match)
-        for path in readme.files()
-        for match in readme.PART.finditer(path.read_text())
-        if match["name"] == "example"
-    ]
-    assert {shlex.split(match["words"])[0] for _, match in examples} == {"aa", "capacity", "compare", "gate"}
-    for path, match in examples:
-        text = readme.made(path, match, MAKERS)
-        assert text.startswith(f"```console\n$ just {match['words'].strip()}\n")
-        assert len(text.splitlines()) > 10
-
-
-def test_the_ledger_links_to_notebooks_and_runs() -> None:
-    """Each claim to the notebook that shows it, each run to its folder; as seen from the checkout's top."""
-    links = {to for _, to in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", MAKERS["claims"](ROOT / "README.md", []))}
-    assert all((ROOT / to).exists() for to in links)
-    assert {Path(to).parts[0] for to in links} == {"data", "notebooks"}
-
-
-def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
-    rows = MAKERS["found"](ROOT / "README.md", []).splitlines()[2:]
-    assert len(rows) == 10
-    answers = "|".join(re.escape(said) for said, _ in ANSWERED.values())
-    for row in rows:
-        assert re.fullmatch(
-            rf"\| \*\*.+\?\*\* .+ \| \[\*\*({answers})\*\*: .+\]\(data/reference/[\w-]+\) on \w+\b.* \| .+ \|", row
-        ), row
-
-
-def test_every_recipe_has_its_row() -> None:
-    """All that are not private, each under its group."""
-    text = MAKERS["verbs"](ROOT / "README.md", [])
-    public = re.findall(r"^\[group\('\w+'\)\]\n(?:\[.*\]\n)*(\w+)\b", (ROOT / "justfile").read_text(), re.MULTILINE)
-    calls = [row.split("`")[1] for row in text.splitlines()[2:] if "**" not in row]
-    assert [call.split()[0] for call in calls] == public
-    assert {"table RUN", "show VARIANT", "bench"} <= set(calls), "with what it cannot do without"
 
 
 def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab.analysis.judge.decision import SURE_P
+from lab.base.errors import UsageError
 from lab.commands import readme
+from lab.commands.readme import Maker
 from lab.commands.verbs import OLD_SPELLINGS, parser
 from lab.model.names import WORTH
 from lab.stats.histogram import BEYOND
@@ -24,6 +26,12 @@ README = ROOT / "README.md"
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 IN_CODE = re.compile(r"`([^`\n]+)`")
+
+MAKERS: dict[str, Maker] = {
+    "words": lambda _path, words: f"{'+'.join(words)}\n",
+    "linked": lambda *_: "[+1 % [0, 2], b](data/published/README.md#sources), [that](https://example.org/a)\n",
+    "pasted": lambda _path, _words: "```text\n[no link](data)\n```\n",
+}
 
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -139,17 +147,6 @@ def commands(text: str) -> Iterator[list[str]]:
             yield from (part[1:] for part in parts if part[0] == "just")
 
 
-def test_commands_of_a_text_are_found() -> None:
-    """Also the second of two, and one whose words hold a pipe; what is shown of a form, or ends in a comment, is not."""
-    text = "```console\n$ just up kind && just bench a   # then\n$ just with a sh -c 'b | c' | head\n```\n`just aa [VARIANT]`, `just table RUN`"
-    assert list(commands(text)) == [
-        ["up", "kind"],
-        ["bench", "a"],
-        ["with", "a", "sh", "-c", "b | c"],
-        ["table", "RUN"],
-    ]
-
-
 @each_file
 def test_every_command_that_it_names_is_understood(path: Path) -> None:
     """It is a recipe of the justfile, and the lab's own verbs take its arguments as they stand; a verb alone is only named."""
@@ -175,3 +172,45 @@ def test_the_rules_are_those_of_the_code() -> None:
         f"fewer than {words[BEYOND]} requests beyond it",
     ):
         assert said in text
+
+
+# -- generated parts in a text: found by their markers, made anew, their links as seen from the file -----------
+
+
+def test_a_part_is_written_anew_or_refused_with_the_nearest_that_is_made(tmp_path: Path) -> None:
+    """Only what stands between the markers changes."""
+    path = tmp_path / "README.md"
+    path.write_text("# T\n\n<!-- generated: words a 'b c' -->\nold\n<!-- end -->\n\nmine\n")
+    anew = "# T\n\n<!-- generated: words a 'b c' -->\na+b c\n<!-- end -->\n\nmine\n"
+    assert readme.rendered(path, MAKERS) == anew
+    path.write_text("<!-- generated: wrds -->\n<!-- end -->\n")
+    with pytest.raises(UsageError, match=r"README.md: unknown generated part 'wrds'\n.*did you mean 'words'"):
+        readme.rendered(path, MAKERS)
+
+
+def test_links_are_as_seen_from_the_file() -> None:
+    """Also one whose text has brackets, as an interval has; other sites' and what is pasted stay."""
+    path = readme.ROOT / "lab" / "base" / "README.md"
+    match = readme.PART.search("<!-- generated: linked -->\n<!-- end -->")
+    assert match is not None
+    assert readme.made(path, match, MAKERS) == (
+        "[+1 % [0, 2], b](../../data/published/README.md#sources), [that](https://example.org/a)\n"
+    )
+    match = readme.PART.search("<!-- generated: pasted -->\n<!-- end -->")
+    assert match is not None
+    assert readme.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
+
+
+def test_every_package_has_its_floor() -> None:
+    packages = {path.parent.name for path in readme.LAB.glob("*/__init__.py")}
+    assert set(readme.floors()) == packages
+    table = readme.makers()["floors"](readme.ROOT, [])
+    assert all(f"[`{name}`](lab/{name}/README.md)" in table for name in packages)
+
+
+def test_a_folder_says_what_it_may_import_and_what_is_in_it() -> None:
+    text = readme.folder(readme.LAB / "stats")
+    assert text.startswith("Floor 1: `stats` imports nothing of ours")
+    assert "| [`histogram.py`](lab/stats/histogram.py) | " in text
+    assert readme.folder(readme.LAB / "model").startswith("Floor 2: `model` may import `base`, `stats` ")
+    assert "| [`bench/`](lab/experiments/bench/README.md) | " in readme.folder(readme.LAB / "experiments")

@@ -18,7 +18,7 @@ from lab.__main__ import main
 from lab.analysis.calibration import Row, rows_of
 from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
-from lab.commands import calibrate
+from lab.commands import selfbench
 from lab.experiments.calibration.known_server import Behaviour
 from lab.experiments.calibration.measuring import SCENARIOS, cell, measure_once, planned, prepare, true_share_over
 from lab.generators import GENERATORS, Installed
@@ -178,10 +178,10 @@ def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
         def facts(self) -> dict[str, str]:
             return {"cpus_backend": "1", "cpus_generator": "1"}
 
-    monkeypatch.setattr(calibrate, "_measure_all", full)
-    ready = prepare(Pinned(), ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
+    target = Pinned(on_up=full)
+    ready = prepare(target, ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
     with pytest.raises(StoreError) as caught:
-        calibrate.measure(Namespace(plan=False), Console(stderr=True), Pinned(), ready)
+        selfbench.calibrate(Namespace(plan=False), Console(stderr=True), target, ready)
     assert "--resume" not in str(caught.value) and "just selfbench calibrate" in caught.value.remedy
     assert f"just selfbench calibrate --show {folder.calibration_names()[0]}" in capsys.readouterr().err
 

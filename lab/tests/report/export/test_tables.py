@@ -17,7 +17,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from lab.__main__ import main
 from lab.base.errors import UsageError
-from lab.commands.arguments import K6_OUT
+from lab.commands import K6_OUT
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.generators import find, generator

@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from lab.generators import GENERATORS, Generator
-from lab.measure.measurement import ChosenGenerator
-from lab.measure.sample_run import Begun, SampleRun, parsed
+from lab.measure.measurement import Begun, ChosenGenerator, SampleRun, parsed
 from lab.measure.steady import Steady
 from lab.model.load import Load
 from lab.model.plan import Arm, Slot
@@ -81,7 +80,8 @@ def test_a_number_of_workers_that_is_not_the_manifests_is_told(
     system, generator = Counted(running={"proxy/workers": float(running)} if running else {}), FakeGenerator()
     chosen = ChosenGenerator(generator, generator.binary, "1", None)
     slot = Slot(1, 1, Arm("a", "a", "variant", None), point())
-    run = SampleRun(FakeTarget(), system, slot, chosen, 0, 0.0, (), workers=asked)
+    manifests = [{"kind": "ConfigMap", "data": {"worker-processes": str(asked)}}] if asked else []
+    run = SampleRun(FakeTarget(), system, slot, chosen, 0, 0.0, (), manifests)
     sample = run.measure(Steady(system, point(), generator), 1).sample
     assert sample.gauges == system.running
     said = [note for note in sample.notes if "workers" in note]
