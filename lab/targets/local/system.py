@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import readable, write_texts
+from lab.model.disturbance import Recorder
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.events import Event, EventLog
 from lab.model.leftovers import Leftovers
@@ -24,7 +25,6 @@ from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
-from lab.model.system import Recorder
 from lab.model.variants import hosts
 from lab.systems import renewing, workers
 from lab.systems.manifests.objects import Objects

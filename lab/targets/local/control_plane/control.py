@@ -22,9 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from lab.base.errors import LabError, MeasuringError
+from lab.model.disturbance import Recorder
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import Event, EventLog
-from lab.model.system import Recorder
 from lab.systems.manifests.deployments import Deployment
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
