@@ -91,7 +91,7 @@ def add_rows(rows: Sequence[Row]) -> None:
             raise UsageError(str(path), f"its columns are not {', '.join(COLUMNS)}", "restore it from git")
     runs = {row["run"] for row in have}
     out = StringIO()
-    writer = csv.DictWriter[str](out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
     new = [row for row in rows if row["run"] not in runs]
     writer.writerows(sorted([*have, *new], key=lambda row: (row["created_at"], row["run"])))
