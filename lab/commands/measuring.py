@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
+BUSIEST = 3
+"""Other processes that are named."""
 EACH = 3
 """Points that the plan names one by one."""
 LONG_S = 300.0
@@ -125,7 +129,17 @@ def measure(
     from lab.experiments import bench
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
+    from lab.model.bottleneck import MAX_OTHERS_CORES
     from lab.records.store import RunStore
+    from lab.targets.common.sampler import HOST_PROC, busiest
+
+    found = busiest() if search is None and HOST_PROC in os.environ else {}
+    if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
+        each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
+        lost = "samples may be lost: stop it, or wait"
+        bears = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
+        used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
+        say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
 
     def say_resume(what: str) -> None:
         kept = "sample" if search is None else "trial"

@@ -5,20 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from math import log
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from lab.analysis.aggregate.cells import block_of
 from lab.analysis.knee.report import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample
+from lab.model.samples import Reason, Sample, cell
+from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_rate, format_seconds
 from lab.targets.readback import Reading
+
+SOME = 3
+"""Blocks with pairs from which on it is shown what they have shown so far: as in the end, a block is one value."""
 
 
 class Lines:
@@ -52,7 +58,8 @@ class Terminal(Lines):
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
-        self._total, self._blocks, self._duration_s = len(plan.slots), plan.blocks, duration_s
+        self._slots, self._blocks, self._duration_s = plan.slots, plan.blocks, duration_s
+        self._total = len(plan.slots)
         self._width = max(len(_who(slot)) for slot in plan.slots)
         self._point_width = max(len(point.name) for point in plan.points)
         self._progress = Progress(
@@ -66,6 +73,7 @@ class Terminal(Lines):
             refresh_per_second=2,  # it shares the generator's CPU
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
+        self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
         self._lost: set[Reason | None] = set()
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
@@ -95,15 +103,31 @@ class Terminal(Lines):
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
-        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last)
+        if own.valid and cost_s and base_s:
+            blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
+            blocks.setdefault(block_of(slot.point, cell(slot)), []).append(log(cost_s / base_s))
+        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last, self._so_far(slot))
 
-    def _told(self, slot: Slot, sample: Sample, said: str, last: bool) -> None:
+    def _so_far(self, slot: Slot) -> str:
+        """What its pairs have shown, which is no decision: how many there will be was fixed before, and nothing stops or goes on by it."""
+        blocks = self._logs.get((slot.arm.name, slot.point.name), {})
+        if len(blocks) < SOME:
+            return ""
+        means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
+        known, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
+        assert known.low is not None and known.high is not None, "two blocks have an interval"
+        planned = sum(
+            (each.arm, each.point, each.against) == (slot.arm, slot.point, slot.against) for each in self._slots
+        )
+        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {counted} of {planned}[/]"
+
+    def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
         self._done += last
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         again = "" if last else " [yellow]measuring again[/]"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]{again}"
-        self._line(f"{head}  {said}  {verdict}")
+        self._line(f"{head}  {said}  {verdict}{known}")
         if not sample.valid and sample.reason not in self._lost:  # once per reason
             self._lost.add(sample.reason)
             self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")

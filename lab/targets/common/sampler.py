@@ -271,6 +271,22 @@ def other_processes_s() -> float | None:
     return sum(process.cpu_s for pid, process in found.items() if not descends(pid, (own, KTHREADD), found))
 
 
+def busiest(during_s: float = 0.5) -> dict[str, float]:
+    """Name → the CPUs that processes of that name use which are not the lab's, the busiest first; empty where they cannot be seen.
+
+    Looks at them twice, `during_s` apart.
+    """
+    proc, own = host_proc()
+    start = host_processes(proc)
+    time.sleep(during_s)
+    found: dict[str, float] = {}
+    for pid, process in (end := host_processes(proc)).items():
+        was = start.get(pid)
+        if own in end and was and was.start == process.start and not descends(pid, (own, KTHREADD), end):
+            found[process.title] = found.get(process.title, 0.0) + max(0.0, process.cpu_s - was.cpu_s) / during_s
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
 @dataclass(frozen=True, slots=True)
 class HostProcess:
     """`start` tells it from another that is given its number later."""

@@ -113,3 +113,24 @@ def test_a_share_is_at_most_all_though_the_kernel_takes_waiting_back() -> None:
     )
     (span,) = sampler.spans(start, end).values()
     assert span.total_s == span.busy_s == pytest.approx(10 * sampler.TICK_S)
+
+
+def test_the_busiest_are_named_and_the_labs_own_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, all of a name together; one that began meanwhile under an old number is not the old one."""
+
+    def seen(cpu: dict[int, float], start_of_7: int = 1) -> dict[int, sampler.HostProcess]:
+        parents = {1: 0, 2: 0, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1, 10: 1, 11: 10}
+        names = {4: "java", 5: "java", 6: "idle", 7: "new", 11: "nginx", 3: "kworker"}
+        return {
+            pid: sampler.HostProcess(parent, start_of_7 if pid == 7 else 1, names.get(pid, "init"), cpu.get(pid, 0.0))
+            for pid, parent in parents.items()
+        }
+
+    looks = iter([seen({4: 1.0, 7: 0.0}), seen({3: 9.0, 4: 1.25, 5: 0.25, 6: 0.1, 7: 5.0, 11: 9.0}, start_of_7=2)])
+    monkeypatch.setattr(sampler, "host_proc", lambda: ("/x", 10))
+    monkeypatch.setattr(sampler, "host_processes", lambda _: next(looks))
+    monkeypatch.setattr(sampler.time, "sleep", lambda _: None)
+    found = sampler.busiest(0.5)
+    assert list(found)[:2] == ["java", "idle"]
+    assert found["java"] == pytest.approx(1.0) and found["idle"] == pytest.approx(0.2)
+    assert "nginx" not in found and "kworker" not in found and "new" not in found
