@@ -12,6 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from lab.base.files import readable, runs_folder
 from lab.systems.table import CONTROLLERS, SYSTEMS
 from lab.targets.apiserver import programs
 from lab.targets.cluster import docker
+from lab.targets.common.sampler import cpu_times, spans
 from lab.targets.local import target as local
 from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox import cgroups
@@ -42,6 +44,7 @@ BROUGHT = "it is brought when it is first needed: scripts/bring {}"
 ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
 FREE_BYTES = 2 * 1024**3
 OPEN_FILES = 4096
+STEAL_PERCENT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ def checks() -> list[Finding]:
     """Every check, tried side by side, in the order of the table. Changes nothing that outlives it."""
     every: list[Callable[[], Iterable[Finding]]] = [
         _machine,
+        _steal,
         _namespaces,
         _nat,
         _cgroup,
@@ -154,6 +158,19 @@ def _machine() -> list[Finding]:
         Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
         Finding("open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), more),
     ]
+
+
+def _steal() -> list[Finding]:
+    """What the hypervisor takes from this machine, over half a second of the other checks' own work."""
+    try:
+        start = cpu_times()
+        time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
+        seen = spans(start, cpu_times()).values()
+    except OSError as error:
+        return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
+    percent = 100 * sum(cpu.steal_s for cpu in seen) / (sum(cpu.total_s for cpu in seen) or 1.0)
+    remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
+    return [Finding("hypervisor steal", OPTIONAL, percent < STEAL_PERCENT, f"{percent:.1f} %", remedy)]
 
 
 def _namespaces() -> list[Finding]:

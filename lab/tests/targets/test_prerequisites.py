@@ -70,7 +70,10 @@ def test_versions_are_compared_as_numbers(
 
 def test_everything_the_local_target_runs_is_checked() -> None:
     """Its own list is the doctor's: what `bench` would refuse to start without is in the table."""
-    assert {*TOOLS} <= {finding.check for finding in prerequisites.checks() if "local" in finding.needed_by}
+    found = prerequisites.checks()
+    assert {*TOOLS} <= {finding.check for finding in found if "local" in finding.needed_by}
+    (steal,) = (finding.found for finding in found if finding.check == "hypervisor steal")
+    assert steal.endswith(" %")
     finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
     assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
 
