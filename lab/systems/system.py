@@ -375,14 +375,19 @@ def find_program(place: str, program: str) -> None:
 
 
 def led_to(
-    context: Context, ports: Sequence[Served], proxy: str, headers: bool = True, never: str = ""
+    context: Context,
+    ports: Sequence[Served],
+    proxy: str,
+    headers: bool = True,
+    never: str = "",
+    timeout: bool = False,
 ) -> tuple[Members, Certificates]:
     """What ports lead to, and the files of their Secrets. UsageError for a Secret that is not there, and for a rule that `proxy` (its name) cannot
-    be told: `headers`, `never`, see `Rule.refuse`.
+    be told: `headers`, `never`, `timeout`, see `Rule.refuse`.
     """
     rules = rules_of(ports).values()
     for rule in rules:
-        rule.refuse(proxy, headers, never)
+        rule.refuse(proxy, headers, never, timeout)
     backends = dict.fromkeys(rule.backend for rule in rules if rule.backend)
     members = {item: context.objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)

@@ -296,13 +296,14 @@ def _route(entry: Entry) -> Mapping[str, Any]:
     changes = {"request_headers_to_add": add} if add else {}
     if rule.backend is None:
         return {"match": match, "direct_response": {"status": 500}, **changes}
-    return {"match": match, "route": {"cluster": _name(rule.backend)}, **changes}
+    timeout = {} if rule.request_s is None else {"timeout": f"{rule.request_s:g}s"}
+    return {"match": match, "route": {"cluster": _name(rule.backend), **timeout}, **changes}
 
 
 def realise(context: Context) -> Realisation:
     container, found = context.container, program(context)
     ports = context.objects.served("lab.test/envoy")
-    led = led_to(context, ports, "Envoy")
+    led = led_to(context, ports, "Envoy", timeout=True)
     own = container.args[2:]
     level = () if {"-l", "--log-level"} & set(own) else ("-l", "critical")  # Envoy takes no argument twice
     return Realisation(

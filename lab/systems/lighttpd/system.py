@@ -131,6 +131,11 @@ def control(process: Process) -> WatchedFiles:
     return WatchedFiles(process, "lighttpd", lambda path: path.startswith(HOME), served, told=signal.SIGUSR1)
 
 
+def count_workers(processes: Sequence[tuple[int, str]]) -> int:
+    """Count those of lighttpd among (threads, command line) of processes."""
+    return sum(f"-f {CONFIG}" in line for _, line in processes)
+
+
 def counters(process: Process) -> Mapping[str, int]:
     """Requests that were led on; a restart begins anew."""
     found = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
@@ -144,5 +149,5 @@ SYSTEM = ProxySystem(
     note="routes and endpoints change by lighttpd's own graceful restart (no control plane)",
     control=control,
     counters=counters,
-    workers=Workers(rules={"lighttpd": lambda _limit, _cpus: 1}),  # one process, whatever the CPUs
+    workers=Workers(rules={"lighttpd": lambda _limit, _cpus: 1}, count=count_workers),  # one, whatever the CPUs
 )

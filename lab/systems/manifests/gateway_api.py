@@ -5,8 +5,8 @@
         →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(Backend(backend, 80))),)})]
 
 Each system writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Of a route its hosts, exact paths and
-prefixes, one Service and the request headers that it sets are read; of a Gateway one listener for each port, for every host. Every other field is refused
-by name (hosts of listeners, other matches, several Services, timeouts, rewrites, redirects, mirrors, other namespaces), and so is what the API's own
+prefixes, one Service, the request headers that it sets and its timeout are read; of a Gateway one listener for each port, for every host. Every other field is refused
+by name (hosts of listeners, other matches, several Services, rewrites, redirects, mirrors, other namespaces), and so is what the API's own
 schema would not let in (a host, a path, a port).
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, cast
 
+from lab.base import quantities
 from lab.base.errors import refuse_unknown
 from lab.systems.manifests.fields import Fields, refuse, spec_of
 
@@ -72,18 +73,26 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`place` in its manifest. `backend`: None = every request is answered 500. `headers`: of requests, which it sets."""
+    """`place` in its manifest. `backend`: None = every request is answered 500. `headers`: of requests, which it sets. `request_s`: timeout; None =
+    not said, 0 = none.
+    """
 
     place: str
     matches: tuple[Match, ...]
     backend: Backend | None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    request_s: float | None = None
 
-    def refuse(self, proxy: str, headers: bool = True, never: str = "") -> None:
-        """UsageError for what is here that a proxy's writer cannot write. `headers`: it can set them; `never`: characters that mean something else there."""
-        fault = f"a change of request headers cannot be written for {proxy} here"
+    def refuse(self, proxy: str, headers: bool = True, never: str = "", timeout: bool = False) -> None:
+        """UsageError for what is here that a proxy's writer cannot write. `headers`, `timeout`: it can set them; `never`: characters that mean
+        something else there.
+        """
         remedy = "leave that out of the route, or measure another system"
-        refuse(self.headers and not headers, self.place, fault, remedy)
+        for words, cannot in (
+            ("a change of request headers", self.headers and not headers),
+            ("a timeout of the request", self.request_s is not None and not timeout),
+        ):
+            refuse(cannot, self.place, f"{words} cannot be written for {proxy} here", remedy)
         for text in self.headers.values():
             fault = f"{text!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
             refuse(set(never) & set(text), self.place, fault, "write it without, or measure another system")
@@ -242,12 +251,17 @@ def _rule(item: Fields, namespace: str) -> Rule:
     fault = "the local target does not honour a division between several Services"
     item.refuse(len(backends) > 1, "backendRefs", fault, "name one, or use --target kind")
     matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
+    with item.inner("timeouts") as timeouts:
+        text = timeouts.take("request", "")
+        request_s = quantities.seconds(text) if text else None
+        wrong = text and request_s is None
+        timeouts.refuse(wrong, "request", f"expected a duration such as 10s, got {text!r}", "a number and its unit")
     headers: dict[str, str] = {}
     for change in item.each("filters", "type"):
         change.choice("type", ("RequestHeaderModifier",), remedy="remove it, or use --target kind")
         with change.inner("requestHeaderModifier") as modifier:
             headers |= dict(_header(header) for header in modifier.each("set"))
-    return Rule(item.place, matches, backends[0] if backends else None, headers)
+    return Rule(item.place, matches, backends[0] if backends else None, headers, request_s)
 
 
 def _match(item: Fields) -> Match:

@@ -274,16 +274,18 @@ def other_processes_s() -> float | None:
 def busiest(during_s: float = 0.5) -> dict[str, float]:
     """Name → the CPUs that processes of that name use which are not the lab's, the busiest first; empty where they cannot be seen.
 
-    Looks at them twice, `during_s` apart.
+    Looks at them twice, `during_s` apart. What is more than all CPUs have is of a child that ended and was waited for, at whatever time it was used.
     """
     proc, own = host_proc()
-    start = host_processes(proc)
+    start, most_s = host_processes(proc), during_s * (os.cpu_count() or 1)
     time.sleep(during_s)
     found: dict[str, float] = {}
     for pid, process in (end := host_processes(proc)).items():
         was = start.get(pid)
         if own in end and was and was.start == process.start and not descends(pid, (own, KTHREADD), end):
-            found[process.title] = found.get(process.title, 0.0) + max(0.0, process.cpu_s - was.cpu_s) / during_s
+            used_s = process.cpu_s - was.cpu_s
+            if 0 <= used_s <= most_s + TICK_S:
+                found[process.title] = found.get(process.title, 0.0) + used_s / during_s
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 

@@ -19,7 +19,6 @@ spec:
     - name: https
       port: 443
       protocol: HTTPS
-
       tls: {certificateRefs: [{kind: Secret, name: certificate}]}
 """
 _ROUTE = """
@@ -32,7 +31,7 @@ spec:
     - backendRefs: [{name: backend, port: 80}]
     - matches: [{path: {type: Exact, value: /a}}, {path: {type: PathPrefix, value: /a}}]
       backendRefs: [{name: other, port: 8080}]
-
+      timeouts: {request: 1m30s}
       filters:
         - type: RequestHeaderModifier
           requestHeaderModifier: {set: [{name: A, value: b}]}

@@ -47,7 +47,7 @@ def test_a_route_is_written_whole() -> None:
     assert (host["domains"], other["domains"][0]) == (["bench.lab.test", "bench.lab.test:*"], "shop.example")
     exact, prefix, root = host["routes"]
     added = [{"header": {"key": "A", "value": "b"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}]
-    to_other = {"route": {"cluster": "other:8080"}, "request_headers_to_add": added}
+    to_other = {"route": {"cluster": "other:8080", "timeout": "90s"}, "request_headers_to_add": added}
     assert exact == {"match": {"path": "/a"}, **to_other}
     assert prefix == {"match": {"path_separated_prefix": "/a"}, **to_other}
     assert root == {"match": {"prefix": "/"}, "route": {"cluster": "backend:80"}}

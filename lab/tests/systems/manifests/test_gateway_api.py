@@ -41,7 +41,7 @@ def test_a_route_is_read_whole() -> None:
     plain, full = route.rules
     assert plain == Rule("HTTPRoute/bench: spec.rules[0]", (Match(),), Backend("backend", 80))
     matches = (Match("Exact", "/a"), Match(path="/a"))
-    assert full == Rule("HTTPRoute/bench: spec.rules[1]", matches, Backend("other", 8080), {"A": "b"})
+    assert full == Rule("HTTPRoute/bench: spec.rules[1]", matches, Backend("other", 8080), {"A": "b"}, 90.0)
 
 
 def test_each_port_serves_its_routes_in_the_order_of_the_api() -> None:
@@ -85,7 +85,8 @@ def header(name: str, value: str) -> dict[str, Any]:
         ({"hostname": ["a"]}, "HTTPRoute/bench: spec.hostname", "does not honour this field"),
         ({"parentRefs": []}, "HTTPRoute/bench: spec", "'parentRefs' is empty"),
         ({"parentRefs": [{"name": "proxy", "namespace": "b"}]}, "spec.parentRefs[proxy].namespace", "one namespace"),
-        ({"rules": [{"timeouts": {"request": "1s"}}]}, "spec.rules[0].timeouts", "does not honour this field"),
+        ({"rules": [{"timeouts": {"request": "ten"}}]}, "spec.rules[0].timeouts.request", "expected a duration"),
+        ({"rules": [{"timeouts": {"backendRequest": "1s"}}]}, "timeouts.backendRequest", "does not honour this field"),
         (matched(type="Prefix", value="/"), "path.type", "expected PathPrefix or Exact, got 'Prefix'"),
         ({"rules": [{"matches": [{"method": "GET"}]}]}, "matches[0].method", "does not honour this field"),
         ({"rules": [{"filters": [{"type": "URLRewrite"}]}]}, "filters[URLRewrite].type", "got 'URLRewrite'"),
@@ -130,7 +131,9 @@ def test_listeners_that_cannot_be_served_are_refused(other: dict[str, Any], faul
 def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
     """A part of the route, and a text that means something else to it."""
     _, full = read_http_route("HTTPRoute/bench", _route()).rules
-    full.refuse("Mine", never='$"')
+    full.refuse("Mine", never='$"', timeout=True)
+    with pytest.raises(UsageError, match="a timeout of the request cannot be written for Mine here"):
+        full.refuse("Mine")
     with pytest.raises(UsageError, match="a change of request headers cannot be written for Mine here") as error:
         full.refuse("Mine", headers=False)
     assert error.value.place == "HTTPRoute/bench: spec.rules[1]"

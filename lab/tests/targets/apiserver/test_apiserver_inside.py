@@ -227,8 +227,8 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"])
         until(lambda: serves(left))
         until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods))
-        kinds = [event.kind for event in left.events if event.object == "proxy-0"]
-        assert "Stopped" in kinds and "Killed" not in kinds
+        ends = [event.detail for event in left.events if (event.object, event.kind) == ("proxy-0", "Exited")]
+        assert ends == ["within its grace period"]
         assert served(right) == 200
 
 
