@@ -199,7 +199,6 @@ def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(targ
 
 
 def test_a_reload_of_the_controller_itself_makes_new_workers(target: ApiserverTarget) -> None:
-    """Which serve as the old ones did: what the controller told those by Lua they have as well."""
     variant = load_variant("workers-2")
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:

@@ -196,7 +196,6 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which says what it is made of."""
     monkeypatch.setattr(brought, "MADE", tmp_path)
     monkeypatch.setenv(ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
     found = files("ingress-nginx", "ingress-nginx-controller")

@@ -119,7 +119,6 @@ def test_a_credential_plugin_that_fails_is_quoted_and_prints_nothing(
 
 
 def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: Api, stub: Stub) -> None:
-    """Applied by server-side apply with unknown fields refused; listed objects say what they are."""
     stub.answers["/api/v1/namespaces/n/configmaps/a"] = [(200, CONFIG_MAP)]
     assert api.get("v1", "ConfigMap", "a", "n") == CONFIG_MAP
     assert api.get("v1", "ConfigMap", "b", "n") is None

@@ -170,7 +170,6 @@ def chosen() -> Images:
 def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
     chosen: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One node of the pinned image, the proxy mode said, the kubelet's sysctls; images and workers are in the label, its name is not."""
     monkeypatch.setenv("LAB_KIND_NAME", "mine")
     made = kind.config(chosen, 0)
     assert made["name"] == "mine"
@@ -201,7 +200,6 @@ def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
 def test_from_two_workers_on_every_role_has_a_node_of_its_own(
     chosen: Images, workers: int, control: tuple[str | None, bool], added: list[str | None]
 ) -> None:
-    """The generator's is closed to other pods; the control plane's is open where one of the others has to run there."""
     plane, *others = kind.config(chosen, workers)["nodes"]
     assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
     assert [node["labels"].get(ROLE_LABEL) for node in others] == added
@@ -213,7 +211,6 @@ def test_from_two_workers_on_every_role_has_a_node_of_its_own(
 
 
 def test_too_little_disk_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where Docker's data are this machine's."""
     engine = docker.Engine("27", Path("/var/lib/docker"))
     monkeypatch.setattr(docker, "free_bytes", lambda _engine: 5 * 2**30)
     with pytest.raises(UsageError, match="5.0 GB free where Docker keeps its data, a cluster takes up to 6"):

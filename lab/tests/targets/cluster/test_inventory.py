@@ -126,7 +126,6 @@ def test_what_somebody_else_has_made_meanwhile_under_a_listed_name_is_not_delete
 
 
 def test_only_what_the_lab_would_find_again_is_taken() -> None:
-    """A kind that it looks for, and later what is in a namespace that the variant has; and there may be nothing to take over."""
     fake, inventory = made()
     inventory.take_over()
     with pytest.raises(UsageError, match="Node worker: has no namespace"):
@@ -141,7 +140,6 @@ def test_only_what_the_lab_would_find_again_is_taken() -> None:
 
 
 def test_workloads_and_pods_end_and_the_generator_stays() -> None:
-    """A pod is granted one second; one that tunes its node, its own grace."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL | {"lab/role": "proxy"}))
@@ -160,7 +158,6 @@ def test_workloads_and_pods_end_and_the_generator_stays() -> None:
 
 
 def test_the_last_variants_pods_end_while_the_next_comes_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one is applied while they do; those that a controller made late are asked to end as well, its own are not."""
     fake, inventory = made()
     monkeypatch.setattr(module, "POLL_S", 0.0)
     ending = LABEL | {"lab/role": "proxy"}
@@ -234,7 +231,6 @@ def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_fo
 
 
 def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
-    """What may not even be listed in a namespace goes with it."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("ClusterRole", "of-an-older-run", labels=LABEL))
@@ -298,7 +294,6 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
 
 
 def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
-    """Whose controller watches the others, too; Envoy Gateway's own are of another group."""
     fake, inventory = made()
     inventory.apply(with_a_controller())
     assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")

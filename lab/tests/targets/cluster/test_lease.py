@@ -62,7 +62,6 @@ def test_the_second_lab_is_refused_and_told_who_has_it() -> None:
 
 
 def test_it_is_renewed_while_it_is_held() -> None:
-    """A blip does not lose it."""
     fake = FakeApi()
     mine = lease(fake, "ann")
     mine.acquire()

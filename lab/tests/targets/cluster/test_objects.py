@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import copy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.model.variants import hosts, kustomize
+from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests.certificates import subject
 from lab.targets.cluster import objects
@@ -48,7 +46,6 @@ def prepared(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "StatefulSet", "Job"])
 def test_a_role_is_that_of_the_pods_whatever_makes_them(kind: str) -> None:
-    """And never the object's own label."""
     template = {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": []}}
     obj = {"kind": kind, "metadata": {"name": "x", "labels": {"lab/role": "backend"}}, "spec": {"template": template}}
     assert objects.role(obj) == "proxy"
@@ -75,7 +72,6 @@ def test_every_object_and_pod_carries_the_runs_label_and_every_image_is_resolved
 
 
 def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> None:
-    """The variant's own manifests are recorded and read back against. What others need comes first, workloads last."""
     variant = load_variant("okd-edge")
     before = copy.deepcopy(variant.manifests)
     kinds = [obj["kind"] for obj in objects.prepare(variant.manifests, IMAGES, "run-1", "stamp-1")]
@@ -148,7 +144,6 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
 
 
 def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
-    """Certificates are made for it, and it is said with every request. Without TLS both sides are asked for the same name."""
     left, right = (placed(load_variant("tls").manifests, side) for side in ("left", "right"))
     assert list(hosts.routed(left)) == ["bench.lab.test"] and list(hosts.routed(right)) == ["bench.rab.test"]
     (secret,) = [obj for obj in right if obj["kind"] == "Secret"]
@@ -190,7 +185,6 @@ def on_clusters(name: str) -> list[dict[str, Any]]:
 
 
 def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None:
-    """Knobs of the pods and of its own objects, the lab's labels and images; the controller is no part of the proxy."""
     found = on_clusters("envoy-gateway-1-cpu")
     proxy, controller = one(found, "EnvoyProxy", "proxy"), one(found, "Deployment", "envoy-gateway")
     assert [objects.role(obj) for obj in (proxy, controller)] == ["proxy", None]
@@ -216,25 +210,6 @@ def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -
     settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
     assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
     assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
-
-
-def test_the_same_is_laid_over_the_same_once_until_the_component_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was changed of one answer is in no other."""
-    built: list[Path] = []
-    real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
-    component = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "namePrefix": "a-"}
-    file = tmp_path / "kustomization.yaml"
-    file.write_text(yaml.safe_dump(component))
-    objects_of = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}]
-    (first,), (second,) = (kustomize.laid_over(objects_of, tmp_path) for _ in range(2))
-    first["metadata"]["name"] = "changed"
-    assert second["metadata"]["name"] == "a-one" and len(built) == 1
-    file.write_text(yaml.safe_dump(component | {"namePrefix": "another-"}))
-    (third,) = kustomize.laid_over(objects_of, tmp_path)
-    assert third["metadata"]["name"] == "another-one" and len(built) == 2
 
 
 def test_what_is_laid_over_but_fits_nothing_is_refused() -> None:
@@ -320,7 +295,6 @@ def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_t
 
 
 def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> None:
-    """Whatever the Service's type, and though pods have their node's ports: those end with them, and it is said."""
     objects = manifests("pod-address")
     api: Any = shown(objects)
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
@@ -343,7 +317,6 @@ def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_th
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_role_that_no_service_selects_is_refused(elsewhere: bool) -> None:
-    """There is none, or only in another namespace."""
     objects = manifests("okd")
     services = [obj for obj in objects if obj["kind"] == "Service"]
     for obj in services:
@@ -369,7 +342,6 @@ def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
 
 
 def test_a_router_may_reload_until_its_interval_is_over() -> None:
-    """Whatever runs it; what has no interval may not."""
     for variant, seconds in {"okd": 6, "reload-120s": 121, "okd-edge-hostnetwork": 6, "nginx": 0, "direct": 0}.items():
         assert pending_s(load_variant(variant).manifests) == seconds
     daemons = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]

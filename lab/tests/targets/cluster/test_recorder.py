@@ -93,7 +93,6 @@ def test_a_pod_that_is_deleted_and_replaced(told: ClusterRecorder) -> None:
 
 
 def test_a_container_that_crashed_is_started_again(told: ClusterRecorder) -> None:
-    """Each end and each start once, though the status says them again and again."""
     told.pod(1.0, "LISTED", pod())
     ended = {"containerID": "containerd://a", "exitCode": 137, "reason": "Error"}
     told.pod(2.0, "MODIFIED", pod(version=2, container=None, restarts=1, ended=ended))
@@ -108,7 +107,6 @@ def test_a_container_that_crashed_is_started_again(told: ClusterRecorder) -> Non
 
 
 def test_kubernetes_own_events_are_counted_up(told: ClusterRecorder) -> None:
-    """`count` 3 after 1 are two more; what was counted before watching began is not told; another kind's are not ours."""
     told.pod(1.0, "LISTED", pod())
 
     def event(count: int, reason: str = "Unhealthy", about: str = "Pod") -> Object:
@@ -203,7 +201,6 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
 
 
 def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A last look shows a change that never came; and a server that no longer knows what came after."""
     monkeypatch.setattr(module, "CAUGHT_UP_S", 0.1)
     server = Server([pod(version=3)], Lines())
     watch = watched(server, [])
@@ -222,7 +219,6 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None:
-    """What is opened just then is closed by whoever opened it."""
     connecting, go_on, late = threading.Event(), threading.Event(), Lines()
 
     class Slow(Server):

@@ -60,12 +60,6 @@ def fails(*there: Object, limit_s: float = 120.0, fake: FakeApi | None = None) -
     return raised.value
 
 
-def test_a_deployment_whose_pods_are_all_new_and_ready_is_ready() -> None:
-    fake = FakeApi()
-    fake.put(deployment(2, 2))
-    rollout.wait(cast("Api", fake), [DEPLOYMENT], time.monotonic() + 1)
-
-
 @pytest.mark.parametrize(
     "status", [{"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}]
 )
@@ -104,7 +98,6 @@ def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_co
 
 
 def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> None:
-    """A sysctl that is forbidden, at once; no node, after a while; pods that cannot even be made, by their Deployment."""
     message = 'Pod was rejected: forbidden sysctl: "net.core.rmem_max" not allowlisted'
     error = fails(deployment(0), pod(phase="Failed", reason="SysctlForbidden", message=message))
     assert error.fault == f"SysctlForbidden: {message}" and "allowedUnsafeSysctls" in error.remedy
@@ -182,7 +175,6 @@ def test_what_a_controller_makes_is_waited_for() -> None:
 
 
 def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it took to come up."""
     monkeypatch.setattr(rollout, "MAKING_S", 0.3)
     controller = {**deployment(0), "metadata": {"name": "controller", "namespace": "n", "generation": 1}}
     began = time.monotonic()
@@ -228,7 +220,6 @@ REFUSED = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.N
 def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words(
     log: dict[str, str], kind: type[StartError], said: str
 ) -> None:
-    """From before it was started again where it has said nothing yet; what the node refuses is told apart. An image that is not there is named."""
     fake = FakeApi()
     fake.logs = log
     error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)

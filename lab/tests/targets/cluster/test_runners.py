@@ -282,7 +282,6 @@ def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_dura
 
 @pytest.mark.parametrize("many", [2, 3, 7])
 def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
-    """Nothing of a part is lost, moved or averaged, its least and greatest latency neither."""
     one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
     values = [np.geomspace(1e-4 * (1 + number), 0.2 * (1 + number), 100 + number) for number in range(many)]
     parts = [replace(one, latency=Histogram.of_values(each), requests=each.size) for each in values]
@@ -290,17 +289,6 @@ def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
     assert (both.counts == sum(part.latency.counts for part in parts)).all()
     assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
     assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
-
-
-def test_percentiles_come_from_the_merged_histogram_and_are_no_average_of_the_parts() -> None:
-    one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
-    parts = [
-        replace(one, latency=Histogram.of_values(np.full(count, s)), requests=count)
-        for count, s in ((990, 0.001), (10, 0.1))
-    ]
-    both = merged(parts).latency
-    assert [both.quantile_s(0.5), both.quantile_s(0.99)] == pytest.approx([0.001, 0.001], rel=1e-3)
-    assert both.maximum_s == pytest.approx(0.1, rel=1e-2)
 
 
 def test_one_generator_has_no_parts_and_one_that_said_nothing_is_missed() -> None:

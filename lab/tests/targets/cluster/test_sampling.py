@@ -197,7 +197,6 @@ def test_cpu_seconds_are_the_containers_own() -> None:
 
 
 def test_replicas_are_added_up_and_told_apart() -> None:
-    """CPU and memory are sums; process numbers of a further pod are shifted; pods of one network count it once."""
     first, same, other = (
         FakeShell([Said({**v1(0), **network(was)}), Said({**v1(10**9), **network(now)})], network=name)
         for was, now, name in ((1, 4, "net:[7]"), (1, 4, "net:[7]"), (0, 5, "net:[8]"))
@@ -211,7 +210,6 @@ def test_replicas_are_added_up_and_told_apart() -> None:
 
 
 def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None:
-    """What it used and holds; its network is not the load's way."""
     controller = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**8), **network(9)})], network="net:[8]")
     seen = watched(("proxy", used(0, 10**9)), (CONTROL, controller))
     assert {role: usage.cpu_s for role, usage in seen.usage.items()} == {"proxy": 1.0, CONTROL: pytest.approx(0.1)}
@@ -234,7 +232,6 @@ def test_rows_are_those_of_the_local_target() -> None:
 
 
 def test_cpus_of_several_machines_do_not_collide() -> None:
-    """The proxy's machine keeps its numbers; two nodes with one kernel are one machine; the worst steal counts."""
     stolen = "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0", "cpu0 50 0 0 48 0 0 0 2\ncpu1 0 0 0 100 0 0 0 0"
     proxy = FakeShell([Said(v1(0), cpus=cpus((0, 0), (0, 0))), Said(v1(10**12), cpus=cpus((100, 0), (90, 10)))])
     backend = FakeShell([Said(v1(0), cpus=cpus((0, 0))), Said(v1(0), cpus=cpus((1, 1)))])
@@ -267,7 +264,6 @@ def test_only_cpus_that_a_container_may_use_count() -> None:
 
 
 def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
-    """0.9 of a CPU between its first and last sight, though it ended before the sample did."""
     running = [
         Said(v1(0), [stat(1, "sleep")]),
         Said(v1(0), [stat(1, "sleep"), stat(40, "wrk", ticks=20, threads=2)], {40: [stat(40), stat(41, ticks=20)]}),
@@ -281,7 +277,6 @@ def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
 
 
 def test_the_clock_that_counts_is_the_generators() -> None:
-    """Half a second's step there; where date(1) tells no fractions, this machine's."""
     step = [Said(v1(0), clock="100.00 1.0\n5000.000000001"), Said(v1(0), clock="102.00 1.0\n5002.5")]
     assert watched(("generator", FakeShell(step))).clock_step_s == pytest.approx(0.5)
     mute = [Said(v1(0), clock="100.00 1.0\n5000.%N")]
@@ -316,7 +311,6 @@ def test_what_the_system_counts_itself_is_its_increase() -> None:
 def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
     error: Exception, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Never by a thread's traceback: a fault of the pod's is a lost pod, any other is raised."""
     failing = used(0, lost_from=1, loss=error)
     watch = ClusterWatch(places([("proxy", failing)]), dict[str, int], nobody, interval_s=0.01)
     with pytest.raises(ValueError, match="not understood") if isinstance(error, ValueError) else nullcontext(), watch:
@@ -400,12 +394,10 @@ def verdict(tmp_path: Path, system: FakeSystem, rate_rps: float | None = None) -
 def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys(
     proxy: float, generator: float, thread: float, limit: str, tmp_path: Path
 ) -> None:
-    """The generator had nothing to spare there. On nodes of their own it had, and its busiest thread, too."""
     assert verdict(tmp_path, Cluster(proxy, generator, thread)).limited_by == limit
 
 
 def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Path) -> None:
-    """80 % of the node, or of one CPU by one thread, and its latencies are its own."""
     assert verdict(tmp_path, Cluster(0.7, 0.7, 0.79), 1000.0).valid
     for full in (Cluster(0.8, 0.8, 0.1), Cluster(0.3, 0.3, 0.8)):
         sample = verdict(tmp_path, full, 1000.0)
@@ -415,7 +407,6 @@ def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Pat
 
 @pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
 def test_real_shells_understand_what_they_are_asked(program: str) -> None:
-    """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
     if shutil.which(program.split()[0]) is None:
         pytest.skip(f"no {program} on this machine")
     api: Any = ApiHere(program)
@@ -472,7 +463,6 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
 
 
 def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
-    """At both ends it is, and others are as ever."""
     squeezed, other = used(0, 10**9), used(0)
     asked = places([("proxy", squeezed), ("backend", other)])
     with ClusterWatch(asked, dict[str, int], nobody, interval_s=0.01, spared=lambda role: role == "proxy") as watch:
@@ -482,7 +472,6 @@ def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
 
 
 def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() -> None:
-    """What came before is not its own; a runner ends when the load does, and that it is gone then loses nothing."""
     proxy, client = used(10**9, 3 * 10**9, 4 * 10**9), used(0)
     first = FakeShell([Said(v2(2_000_000)), Said(v2(2_700_000))], V2, lost_from=2)
     second = used(5 * 10**9, 6 * 10**9, lost_from=2)

@@ -63,7 +63,6 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: int | None, what: str) -> None:
-    """Told by the variant's own read-backs, whatever sets them."""
     with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
         module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
     assert raised is None or raised.value.what == what
@@ -82,7 +81,6 @@ def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: 
 def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
     options: str, said: str, kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And a context belongs to remote alone."""
     monkeypatch.setenv("LAB_KIND_NAME", "never-made")
     assert main(["bench", "keepalive", *options.split()]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
@@ -204,7 +202,6 @@ def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pyte
 
 @pytest.mark.parametrize("doing", ["apply", "end_workloads"])
 def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked beforehand: the API server's refusal says which, and nothing of the variant."""
     held = Held()
 
     def denied(*_: object) -> None:
@@ -254,7 +251,6 @@ def system(held: Held, inside: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterS
 
 @pytest.mark.parametrize("still", [True, False])
 def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there and cannot be continued is an error, and can be tried again."""
     lost, denied = LostError("pod proxy-1", "no longer runs", ""), DeniedError("pod proxy-1", "you may not exec")
     answers = ["7 1 nginx\n", "7\n", lost, "7 1 nginx\n", "7\n", denied]
     inside = Inside(lambda _: answers.pop(0))
@@ -275,7 +271,6 @@ def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: 
 
 
 def test_of_a_controller_whose_image_has_no_shell_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a sample lost for it; one that is gone is."""
     made = system(Held(), Inside(haproxy), monkeypatch)
 
     def fails(fault: LabError) -> Any:
@@ -360,7 +355,6 @@ def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest
 
 
 def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generations of a proxy that makes no new workers, a disturbance where the way in is a pod's own."""
     target = taken(Held(), monkeypatch)
     target.name = "kind"
     points = [make_point("ceiling", rate_rps=None, generations=6)]
@@ -406,8 +400,6 @@ class Leaving(FakeTarget):
 def test_what_cannot_be_given_back_is_told_after_the_verb(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And is no traceback; the verb's own words come first."""
-
     def at(name: str, context: str | None) -> Leaving:
         found = Leaving()
         monkeypatch.setattr(targets, "close", found.close)
@@ -457,7 +449,6 @@ def test_more_processes_than_at_first_are_old_workers() -> None:
 
 
 def test_a_pod_that_does_not_answer_is_unseen_and_its_workers_unknown() -> None:
-    """One that is gone is an error, but where pods come and go: there the others are asked once more."""
     refused = MeasuringError("pod ns/a", "does not answer")
     found = came_up(proxy=refused, backend="half").leftovers()
     assert set(found.unseen) == {"proxy", "backend"} and "does not answer" in found.unseen["proxy"]

@@ -53,7 +53,6 @@ def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
     ],
 )
 def test_a_group_is_found_where_it_is_mounted(controller: Controller, own: str, mounts: str, found: Place) -> None:
-    """A mount may show a part of the hierarchy only, and version 1 beside version 2 has the controllers that it names."""
     assert cgroup.place(controller, own, mounts) == found
 
 
@@ -61,7 +60,6 @@ def test_a_group_is_found_where_it_is_mounted(controller: Controller, own: str, 
     ("own", "mounts"), [("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)]
 )
 def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> None:
-    """Neither a missing mount nor one of another group is taken for it."""
     with pytest.raises(LookupError):
         cgroup.place("cpu", own, mounts)
 
@@ -81,7 +79,6 @@ def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> No
 def test_a_limit_is_written_as_a_kubelet_writes_it(
     version: int, controller: Controller, asked: str, written: list[tuple[str, str]]
 ) -> None:
-    """A period of 100 ms, a quota of at least 1 ms and of whole thousandths of a CPU; memory together with swap."""
     assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
@@ -100,12 +97,10 @@ def test_a_limit_is_written_as_a_kubelet_writes_it(
     ],
 )
 def test_a_limit_is_spelled_as_kubernetes_does(controller: Controller, text: str, spelled: str) -> None:
-    """What the kernel says, in both versions, "no limit" included."""
     assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
 
 
 def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
-    """Memory may be cut to whole pages; a CPU quota must be the very one; no limit is none."""
     assert cgroup.holds("memory", Fraction(1_000_000), Fraction(999_424))
     assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(2_000_000))
     assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(900_000))
@@ -127,5 +122,4 @@ def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
 def test_both_versions_count_the_same(
     version: int, controller: Controller, files: dict[str, str], counts: dict[str, int]
 ) -> None:
-    """Periods, throttled time in µs, hits of the memory limit and OOM kills, from either version's files."""
     assert cgroup.counted(version, controller, lambda name: files.get(name, "")) == counts

@@ -38,7 +38,6 @@ def connected(
 
 
 def test_an_answer_is_told_as_it_came() -> None:
-    """Status, body and headers by lower-case name; the route's host is asked for, on a connection that is then closed."""
     connection, asked = connected(ANSWER)
     got = fetching.fetch(connection, PLAIN, "/1kB.bin", {"Accept-Encoding": "gzip"}, 5.0)
     assert (got.status, got.body, got.headers["x-lab-backend"], got.tls) == (404, b"no\n", "one", {})
@@ -60,7 +59,6 @@ def test_an_answer_is_told_as_it_came() -> None:
 def test_tls_is_recorded_and_not_judged(
     tmp_path: Path, version: ssl.TLSVersion, cipher: str, curve: str | None, group: str
 ) -> None:
-    """Version, cipher, the curve that the server chose, key and the name on a certificate that nobody has signed."""
     request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
     assert request is not None
     issued = certificates.issue(request)
@@ -81,7 +79,6 @@ def test_tls_is_recorded_and_not_judged(
 
 
 def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
-    """RSA's own (TLS 1.2: no ServerKeyExchange), and what ends before it began."""
     hello = bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c0000050023000000")
     assert fetching.group(hello, "AES128-GCM-SHA256") is None
     assert fetching.group(b"", "") is None
@@ -90,7 +87,6 @@ def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
 @pytest.mark.parametrize("endpoint", [PLAIN, ENCRYPTED])
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno"])
 def test_what_is_no_answer_is_an_os_error(answer: bytes, endpoint: Endpoint) -> None:
-    """As a connection that fails is: nothing, garbage, half a body; no TLS where there should be. It leaves no connection."""
     connection, _ = connected(answer)
     with pytest.raises(OSError, match=r"."):
         fetching.fetch(connection, endpoint, "/", None, 5.0)
@@ -98,6 +94,5 @@ def test_what_is_no_answer_is_an_os_error(answer: bytes, endpoint: Endpoint) -> 
 
 
 def test_an_endpoint_says_where_to_connect() -> None:
-    """The URL's port, or its scheme's."""
     places = {"http://10.0.0.1": ("10.0.0.1", 80), "https://a.b": ("a.b", 443), "http://a.b:81": ("a.b", 81)}
     assert {url: fetching.place(Endpoint(url, "h")) for url in places} == places

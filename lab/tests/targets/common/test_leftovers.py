@@ -105,7 +105,6 @@ def listener() -> Iterator[socket.socket]:
 
 
 def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
-    """Connections that nobody accepts are queued and open, and both ways of asking for listeners agree."""
     address = listener.getsockname()
     before = look()
     clients = [socket.create_connection(address) for _ in range(3)]
@@ -120,7 +119,6 @@ def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
 
 
 def test_sockets_that_wait_are_told_apart_by_destination(listener: socket.socket) -> None:
-    """Each client closes first, so that its side keeps the port; by the shell's script as well."""
     host, port = listener.getsockname()
     for _ in range(LOOK_CLOSER + 20):
         with socket.create_connection((host, port)):

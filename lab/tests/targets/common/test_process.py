@@ -61,7 +61,6 @@ def ended(tmp_path: Path, script: str) -> Ended:
     ],
 )
 def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str, stream: str) -> None:
-    """A generator that floods its output is stopped at the limit, fails whatever it exits with, and its beginning is kept."""
     seen = ended(tmp_path, script)
     assert (tmp_path / stream).stat().st_size == 2**20
     assert seen.exit_status != 0 and not seen.hung
@@ -70,7 +69,6 @@ def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str, stream: str)
 
 
 def test_a_flood_becomes_an_invalid_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its reason is the generator's, and the stored output is the beginning only. Up to the limit nothing is lost."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     loop: Loop = bench(blocks=1, generator=FakeGenerator("import os; os.execvp('yes', ['yes', 'garbage'])"))
     loop.measure()
@@ -94,8 +92,6 @@ def test_what_a_generator_leaves_behind_is_ended_and_what_it_said_is_read(tmp_pa
 
 
 def test_no_room_for_what_it_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full TMPDIR is an error with a remedy, not a traceback."""
-
     def full(self: Path, text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
 
@@ -116,7 +112,6 @@ def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])
 def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> None:
-    """Neither the generator nor the knob is at fault when this machine lacks descriptors, memory or space."""
     with pytest.raises(StoreError, match="this machine"):
         run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
     with pytest.raises(StoreError, match="this machine"):
@@ -124,7 +119,6 @@ def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> No
 
 
 def test_what_is_not_the_labs_own_stays_a_reading(tmp_path: Path) -> None:
-    """A program that is not there makes the check unreadable and the generator fail."""
     seen = run_generator(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)
     assert seen.exit_status == process.NOT_STARTED
     (reading,) = read_back(FullSystem(errno.ENOENT), [Check(kind="backlog", port=80, value="1")])

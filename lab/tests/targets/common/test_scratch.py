@@ -24,7 +24,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scratch_is_where_tmpdir_says_and_goes(place: Path) -> None:
-    """A folder below TMPDIR for as long as it is used, also when the body fails."""
     with suppress(KeyError), scratch() as folder:
         assert folder.parent == place
         (folder / "file").write_text("x")

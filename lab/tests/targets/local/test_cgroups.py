@@ -45,7 +45,6 @@ def sleeper() -> Iterator[int]:
 
 
 def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_controllers(tree: Path) -> None:
-    """Version 2: our own group has processes, so it is one further up; nothing is enabled anywhere."""
     group = Groups().make("backend", "backend-0-backend", "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
     (folder,) = {folder for _, folder in group.folders.values()}
     assert folder == tree / (cgroups.label() + "backend-0-backend") and group.unapplied == ()
@@ -58,7 +57,6 @@ def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_contr
 
 
 def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree: Path) -> None:
-    """A group whose controllers the host keeps to itself is left as it is."""
     (tree / "cgroup.subtree_control").write_text("cpu")
     groups = Groups()
     for pod in ("backend-0", "backend-1"):
@@ -72,20 +70,17 @@ def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree
 
 @pytest.mark.parametrize("asked", ["a lot", "0"])
 def test_a_limit_that_is_no_quantity_is_not_applied(tree: Path, asked: str) -> None:
-    """It is said, and does not bring the lab down."""
     (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": asked}).unapplied
     assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
 
 
 def test_what_the_kernel_keeps_otherwise_is_not_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that was written and not kept is no limit."""
     monkeypatch.setattr(cgroups, "_limit", lambda *_: None)
     (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "200m"}).unapplied
     assert "the kernel keeps unlimited" in said
 
 
 def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
-    """Not a live lab's, not one of a process with the same number in another /proc, not somebody else's."""
     device = cgroups.label().split("-")[1]
     state = cgroups.process_state("/proc", sleeper)
     assert state is not None
@@ -99,7 +94,6 @@ def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) 
 
 
 def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
-    """Owning a group is not having been given it: nothing moves and nothing is enabled."""
     scope = tree / "user/scope"
     (scope / "cgroup.controllers").write_text("cpu memory")
     (scope / "cgroup.procs").write_text("")
@@ -110,7 +104,6 @@ def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
 def test_a_delegated_group_with_strangers_in_it_is_left_alone(
     tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that is neither our child nor our ancestor is not ours to move."""
     scope, stranger = tree / "user/scope", 1
     monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
     (scope / "cgroup.controllers").write_text("cpu memory")
@@ -126,7 +119,6 @@ def test_a_delegated_group_with_strangers_in_it_is_left_alone(
 
 
 def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would be in earnest: with its own limits, and joined; what was tried for it is gone again."""
     removed: list[Path] = []
     monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
     assert "cannot join" in cgroups.unheld({}, squeezed=True), (
@@ -197,7 +189,6 @@ def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Lite
 def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
     layout: Literal[1, 2],
 ) -> None:
-    """Replicas count together; OOM kills are told in words, with the limit."""
     groups = Groups()
     for pod in ("backend-0", "backend-1"):
         group = groups.make("backend", pod, "Deployment/backend", LIMITS)

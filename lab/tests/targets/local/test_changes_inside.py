@@ -237,7 +237,6 @@ def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bo
 
 @pytest.mark.parametrize("after_s", [0.0, 0.03])
 def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, after_s: float) -> None:
-    """`clean` finds whatever is left."""
     with target.up(changed(replicas(1)), changing=True) as system:
         system.scale("proxy", 3)
         system.scale("backend", 3)
@@ -267,19 +266,6 @@ def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarge
             recorder.events()
 
 
-def test_nothing_happens_where_nothing_is_done(target: LocalTarget) -> None:
-    """No pod, no endpoint, no reload (a turn of the router's comes by), no gap."""
-
-    def often(item: dict[str, Any]) -> None:
-        (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
-        interval["value"] = "1s"
-
-    with target.up(edited(load_variant("okd"), often), changing=True) as system:
-        with system.recorder() as recorder, asked(system) as client:
-            time.sleep(2.0)
-        assert client.failed == [] and {event.kind for event in recorder.events()} == {"Probe"}
-
-
 def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         assert system.endpoint(make_point()).way == ""
@@ -292,7 +278,6 @@ def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
 
 @pytest.mark.parametrize("name", ["workers-2", "nginx", "haproxy", "okd"])
 def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarget, name: str) -> None:
-    """Of the configuration that there is: what is served is what was."""
     variant = load_variant(name)
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:

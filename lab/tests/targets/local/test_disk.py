@@ -30,7 +30,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> None:
-    """Without such a volume nothing is made."""
     Disk().remove()
     assert not place.exists()
     one, other = Disk(), Disk()
@@ -56,7 +55,6 @@ def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> 
 
 
 def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is cut while nginx goes on appending."""
     monkeypatch.setattr(disk, "CUT_EVERY_S", 0.01)
     monkeypatch.setattr(disk, "CUT_BYTES", 100)
     disks = Disk()

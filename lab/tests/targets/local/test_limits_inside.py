@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.model.variants.variants import Check, Variant, load_variant
+from lab.model.variants.variants import Check, Variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
@@ -95,37 +95,6 @@ def test_a_proxy_that_runs_out_of_memory_is_said_to_have_done_so(target: LocalTa
         said = [event.detail for event in system.events if event.kind == "Exited"]
         assert said[0].startswith("ended by signal 9, out of memory")
         assert system.counters()["proxy/memory_limit_hits"] > 0
-
-
-def shell(environment: dict[str, str]) -> Callable[[dict[str, Any]], None]:
-    """A container whose main process is a shell: nginx's own writes its title over its environment."""
-    script = "nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;' & wait"
-    variables = [{"name": name, "value": value} for name, value in environment.items()]
-    return container_with(command=["sh", "-c", script], env=variables)
-
-
-def test_a_variable_of_the_containers_environment_reads_back(target: LocalTarget) -> None:
-    check = {"kind": "environment", "role": "backend", "name": "LAB_THREADS"}
-    with target.up(changed("direct", shell({"LAB_THREADS": "4"}), of="backend")) as system:
-        assert reading(system, **check, value="4").ok and not reading(system, **check, value="5").ok
-        assert reading(system, **{**check, "name": "LAB_TREADS"}, value="4").observed == "absent"
-        assert reading(system, **{**check, "name": "PATH"}, value="x").observed == os.environ["PATH"]
-
-
-def test_an_environment_that_cannot_be_read_is_not_taken_for_empty(target: LocalTarget) -> None:
-    with target.up(load_variant("direct")) as system:
-        seen = reading(system, kind="environment", role="backend", name="LAB_THREADS", value="4")
-        assert seen.observed == "unreadable" and "overwritten" in seen.detail
-
-
-def test_the_cpus_of_the_workers_read_back(target: LocalTarget) -> None:
-    cpus = target.cpus()["proxy"]
-    with target.up(load_variant("baseline")) as system:
-        check = {"kind": "affinity", "process": "nginx: worker process"}
-        seen = reading(system, **check, value=", ".join(str(cpu) for cpu in sorted(cpus)[:1]))
-        assert seen.observed and seen.ok is (len(cpus) == 1)
-        other = reading(system, **check, value=str(max(cpus) + 1))
-        assert not other.ok and f"expected '{max(cpus) + 1}'" in other.detail
 
 
 def replicas(number: int) -> Variant:

@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.measure import roundtrip
 from lab.model.endpoint import Role
 from lab.model.leftovers import undrained
 from lab.model.pages import PAGES
-from lab.model.variants.variants import Check, Variant, load_variant
+from lab.model.variants.variants import Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.local.system import PROBED_PAGE
-from lab.targets.readback import read_back
 from lab.tests.support.inside import balanced, changed, pod_of
 from lab.tests.support.waiting import until
 
@@ -45,11 +43,6 @@ def clients_seen(system: LocalSystem) -> list[set[str]]:
     """Of each proxy pod the addresses that asked it for a page, from its access log."""
     logs = [runner.process.stdout.read_text() for runner in system.kubelet.runners("proxy")]
     return [{line.split()[0] for line in log.splitlines() if "GET /" in line} for log in logs]
-
-
-def observed(system: LocalSystem, **check: Any) -> tuple[bool, str, str]:
-    (reading,) = read_back(system, [Check(**check)])
-    return reading.ok, reading.observed, reading.detail
 
 
 def test_behind_a_load_balancer_service_every_proxy_is_asked_through_the_node(target: LocalTarget) -> None:
@@ -146,24 +139,6 @@ def network_of(system: LocalSystem, role: Role) -> os.stat_result:
     return Path(f"/proc/{system.kubelet.runners(role)[0].process.pid}/ns/net").stat()
 
 
-def test_the_bare_networks_round_trip_is_measured_between_client_and_backend(target: LocalTarget) -> None:
-    with target.up(load_variant("direct")) as system:
-        found = roundtrip.measure(system)
-        assert found.reason == "" and found.count and found.p50_s and found.max_s and found.p50_s <= found.max_s
-
-
-def test_a_sabotaged_port_range_is_caught_by_the_ports_really_used(target: LocalTarget) -> None:
-    def sabotage(item: dict[str, Any]) -> None:
-        (container,) = pod_of(item)["initContainers"]
-        container["command"] = ["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50999"]
-
-    with target.up(changed("ports-200", sabotage)) as system:
-        ok, found, detail = observed(system, kind="ports", value="40000 40199")
-        assert not ok and found.startswith("50") and detail.startswith("outside 40000 to 40199: 50")
-        assert observed(system, kind="ports", value="50000 50999")[0]
-        assert "expected two ports" in observed(system, kind="ports", value="many")[2]
-
-
 def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: LocalTarget) -> None:
     variant = load_variant("packet-steering")
     if not real_root():
@@ -191,7 +166,6 @@ SOME = 200
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: LocalTarget, tmp_path: Path) -> None:
-    """The proxy closes what its pool does not take: its own ports wait, towards the backend, until it is brought up anew."""
     for name, leaves in (("upstream-pool-1", True), ("baseline", False)):
         with target.up(load_variant(name)) as system:
             first = system.leftovers()

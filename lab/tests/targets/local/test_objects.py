@@ -49,7 +49,6 @@ def first(deployment: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", covering_names())
 def test_every_overlay_is_honoured_whole(name: str) -> None:
-    """Or not measurable here, which is said of what this machine lacks."""
     variant = load_variant(name)
     points = load_sweep(variant.sweep)[1].expanded() if variant.sweep else []
     changing = any(point.disturbance is not None for point in points)
@@ -168,7 +167,6 @@ CONTROLLER, FILE = (
 def test_more_workers_than_cpus_are_not_measurable(
     name: str, of: str, edit: Callable[[dict[str, Any]], object], place: str
 ) -> None:
-    """Eight workers on one CPU would measure the scheduler; on eight they are a variant like any other."""
     with pytest.raises(NotMeasurableError) as raised:
         vet(edit, "ConfigMap", of, name)
     assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
@@ -185,7 +183,6 @@ def test_more_workers_than_cpus_are_not_measurable(
 def test_more_open_files_than_a_container_may_have_are_not_measurable(
     name: str, of: str, edit: Callable[[dict[str, Any]], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nginx would log an alert and go on with fewer."""
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65535))
     with pytest.raises(NotMeasurableError, match="asks for 65536 open files, a container may have 65535 here"):
         vet(edit, "ConfigMap", of, name)

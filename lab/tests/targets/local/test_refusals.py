@@ -64,7 +64,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
 def test_who_cannot_be_given_less_cpu_is_not_measurable(
     disturbance: Disturbance, role: str, asked: list[Mapping[str, str]]
 ) -> None:
-    """Before anything starts, with the reason and what gives the right; a control run needs none of it."""
     check("baseline", disturbance, only_control=True)
     assert asked == []
     with pytest.raises(
@@ -98,7 +97,6 @@ def test_where_nobody_is_to_have_less_cpu_none_is_tried(
 def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
     disturbance: Disturbance, moved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nginx alone has its backends' addresses from its start; the controller, the router and no proxy at all do well."""
     monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
     for name in ("baseline", "okd", "direct"):
         check(name, disturbance)
@@ -123,7 +121,6 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
     ],
 )
 def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
-    """But where the tag decides what runs, and for another registry's copy."""
     variant = changed(name, lambda item: pod_of(item)["containers"][0].update(image=image))
     if not pinned:
         LocalTarget().check_variant(variant, [make_point()])

@@ -76,7 +76,6 @@ def ingress(prefix: str = "") -> Mapping[str, Any]:
 
 
 def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
-    """503, and one reload later 200; endpoints that move are another reload; none left is 503 again."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
         assert it.status() == 503 and it.status("bench-0000.apps.lab.test") == 200
         it.routing.apply([SERVICE, it.slice(8080), route("/7")])
@@ -96,7 +95,6 @@ def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> No
 
 
 def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
-    """404, 200, 503 without an endpoint, 200; syncs no closer than the controller's rate allows."""
     with up(target, "baseline") as it:
         assert it.status() == 404
         it.routing.apply([SERVICE, it.slice(8080), ingress("/7")])
@@ -155,20 +153,6 @@ def test_a_slow_download_holds_an_old_worker(target: LocalTarget) -> None:
         assert len(it.system.processes("proxy")) >= 1 + workers + 1
         assert got(download) > 50 << 20
         until(lambda: len(it.system.processes("proxy")) == 1 + workers)
-
-
-def test_pods_that_are_not_ready_get_no_requests(target: LocalTarget) -> None:
-    """A Service's selector, and what its pods' readiness makes of it."""
-    for name, none_left, interval in (("okd-routes-10", 503, {"RELOAD_INTERVAL": "1s"}), ("baseline", 503, {})):
-        with up(target, name, interval) as it:
-            host = it.system.entry().host
-            pods = it.wanted.pods
-            it.routing.changed(pods, {})
-            it.routing.changed([pod for pod in pods if pod.role != "backend"], {})
-            until(lambda it=it, host=host, none_left=none_left: it.status(host) == none_left)
-            it.routing.changed(pods, {})
-            until(lambda it=it, host=host: it.status(host) == 200)
-            until(lambda it=it: len(it.events("Reloaded")) >= 2)
 
 
 def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalTarget) -> None:

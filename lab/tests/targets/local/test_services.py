@@ -40,7 +40,6 @@ def test_a_load_balancers_clients_use_the_services_own_address_and_port() -> Non
 
 
 def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out() -> None:
-    """Told by the places that are really there, not by the manifest."""
     for wanted in (balanced(), balanced(host_network=True)):
         (pod,) = wanted.role("proxy")
         net = net_of(wanted)

@@ -97,7 +97,6 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
 def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
     target: LocalTarget, name: str, limit: str | None
 ) -> None:
-    """Of every system, as it counts them or the kernel lists them: they are in every sample."""
     variant = load_variant(name)
     variant = variant.model_copy(update={"manifests": tuple(limited(variant, limit))})
     count = workers.asked(variant.manifests, len(target.cpus()["proxy"]))
@@ -125,7 +124,6 @@ def test_it_counts_requests_by_version_of_http(target: LocalTarget, name: str, t
 
 @pytest.mark.parametrize("name", changing())
 def test_told_to_end_it_answers_what_it_has(target: LocalTarget, name: str) -> None:
-    """A response that has begun is sent to its end, and the proxy ends by itself well before it would be killed."""
     with target.up(load_variant(name), changing=True) as system:
         sizes: list[int] = []
 

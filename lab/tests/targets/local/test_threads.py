@@ -172,7 +172,6 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
 def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is past the look at whether it is to end, and says that the container has started."""
     (pod,) = objects.read(load_variant("okd-edge").manifests).role("proxy")
     ended, telling, told = threading.Event(), threading.Event(), threading.Event()
     process = cast("Any", Held(tmp_path))

@@ -50,7 +50,6 @@ TWO = f"{HAPROXY}7\tnginx: worker process\n8\tnginx: worker process\n"
 def test_a_limit_is_compared_as_a_quantity(
     files: Mapping[str, str | None], name: str, value: str, ok: bool, found: str
 ) -> None:
-    """Either version, where the group is a part of the mount or the mount a part of the group."""
     assert observed(Answers(files), kind="quota", name=name, value=value)[:2] == (ok, found)
 
 
@@ -63,7 +62,6 @@ def test_a_limit_is_compared_as_a_quantity(
     ],
 )
 def test_no_limit_is_read_as_none(changed: Mapping[str, str | None]) -> None:
-    """A container without the limit that its variant sets is caught; one that is to have none is right."""
     ok, found, detail = observed(Answers(changed), kind="quota", name="cpu", value="200m")
     assert (ok, found, detail) == (False, "unlimited", "expected '200m', found 'unlimited'")
     assert observed(Answers(changed), kind="quota", name="cpu", value="unlimited")[0]
@@ -79,7 +77,6 @@ def test_no_limit_is_read_as_none(changed: Mapping[str, str | None]) -> None:
     ],
 )
 def test_a_limit_that_cannot_be_read_is_not_ok(changed: Mapping[str, str | None], name: str, detail: str) -> None:
-    """No mount, no file, no number, no such limit: each says what it is."""
     ok, _, said = observed(Answers(changed), kind="quota", name=name, value="200m")
     assert not ok and detail in said
 
@@ -100,7 +97,6 @@ def test_a_limit_that_cannot_be_read_is_not_ok(changed: Mapping[str, str | None]
     ],
 )
 def test_the_cpus_of_every_process_are_listed(cpus: tuple[str, ...], value: str, ok: bool, found: str) -> None:
-    """One entry per process, sorted by number; `own` asks for one CPU each, whichever they are."""
     files = {f"/proc/{pid}/status": STATUS.format(text) for pid, text in enumerate(cpus, 7)}
     titles = "".join(f"{pid}\tnginx: worker process\n" for pid, _ in enumerate(cpus, 7))
     assert observed(Answers({**files, "sh": HAPROXY + titles}), kind="affinity", process="nginx: worker", value=value)[
@@ -109,7 +105,6 @@ def test_the_cpus_of_every_process_are_listed(cpus: tuple[str, ...], value: str,
 
 
 def test_an_affinity_of_nobody_is_not_ok() -> None:
-    """No such process, or one that ended while it was asked, is no agreement."""
     assert "no process is called" in observed(Answers({"sh": TWO}), kind="affinity", process="haproxy2", value="own")[2]
     assert observed(Answers({"sh": TWO}), kind="affinity", process="nginx: worker", value="own")[0] is False
 
@@ -125,7 +120,6 @@ def test_an_affinity_of_nobody_is_not_ok() -> None:
     ],
 )
 def test_a_variable_is_that_of_the_main_process(environ: str, ok: bool, found: str) -> None:
-    """Absent is absent; an environment that a process's title was written over is not taken for empty."""
     assert observed(Answers({"/proc/1/environ": environ}), kind="environment", name="LAB_THREADS", value="4")[:2] == (
         ok,
         found,
@@ -134,7 +128,6 @@ def test_a_variable_is_that_of_the_main_process(environ: str, ok: bool, found: s
 
 @pytest.mark.parametrize(("ready", "ok"), [(3, True), (2, False), (0, False)])
 def test_pods_that_are_ready_are_counted(ready: int, ok: bool) -> None:
-    """One that is missing or not ready is caught."""
     assert observed(Answers({}, ready), kind="pods", role="backend", value="3")[:2] == (ok, str(ready))
 
 
