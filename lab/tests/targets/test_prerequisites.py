@@ -36,26 +36,21 @@ def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> N
     assert status == 2 and "--target remote: not here, for want of d" in text
 
 
-@pytest.mark.parametrize(
-    ("says", "ok", "found"),
-    [
+def test_versions_are_compared_as_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for says, ok, found in (
         ("tool 2.10.0", True, "2.10.0"),
         ("tool v2.9", True, "2.9"),
         ("tool 2.8.9", False, "2.8.9, at least 2.9 (reason) wanted"),
         ("Segmentation fault", False, "tells no version: Segmentation fault"),
         ("", False, "tells no version"),
-    ],
-)
-def test_versions_are_compared_as_numbers(
-    says: str, ok: bool, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "tool"
-    program.write_text(f"#!/bin/sh\necho '{says}'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    finding = prerequisites.check_tool(Tool("tool", ["--version"], (2, 9), ("local",), "reason"))
-    assert finding.ok is ok
-    assert found in finding.found
+    ):
+        program = tmp_path / "tool"
+        program.write_text(f"#!/bin/sh\necho '{says}'\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        finding = prerequisites.check_tool(Tool("tool", ["--version"], (2, 9), ("local",), "reason"))
+        assert finding.ok is ok
+        assert found in finding.found
 
 
 def test_everything_the_local_target_runs_is_checked() -> None:
@@ -70,9 +65,7 @@ def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("where", ["file", "file/runs", "closed/runs"])
-def test_runs_that_cannot_be_written_are_a_finding_and_no_crash(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_cannot_be_written_are_a_finding(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "closed").mkdir()
     closed(monkeypatch, tmp_path / "closed")
@@ -82,16 +75,12 @@ def test_runs_that_cannot_be_written_are_a_finding_and_no_crash(
     assert "LAB_RUNS" in finding.remedy and str(tmp_path / where.split("/")[0]) in finding.found
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "remedy"),
-    [
+def test_what_forbids_user_namespaces_is_named_with_what_lifts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting, value, remedy in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
-    ],
-)
-def test_what_forbids_user_namespaces_is_named_with_what_lifts_it(
-    setting: str, value: str, remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prerequisites, "readable", lambda path: f"{value}\n" if str(path).endswith(setting) else "")
-    assert vars(prerequisites)["_userns_remedy"]().startswith(f"sudo sysctl -w {remedy}; or ")
+    ):
+        files = {Path("/proc/sys", setting): f"{value}\n"}
+        monkeypatch.setattr(prerequisites, "readable", lambda path, files=files: files.get(Path(path), ""))
+        assert vars(prerequisites)["_userns_remedy"]().startswith(f"sudo sysctl -w {remedy}; or ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,11 +163,6 @@ def test_the_controller_balances_by_its_lua_and_its_control_plane_is_counted_apa
         assert system.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
 
 
-def test_a_key_that_the_controller_does_not_take_is_told_in_its_words(target: ApiserverTarget) -> None:
-    with target.up(settings(keep_alive="abc")) as system:
-        assert "cannot parse 'keep-alive' as int" in system.entry().way
-
-
 def test_a_setting_that_ends_the_controller_is_a_fault_with_its_words(target: ApiserverTarget) -> None:
     with (
         pytest.raises(MeasuringError, match=r"the controller says: panic: runtime error: index out of range"),
@@ -229,21 +223,3 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         kinds = [event.kind for event in left.events if event.object == "proxy-0"]
         assert "Stopped" in kinds and "Killed" not in kinds
         assert served(right) == 200
-
-
-def test_an_ingress_that_traefik_skips_is_a_fault_with_its_words(
-    target: ApiserverTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def edit(ingress: dict[str, Any]) -> None:
-        prefix = "nginx.ingress.kubernetes.io"
-        ingress["metadata"]["annotations"] = {f"{prefix}/auth-type": "basic", f"{prefix}/auth-secret": "none"}
-
-    def ends_once_it_is_said(system: LocalSystem, deadline: float) -> None:
-        until(lambda: words in str(system.routing.explained(MeasuringError("", ""))), system.log_tail)
-        wait(system, time.monotonic())
-
-    words, wait = "the controller says: Cannot resolve auth secret", LocalSystem.wait
-    monkeypatch.setattr(LocalSystem, "wait", ends_once_it_is_said)
-    skipped = changed("traefik-ingress-nginx", edit, kind="Ingress", of="bench")
-    with pytest.raises(MeasuringError, match=words), target.up(skipped):
-        pass

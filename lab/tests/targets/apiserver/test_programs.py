@@ -154,7 +154,7 @@ def offered(bodies: dict[str, bytes]) -> str:
     return put("manifests", json.dumps(index).encode())
 
 
-def test_an_image_is_pulled_from_a_registry_by_its_digest(
+def test_an_image_is_pulled_by_its_digest(
     registry: tuple[str, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no Docker
@@ -165,7 +165,7 @@ def test_an_image_is_pulled_from_a_registry_by_its_digest(
     assert programs.there(reference, tmp_path / "kept")
 
 
-def test_other_contents_than_were_asked_for_are_refused(
+def test_other_contents_are_refused(
     registry: tuple[str, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

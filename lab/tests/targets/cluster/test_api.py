@@ -84,9 +84,8 @@ def status(code: int, message: str) -> tuple[int, Any]:
     return code, {"kind": "Status", "message": message}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path) -> None:
+    for content, said in (
         (None, "context test: "),
         ("", "context test: "),
         ("a: [", "context test: "),
@@ -95,19 +94,15 @@ def status(code: int, message: str) -> tuple[int, Any]:
             "contexts: [{name: tset, context: {cluster: c, user: u}}]",
             r"context test: is not in .*\n  did you mean 'tset'",
         ),
-    ],
-)
-def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path, content: str | None, said: str) -> None:
-    path = tmp_path / "config"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(UsageError, match=said):
-        Api("test", path)
+    ):
+        path = tmp_path / "config"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(UsageError, match=said):
+            Api("test", path)
 
 
-def test_a_credential_plugin_that_fails_is_quoted_and_prints_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_credential_plugin_that_fails_is_quoted_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "sh",
@@ -194,9 +189,7 @@ def test_a_blip_is_ridden_out_and_a_server_that_stays_away_is_lost_within_the_de
         api.version()
 
 
-def test_a_server_that_is_not_there_is_lost_with_the_kernels_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BLIP_S", 0.2)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # never for this machine itself
     with pytest.raises(LostError, match="does not answer: 127.0.0.1:1: Connection refused"):

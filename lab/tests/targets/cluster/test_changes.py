@@ -226,9 +226,7 @@ def test_no_process_is_killed_by_an_id_that_is_none(made: Made, statuses: object
     assert made.api.asked == []
 
 
-def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_still_ends_is_killed_from_inside_before_its_node(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KILLED_S", 0.0)
     killed, crashes = list[str](), list[str]()
 
@@ -258,9 +256,7 @@ def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
 
 
 @pytest.mark.parametrize(("reason", "limit_s"), [("Infeasible", 60.0), ("Deferred", 0.05)])
-def test_a_resize_that_does_not_take_is_an_error(
-    made: Made, reason: str, limit_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resize_may_not_take(made: Made, reason: str, limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESIZED_S", limit_s)
     made.api.put(pod("a"))
     made.api.pending = {"reason": reason, "message": "node has not enough cpu"}

@@ -81,22 +81,19 @@ def test_facts_of_a_cluster() -> None:
     assert found["image_loadgen"] == "lab/loadgen:x"
 
 
-@pytest.mark.parametrize(
-    ("settings", "mode"),
-    [
+def test_the_mode_of_kube_proxy() -> None:
+    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
+    for settings, mode in (
         ({"kube-proxy": {"config.conf": "kind: KubeProxyConfiguration\nmode: nftables\n"}}, "nftables"),
         ({"kube-proxy": {"config.conf": 'mode: ""\n'}}, "iptables (by default)"),
         ({"kube-proxy-config": {"config": "mode: ipvs\n"}}, "ipvs"),
         ({}, "unknown"),
-    ],
-)
-def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
-    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
-    api = Shown(settings)
-    assert facts(api)["kube_proxy"] == mode
-    api.refused = dict.fromkeys(("ConfigMap", "DaemonSet"), DeniedError("context x", "user u cannot"))
-    hidden = facts(api)
-    assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
+    ):
+        api = Shown(settings)
+        assert facts(api)["kube_proxy"] == mode
+        api.refused = dict.fromkeys(("ConfigMap", "DaemonSet"), DeniedError("context x", "user u cannot"))
+        hidden = facts(api)
+        assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
 
 
 def test_the_record_of_a_pod() -> None:

@@ -144,19 +144,16 @@ def test_a_tag_held_here_is_loaded_and_a_digest_is_pulled_where_it_is_lacking(mo
         docker.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
 
 
-@pytest.mark.parametrize(
-    ("reference", "listed"),
-    [
+def test_references_are_compared_as_containerd_lists_them() -> None:
+    for reference, listed in (
         ("debian", "docker.io/library/debian:latest"),
         ("lab/nginx:1", "docker.io/lab/nginx:1"),
         ("localhost/nginx:1", "localhost/nginx:1"),
         ("mirror.test:5000/nginx", "mirror.test:5000/nginx:latest"),
         (f"mirror.test:5000/a/nginx:1@{DIGEST}", f"mirror.test:5000/a/nginx@{DIGEST}"),
         (f"nginx:1@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
-    ],
-)
-def test_references_are_compared_as_containerd_lists_them(reference: str, listed: str) -> None:
-    assert docker.full(reference) == listed
+    ):
+        assert docker.full(reference) == listed
 
 
 # The cluster's configuration
@@ -167,9 +164,7 @@ def chosen() -> Images:
     return Images({"kind-node": "kindest/node:v1"}, {})
 
 
-def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
-    chosen: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cluster_is_as_its_file_says_and_knows_it(chosen: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_KIND_NAME", "mine")
     made = kind.config(chosen, 0)
     assert made["name"] == "mine"
@@ -187,27 +182,22 @@ def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
     assert node["labels"] not in (labels(1), labels(images={"kind-node": "other:1"}))
 
 
-@pytest.mark.parametrize(
-    ("workers", "control", "added"),
-    [
+def test_from_two_workers_on_every_role_has_a_node_of_its_own(chosen: Images) -> None:
+    for workers, control, added in (
         (0, (None, False), []),
         (1, (None, True), ["generator"]),
         (2, ("backend", True), ["generator", "proxy"]),
         (3, (None, False), ["generator", "proxy", "backend"]),
         (4, (None, False), ["generator", "proxy", "backend", None]),
-    ],
-)
-def test_from_two_workers_on_every_role_has_a_node_of_its_own(
-    chosen: Images, workers: int, control: tuple[str | None, bool], added: list[str | None]
-) -> None:
-    plane, *others = kind.config(chosen, workers)["nodes"]
-    assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
-    assert [node["labels"].get(ROLE_LABEL) for node in others] == added
-    patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]
-    taints = [taint for patch in patched for taint in patch["nodeRegistration"]["taints"]]
-    closed = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
-    assert taints == [closed] * bool(workers) and len(patched) == bool(workers)
-    assert all(others[0] is node for node in others if "kubeadmConfigPatches" in node)
+    ):
+        plane, *others = kind.config(chosen, workers)["nodes"]
+        assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
+        assert [node["labels"].get(ROLE_LABEL) for node in others] == added
+        patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]
+        taints = [taint for patch in patched for taint in patch["nodeRegistration"]["taints"]]
+        closed = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
+        assert taints == [closed] * bool(workers) and len(patched) == bool(workers)
+        assert all(others[0] is node for node in others if "kubeadmConfigPatches" in node)
 
 
 def test_too_little_disk_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,9 +201,7 @@ def test_a_field_that_cannot_be_changed_costs_a_new_object_only_where_the_lab_ma
     assert "delete Service ingress-lab/backend" in fake.asked and "Service backend" in kinds(fake)
 
 
-def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_for_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_service_that_was_headless_is_made_anew_where_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server fills in what was there before, and says nothing."""
     fake, inventory = made()
     put = fake.put

@@ -60,17 +60,14 @@ def fails(*there: Object, limit_s: float = 120.0, fake: FakeApi | None = None) -
     return raised.value
 
 
-@pytest.mark.parametrize(
-    "status", [{"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}]
-)
-def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Object) -> None:
-    error = fails(deployment(2, 2, **status), limit_s=0.05)
-    assert "deployment n/proxy: not in time: " in str(error)
+def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not() -> None:
+    for status in ({"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}):
+        error = fails(deployment(2, 2, **status), limit_s=0.05)
+        assert "deployment n/proxy: not in time: " in str(error)
 
 
-@pytest.mark.parametrize(
-    ("state", "said", "remedy"),
-    [
+def test_what_does_not_come_right_by_itself_fails_at_once() -> None:
+    for state, said, remedy in (
         (waiting("ImagePullBackOff", "Back-off"), "ImagePullBackOff: Back-off", "LAB_IMAGES"),
         (waiting("CreateContainerConfigError", 'configmap "x" not found'), 'configmap "x" not found', "manifests"),
         (
@@ -78,12 +75,10 @@ def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Obj
             "CrashLoopBackOff: back-off (before: exited with 137 (OOMKilled))",
             "its log says why",
         ),
-    ],
-)
-def test_what_does_not_come_right_by_itself_fails_at_once(state: Object, said: str, remedy: str) -> None:
-    error = fails(deployment(0), pod(state))
-    assert error.place == "context test: pod n/proxy-abc"
-    assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
+    ):
+        error = fails(deployment(0), pod(state))
+        assert error.place == "context test: pod n/proxy-abc"
+        assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
 
 
 def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_count() -> None:
@@ -194,9 +189,7 @@ def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.Monkey
     assert time.monotonic() - began > 0.6
 
 
-def test_a_controller_that_is_up_and_makes_nothing_refuses_it_in_its_gateways_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_controller_that_makes_nothing_refuses_it_in_its_gateways_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollout, "MAKING_S", 0.1)
     fake = FakeApi()
     refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
@@ -217,9 +210,7 @@ REFUSED = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.N
         ({"proxy": REFUSED}, NodeRefusesError, "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node"),
     ],
 )  # fmt: skip
-def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words(
-    log: dict[str, str], kind: type[StartError], said: str
-) -> None:
+def test_a_program_that_ends_is_told_with_last_words(log: dict[str, str], kind: type[StartError], said: str) -> None:
     fake = FakeApi()
     fake.logs = log
     error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)

@@ -213,24 +213,19 @@ def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     assert [name for _, _, name in cluster.objects] == ["inventory"]
 
 
-@pytest.mark.parametrize(
-    ("fate", "status", "says"),
-    [
+def test_one_runner_that_fails_fails_the_load() -> None:
+    for fate, status, says in (
         ("bad script", 107, "-2: Running"),
         ("killed", 137, "-2: Running"),
         ("deaf", runners.NOT_STARTED, "cannot be let go: http://10.0.0.2:6565"),
-    ],
-)
-def test_one_runner_that_fails_fails_the_load(fate: str, status: int, says: str) -> None:
-    cluster = Cluster(fate=fate)
-    ran = generate(cluster)
-    assert (ran.exit_status, ran.hung) == (status, False)
-    assert says in ran.stderr and cluster.objects == {}
+    ):
+        cluster = Cluster(fate=fate)
+        ran = generate(cluster)
+        assert (ran.exit_status, ran.hung) == (status, False)
+        assert says in ran.stderr and cluster.objects == {}
 
 
-def test_a_runner_that_goes_on_beyond_its_time_is_hung_and_one_that_never_begins_is_told_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_runner_that_goes_on_is_hung_and_one_that_never_begins_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
     ran = generate(Cluster(fate="hangs"))
     assert ran.hung and ran.exit_status == 105

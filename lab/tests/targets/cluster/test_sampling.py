@@ -308,9 +308,7 @@ def test_what_the_system_counts_itself_is_its_increase() -> None:
 
 
 @pytest.mark.parametrize("error", [DeniedError("pod x", "a token that has expired"), ValueError("not understood")])
-def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
-    error: Exception, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fails_meanwhile_is_told_at_the_end(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     failing = used(0, lost_from=1, loss=error)
     watch = ClusterWatch(places([("proxy", failing)]), dict[str, int], nobody, interval_s=0.01)
     with pytest.raises(ValueError, match="not understood") if isinstance(error, ValueError) else nullcontext(), watch:

@@ -106,9 +106,7 @@ def test_a_pod_that_is_gone_stops_the_run() -> None:
     shell.close()
 
 
-def test_a_container_that_never_answers_or_has_no_kubectl_before_it_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_container_that_never_answers_or_has_no_kubectl_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECT_S", 0.2)
     monkeypatch.setattr(module, "ENDING_S", 0.2)
     with pytest.raises(MeasuringError, match="no answer within 0.2 s"):

@@ -48,9 +48,8 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
 
 
-@pytest.mark.parametrize(
-    ("check", "open_files", "what"),
-    [
+def test_what_the_nodes_do_not_have_is_not_measurable() -> None:
+    for check, open_files, what in (
         (Check(kind="nginx", name="worker_processes", value="8"), 20000, "cores"),
         (Check(kind="haproxy", name="Nbthread", value="3"), 20000, "cores"),
         (Check(kind="nginx", name="worker_rlimit_nofile", value="65536"), 20000, "open files"),
@@ -60,30 +59,25 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (Check(kind="nginx", name="worker_rlimit_nofile", value="20000"), 20000, ""),
         (Check(kind="sysctl", name="net.core.somaxconn", value="32768"), 20000, ""),
         (Check(kind="nginx", name="worker_rlimit_nofile", value="1000000"), None, ""),
-    ],
-)
-def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: int | None, what: str) -> None:
-    with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
-        module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
-    assert raised is None or raised.value.what == what
+    ):
+        with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
+            module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
+        assert raised is None or raised.value.what == what
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
+    kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, said in (
         ("--target remote --context benhc", "did you mean 'bench'"),
         ("--target remote", "the current one is never taken --context NAME; known: production, bench"),
         ("--target local --context bench", "--context"),
         ("--target kind --context bench", "--context"),
         ("--target kind", "just up kind"),
-    ],
-)
-def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
-    options: str, said: str, kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("LAB_KIND_NAME", "never-made")
-    assert main(["bench", "keepalive", *options.split()]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    ):
+        monkeypatch.setenv("LAB_KIND_NAME", "never-made")
+        assert main(["bench", "keepalive", *options.split()]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def node(cpus: str, role: str | None = None, allocatable: str = "1") -> dict[str, Any]:
@@ -91,17 +85,14 @@ def node(cpus: str, role: str | None = None, allocatable: str = "1") -> dict[str
     return {"metadata": {"labels": labels}, "status": {"capacity": {"cpu": cpus}, "allocatable": {"cpu": allocatable}}}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "cpus"),
-    [
+def test_the_largest_node_is_one_that_proxies_may_run_on() -> None:
+    for nodes, cpus in (
         ([node("4", allocatable="3920m")], 4),
         ([node("2"), node("16", "generator")], 2),
         ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
         ([node("16", "generator")], 16),
-    ],
-)
-def test_the_largest_node_is_one_that_proxies_may_run_on(nodes: list[dict[str, Any]], cpus: int) -> None:
-    assert largest_cpus(nodes) == cpus
+    ):
+        assert largest_cpus(nodes) == cpus
 
 
 @dataclass
@@ -155,9 +146,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
 
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer"), UsageError("proxy", "is refused")])
-def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
-    lost: bool, error: LabError | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_lease_ends_no_workload(lost: bool, error: LabError | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """And whatever went wrong meanwhile says nothing about the variant: the run stops. While it is held they go in any case."""
     held = Held()
 
@@ -370,9 +359,7 @@ def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPa
     assert target.check_variant(load_variant("baseline"), [disturbed])
 
 
-def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_load_is_made_and_no_sample_good_without_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, inside = Held(), Inside(haproxy)
     made = system(held, inside, monkeypatch)
     assert made.counters() == {"proxy/tls_handshakes": 12, "proxy/tls_resumed": 5}
@@ -393,23 +380,17 @@ def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
 
 
 class Leaving(FakeTarget):
+    def enter(self, argv: Sequence[str]) -> int:
+        raise UsageError("target fake", "is not there", "make one")
+
     def close(self) -> None:
         raise MeasuringError("context bench", "the API server does not answer", "`just down` takes all of it")
 
 
-def test_what_cannot_be_given_back_is_told_after_the_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def at(name: str, context: str | None) -> Leaving:
-        found = Leaving()
-        monkeypatch.setattr(targets, "close", found.close)
-        return found
-
-    def refuse(argv: Sequence[str]) -> int:
-        raise UsageError("target fake", "is not there", "make one")
-
-    monkeypatch.setattr(targets, "chosen", at)
-    monkeypatch.setattr(Leaving, "enter", lambda self, argv: refuse(argv))
+def test_what_cannot_be_given_back_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    leaving = Leaving()
+    monkeypatch.setattr(targets, "chosen", lambda name, context: leaving)
+    monkeypatch.setattr(targets, "close", leaving.close)
     assert main(["bench", "keepalive"]) == 1
     said = capsys.readouterr().err
     assert said.index("is not there") < said.index("just down")

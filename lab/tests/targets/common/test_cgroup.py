@@ -41,32 +41,26 @@ def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
             cgroup.wanted("cpu", text)
 
 
-@pytest.mark.parametrize(
-    ("controller", "own", "mounts", "found"),
-    [
+def test_a_group_is_found_where_it_is_mounted() -> None:
+    for controller, own, mounts, found in (
         ("cpu", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
         ("memory", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
         ("cpu", "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
         ("cpu", "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
         ("cpu", "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
         ("cpu", "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
-    ],
-)
-def test_a_group_is_found_where_it_is_mounted(controller: Controller, own: str, mounts: str, found: Place) -> None:
-    assert cgroup.place(controller, own, mounts) == found
+    ):
+        assert cgroup.place(controller, own, mounts) == found
 
 
-@pytest.mark.parametrize(
-    ("own", "mounts"), [("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)]
-)
-def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> None:
-    with pytest.raises(LookupError):
-        cgroup.place("cpu", own, mounts)
+def test_a_group_that_no_mount_shows_is_not_guessed() -> None:
+    for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
+        with pytest.raises(LookupError):
+            cgroup.place("cpu", own, mounts)
 
 
-@pytest.mark.parametrize(
-    ("version", "controller", "asked", "written"),
-    [
+def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
+    for version, controller, asked, written in (
         (1, "cpu", "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
         (2, "cpu", "200m", [("cpu.max", "20000 100000")]),
         (2, "cpu", "2", [("cpu.max", "200000 100000")]),
@@ -74,17 +68,12 @@ def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> No
         (2, "cpu", "100.1m", [("cpu.max", "10100 100000")]),
         (1, "memory", "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
         (2, "memory", "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
-    ],
-)
-def test_a_limit_is_written_as_a_kubelet_writes_it(
-    version: int, controller: Controller, asked: str, written: list[tuple[str, str]]
-) -> None:
-    assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
+    ):
+        assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
-@pytest.mark.parametrize(
-    ("controller", "text", "spelled"),
-    [
+def test_a_limit_is_spelled_as_kubernetes_does() -> None:
+    for controller, text, spelled in (
         ("cpu", "20000 100000", "200m"),
         ("cpu", "-1 100000", "unlimited"),
         ("cpu", "max 100000", "unlimited"),
@@ -94,10 +83,8 @@ def test_a_limit_is_written_as_a_kubelet_writes_it(
         ("memory", "max", "unlimited"),
         ("memory", "9223372036854771712", "unlimited"),
         ("memory", "1000", "1000"),
-    ],
-)
-def test_a_limit_is_spelled_as_kubernetes_does(controller: Controller, text: str, spelled: str) -> None:
-    assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
+    ):
+        assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
 
 
 def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
@@ -119,7 +106,7 @@ def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
         (2, "memory", {}, {"memory_limit_hits": 0, "oom_kills": 0}),
     ],
 )  # fmt: skip
-def test_both_versions_count_the_same(
+def test_versions_are_alike(
     version: int, controller: Controller, files: dict[str, str], counts: dict[str, int]
 ) -> None:
     assert cgroup.counted(version, controller, lambda name: files.get(name, "")) == counts

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,36 +47,31 @@ def test_an_answer_is_told_as_it_came() -> None:
     assert connection.fileno() == -1
 
 
-@pytest.mark.parametrize(
-    ("version", "cipher", "curve", "group"),
-    [
+def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
+    for version, cipher, curve, group in (
         (ssl.TLSVersion.TLSv1_3, "TLS_AES_256_GCM_SHA384", "prime256v1", "P-256"),
         (ssl.TLSVersion.TLSv1_3, "TLS_AES_256_GCM_SHA384", "secp521r1", "P-521"),
         (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", None, "X25519"),
         (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "secp384r1", "P-384"),
         (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "prime256v1", "P-256"),
-    ],
-)
-def test_tls_is_recorded_and_not_judged(
-    tmp_path: Path, version: ssl.TLSVersion, cipher: str, curve: str | None, group: str
-) -> None:
-    request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
-    assert request is not None
-    issued = certificates.issue(request)
-    (tmp_path / "crt").write_text(issued["tls.crt"])
-    (tmp_path / "key").write_text(issued["tls.key"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
-    context.maximum_version = version
-    context.set_ciphers("ECDHE+AESGCM+AES128")
-    if curve:
-        context.set_ecdh_curve(curve)
-    connection, _ = connected(ANSWER, lambda end: context.wrap_socket(end, server_side=True))
-    got = fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
-    spoken = {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
-    certificate = {"key": "ECDSA 256", "subject": "bench.lab.test"}
-    assert (got.status, got.body) == (404, b"no\n")
-    assert got.tls == {"version": spoken, "cipher": cipher, "group": group, **certificate}
+    ):
+        request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
+        assert request is not None
+        issued = certificates.issue(request)
+        (tmp_path / "crt").write_text(issued["tls.crt"])
+        (tmp_path / "key").write_text(issued["tls.key"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+        context.maximum_version = version
+        context.set_ciphers("ECDHE+AESGCM+AES128")
+        if curve:
+            context.set_ecdh_curve(curve)
+        connection, _ = connected(ANSWER, partial(context.wrap_socket, server_side=True))
+        got = fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
+        spoken = {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
+        certificate = {"key": "ECDSA 256", "subject": "bench.lab.test"}
+        assert (got.status, got.body) == (404, b"no\n")
+        assert got.tls == {"version": spoken, "cipher": cipher, "group": group, **certificate}
 
 
 def test_a_key_exchange_without_a_group_is_told_of_none() -> None:

@@ -101,9 +101,7 @@ def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
     assert sorted(path.name for path in scope.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
 
 
-def test_a_delegated_group_with_strangers_in_it_is_left_alone(
-    tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delegated_group_of_others_is_left_alone(tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scope, stranger = tree / "user/scope", 1
     monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
     (scope / "cgroup.controllers").write_text("cpu memory")
@@ -186,9 +184,7 @@ def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Lite
     assert len({folder for _, folder in group.folders.values()}) == {1: 2, 2: 1}[layout]
 
 
-def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
-    layout: Literal[1, 2],
-) -> None:
+def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_a_role(layout: Literal[1, 2]) -> None:
     groups = Groups()
     for pod in ("backend-0", "backend-1"):
         group = groups.make("backend", pod, "Deployment/backend", LIMITS)

@@ -15,7 +15,7 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, pod_of
+from lab.tests.support.inside import changed, pod_of
 from lab.tests.support.waiting import until
 
 LIMITS, WHY_NOT = cgroups.trial()
@@ -56,16 +56,6 @@ def test_every_process_of_a_container_is_inside_its_limits_and_they_read_back(ta
         assert not reading(system, kind="quota", role="proxy", name="cpu", value="200m").ok
         assert {"backend/cpu_throttled_us", "backend/memory_limit_hits"} <= system.counters().keys()
     assert folders() == []
-
-
-@limited
-def test_a_restarted_container_is_inside_again(target: LocalTarget) -> None:
-    with target.up(changed("direct", limits(cpu="500m"), of="backend")) as system:
-        before = system.processes("backend")
-        os.kill(before[0], 9)
-        until(lambda: set(system.restarts().values()) == {1} and answers(system))
-        after = system.processes("backend")
-        assert not set(before) & set(after) and all("backend-0-backend" in groups_of(pid) for pid in after)
 
 
 @limited

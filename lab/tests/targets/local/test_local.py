@@ -31,7 +31,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 FILES = sorted(Path(__file__).parent.glob("*_inside.py"))
-ROOTS_OWN = {"test_inside": ("-k", "overlay or sysctl or take or says_why"), "test_limits_inside": ()}
+ROOTS_OWN = {"test_inside": ("-k", "says_why"), "test_limits_inside": ()}
 """What this user runs every time, as root too: what differs for root. A user without privileges runs all but limits, which root alone may set."""
 
 

@@ -39,17 +39,14 @@ def node(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 Node = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.parametrize(
-    ("commands", "printed"),
-    [
+def test_what_was_there_comes_back(node: Node) -> None:
+    for commands, printed in (
         ("tune apply; value; tune revert; value", ["1024 65000", BEFORE]),
         # A second apply after a crash keeps what was there at first.
         ("tune apply; tune apply; tune revert; value; tune revert; value", [BEFORE, BEFORE]),
-    ],
-)
-def test_what_was_there_comes_back(commands: str, printed: list[str], node: Node) -> None:
-    done = node(commands)
-    assert done.stdout.splitlines() == printed, done.stderr
+    ):
+        done = node(commands)
+        assert done.stdout.splitlines() == printed, done.stderr
 
 
 def test_verify_says_what_the_node_has_instead(node: Node) -> None:
@@ -82,9 +79,7 @@ def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(
         ("irq-affinity", "0,1", "has no interrupts of its own"),
     ],
 )
-def test_what_it_may_not_or_cannot_set_is_refused_with_why(
-    name: str, value: str, why: str, node: Node, tmp_path: Path
-) -> None:
+def test_what_it_may_not_set_is_refused_with_why(name: str, value: str, why: str, node: Node, tmp_path: Path) -> None:
     (tmp_path / "settings" / name).write_text(f"{value}\n")
     done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended; value; ls {tmp_path}/state")
     assert done.stdout.splitlines() == ["ended", BEFORE], done.stderr

@@ -61,9 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         (SLOW, "backend"),
     ],
 )
-def test_who_cannot_be_given_less_cpu_is_not_measurable(
-    disturbance: Disturbance, role: str, asked: list[Mapping[str, str]]
-) -> None:
+def test_less_cpu_is_not_measurable(disturbance: Disturbance, role: str, asked: list[Mapping[str, str]]) -> None:
     check("baseline", disturbance, only_control=True)
     assert asked == []
     with pytest.raises(
@@ -76,9 +74,7 @@ def test_who_cannot_be_given_less_cpu_is_not_measurable(
 
 
 @pytest.mark.parametrize("disturbance", [of("startup", within_s=5), of("kill"), of("outage"), ROLLED])
-def test_where_nobody_is_to_have_less_cpu_none_is_tried(
-    disturbance: Disturbance, asked: list[Mapping[str, str]]
-) -> None:
+def test_where_nobody_has_less_cpu_none_is_tried(disturbance: Disturbance, asked: list[Mapping[str, str]]) -> None:
     check("baseline", disturbance)
     assert asked == []
 

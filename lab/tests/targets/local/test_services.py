@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -97,20 +96,15 @@ def test_several_proxies_without_a_load_balancer_are_refused() -> None:
         services.vet(balanced(2, host_network=True))
 
 
-@pytest.mark.parametrize(
-    ("fault", "error", "said"),
-    [
+def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fault, error, said in (
         (services.MISSING, UsageError, "apt-get install nftables"),
         ("Error: Could not process rule", NotMeasurableError, "does not work here: Error: Could not process rule"),
-    ],
-)
-def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
-    fault: str, error: type[UsageError], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(services, "nft_fault", lambda: fault)
-    services.vet(plain())
-    with pytest.raises(error, match=said):
-        services.vet(balanced())
+    ):
+        monkeypatch.setattr(services, "nft_fault", lambda fault=fault: fault)
+        services.vet(plain())
+        with pytest.raises(error, match=said):
+            services.vet(balanced())
 
 
 def test_nft_is_tried_for_real_and_its_own_words_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +134,8 @@ def members(*words: str) -> list[Member]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("replicas", "strategy", "there", "wanted"),
-    [
+def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy() -> None:
+    for replicas, strategy, there, wanted in (
         # As many as wanted: the unready and the youngest go first.
         (2, Strategy(), ["a new ready", "b new ready"], Step()),
         (2, Strategy(), ["a new ready"], Step(1)),
@@ -162,12 +155,8 @@ def members(*words: str) -> list[Member]:
         # Neither is allowed: one must be missing, or nothing could be replaced.
         (2, Strategy(surge=0, unavailable=0), ["a old ready", "b old ready"], Step(0, ("b",))),
         (2, Strategy(recreate=True), ["a old ready", "b old ready"], Step(0, ("b", "a"))),
-    ],
-)
-def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy(
-    replicas: int, strategy: Strategy, there: Sequence[str], wanted: Step
-) -> None:
-    assert step(replicas, strategy, members(*there)) == wanted
+    ):
+        assert step(replicas, strategy, members(*there)) == wanted
 
 
 def test_recreate_waits_until_the_old_pods_are_gone() -> None:
@@ -176,9 +165,8 @@ def test_recreate_waits_until_the_old_pods_are_gone() -> None:
     assert step(2, SHIPPED, [], old_ending=2) == Step(2), "a deleted pod is replaced at once"
 
 
-@pytest.mark.parametrize(
-    ("least", "most_out", "ready", "healthy", "expected", "allowed"),
-    [
+def test_a_budget_allows_what_leaves_enough_healthy_pods() -> None:
+    for least, most_out, ready, healthy, expected, allowed in (
         (1, None, True, 1, 1, False),
         (1, None, True, 2, 2, True),
         ("50%", None, True, 2, 3, False),  # rounded up: two must stay
@@ -189,14 +177,10 @@ def test_recreate_waits_until_the_old_pods_are_gone() -> None:
         (None, 1, True, 1, 2, False),
         (1, None, False, 1, 2, True),  # it serves nobody, and enough others do
         (1, None, False, 0, 1, False),
-    ],
-)
-def test_a_budget_allows_what_leaves_enough_healthy_pods(
-    least: int | str | None, most_out: int | str | None, ready: bool, healthy: int, expected: int, allowed: bool
-) -> None:
-    fault = Budget("b", {}, least, most_out).refusal(ready, healthy, expected)
-    assert (fault is None) == allowed
-    assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
+    ):
+        fault = Budget("b", {}, least, most_out).refusal(ready, healthy, expected)
+        assert (fault is None) == allowed
+        assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
 
 
 def test_two_budgets_for_one_pod_are_an_error() -> None:
@@ -220,20 +204,17 @@ def test_budgets_and_strategies_are_read() -> None:
     assert proxy.pod(7).containers[0].env["POD_NAME"] == "proxy-7"
 
 
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
+def test_a_wrong_budget_is_named() -> None:
+    for spec, fault in (
         ({"minAvailable": 1, "maxUnavailable": 1}, "expected one of minAvailable and maxUnavailable"),
         ({}, "expected one of minAvailable and maxUnavailable"),
         ({"minAvailable": "half"}, "expected a number or a percentage, got 'half'"),
         ({"minAvailable": 1, "unhealthyPodEvictionPolicy": "Never"}, "expected IfHealthyBudget, got 'Never'"),
         ({"minAvailible": 1}, "did you mean 'minAvailable'"),
-    ],
-)
-def test_a_wrong_budget_is_named(spec: dict[str, Any], fault: str) -> None:
-    labels = {"selector": {"matchLabels": {"lab/role": "proxy"}}}
-    with pytest.raises(UsageError, match=fault):
-        objects.read([*load_variant("baseline").manifests, budget({**labels, **spec})])
+    ):
+        labels = {"selector": {"matchLabels": {"lab/role": "proxy"}}}
+        with pytest.raises(UsageError, match=fault):
+            objects.read([*load_variant("baseline").manifests, budget({**labels, **spec})])
 
 
 def test_a_strategy_that_nobody_knows_is_named() -> None:

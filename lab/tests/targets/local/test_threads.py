@@ -143,9 +143,7 @@ def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
 
 
 @pytest.mark.parametrize("name", ["router", "nginx"])
-def test_a_configuration_that_nobody_takes_or_tries_is_not_waited_for_when_the_system_ends(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_configuration_that_nobody_takes_is_not_waited_for_at_the_end(name: str, tmp_path: Path) -> None:
     held = cast("Any", Held(tmp_path, "sleep 61.3; exit 1"))  # the shell has the child that nsenter has
     path = "/var/lib/haproxy/conf/haproxy.config" if name == "router" else "/etc/nginx.conf"
     control = RouterControl(held, 1.0) if name == "router" else NginxControl(held, path, 1.0)
@@ -169,9 +167,7 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
     assert not process.started
 
 
-def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_that_were_just_beginning_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pod,) = objects.read(load_variant("okd-edge").manifests).role("proxy")
     ended, telling, told = threading.Event(), threading.Event(), threading.Event()
     process = cast("Any", Held(tmp_path))
@@ -212,14 +208,10 @@ def confined(monkeypatch: pytest.MonkeyPatch, own: set[int], masks: dict[int, se
     return found
 
 
-@pytest.mark.parametrize(
-    ("own", "one", "two"), [({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})]
-)
-def test_workers_that_bound_themselves_to_cpus_0_and_1_each_get_one_of_their_own(
-    own: set[int], one: set[int], two: set[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
-    assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
+def test_workers_bound_to_cpus_0_and_1_each_get_one_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for own, one, two in (({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})):
+        found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
+        assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
 
 
 def test_a_process_that_may_use_other_cpus_keeps_those_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:

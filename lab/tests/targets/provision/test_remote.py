@@ -32,9 +32,7 @@ class Narrow:
 
 
 @pytest.mark.parametrize("missing", rights.EVERY_RUN)
-def test_a_right_that_every_run_needs_is_named_before_anything_is_made(
-    missing: rights.Right, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_right_that_every_run_needs_is_named_at_first(missing: rights.Right, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_api", lambda _: Narrow(missing))
     with pytest.raises(
         UsageError, match=f"context mine: you may not {missing[0]} {missing[2]}\n.*README.md names them"
