@@ -53,13 +53,10 @@ def test_versions_are_compared_as_numbers(tmp_path: Path, monkeypatch: pytest.Mo
         assert found in finding.found
 
 
-def test_everything_the_local_target_runs_is_checked() -> None:
+def test_everything_the_local_target_runs_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*TOOLS} <= {finding.check for finding in prerequisites.checks() if "local" in finding.needed_by}
     finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
     assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
-
-
-def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     assert cpus.available() == list(range(os.cpu_count() or 1))
 

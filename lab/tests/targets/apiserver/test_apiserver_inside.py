@@ -12,9 +12,6 @@ import psutil
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.experiments.ablation.folder import copy_manifests
-from lab.experiments.migration.folder import add, written
-from lab.experiments.migration.plan import plan
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.systems import programs
@@ -121,32 +118,6 @@ def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: A
         until(lambda: served(right) == 200)
         assert right.end_pod("proxy", "delete")  # by itself, once no connection is open
         until(lambda: bool(right.pods("proxy")))
-
-
-@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
-def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: ApiserverTarget, tmp_path: Path) -> None:
-    """Its annotations too, which the controller passes over where it does not know them."""
-    (found,) = plan("mine", b"keep-alive: '300'\n", to=["contour"]).migrations
-    copy_manifests(tmp_path / "manifests")
-    yours = load_variant(add(tmp_path / "manifests", found, written(found)), tmp_path / "manifests")
-
-    def unset(variant: Variant) -> set[str | None]:
-        with target.up(variant) as system:
-            assert "server" not in system.fetch(system.entry(), "/1kB.bin", 5.0).headers
-            return {reading.check.name for reading in read_back(system, yours.readback) if not reading.ok}
-
-    assert len(yours.readback) > 5 and unset(yours) == set()
-    (ingress,) = [each for each in yours.manifests if each["kind"] == "Ingress"]
-    notes = ingress["metadata"]["annotations"]
-    spoilt = {
-        **ingress,
-        "metadata": {**ingress["metadata"], "annotations": {f"{name}s": notes[name] for name in notes}},
-    }
-    others = [each for each in yours.manifests if each is not ingress]
-    assert unset(yours.model_copy(update={"manifests": (*others, spoilt)})) == {
-        "route.route.timeout",
-        "route.route.upgrade_configs.0.upgrade_type",
-    }
 
 
 def test_the_controller_balances_by_its_lua_and_its_control_plane_is_counted_apart(target: ApiserverTarget) -> None:

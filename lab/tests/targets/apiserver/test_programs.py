@@ -80,19 +80,21 @@ def saved(path: Path) -> Path:
     return path
 
 
-def test_an_archive_is_unpacked_once_with_its_layers_over_each_other(tmp_path: Path) -> None:
+def test_an_archive_a_plain_tar_and_a_folder_will_do_and_nothing_else(tmp_path: Path) -> None:
     file = saved(tmp_path / "image.tar")
     folder = programs.unpacked(str(file), tmp_path / "kept")
     holds_both_layers(folder)
     (folder / "mark").touch()
     assert (programs.unpacked(str(file), tmp_path / "kept") / "mark").exists()
-
-
-def test_a_folder_is_taken_as_it_is_and_a_plain_tar_of_a_root_will_do(tmp_path: Path) -> None:
     assert programs.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
     (tmp_path / "root.tar").write_bytes(tar({"nginx-ingress-controller": "program"}))
     folder = programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert (folder / "nginx-ingress-controller").read_text() == "program"
+    with pytest.raises(UsageError, match="no such folder or archive"):
+        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(UsageError, match="cannot be unpacked"):
+        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
@@ -105,14 +107,6 @@ def test_nothing_lands_outside_the_folder(tmp_path: Path, entries: Mapping[str, 
     with pytest.raises(UsageError, match="would land outside"):
         programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert not list(tmp_path.rglob("out")) and not list((tmp_path / "kept").iterdir())
-
-
-def test_what_is_neither_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder or archive"):
-        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
-    (tmp_path / "text").write_text("no archive")
-    with pytest.raises(UsageError, match="cannot be unpacked"):
-        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.fixture

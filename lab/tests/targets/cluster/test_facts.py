@@ -62,14 +62,6 @@ def facts(api: Any) -> dict[str, str]:
     return facts_of(api, IMAGES)
 
 
-def test_nodes_of_one_kind_are_told_together() -> None:
-    same = [node("a"), node("b", memory="24615504Ki")]
-    one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
-    assert nodes_in_words(same) == f"2 × {one}"
-    cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
-    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
-
-
 def test_facts_of_a_cluster() -> None:
     found = facts(Shown(daemons=("cilium", "node-exporter")))
     assert found["kubernetes"] == "v1.34.4"
@@ -79,6 +71,11 @@ def test_facts_of_a_cluster() -> None:
     assert found["pinning"].startswith("none")
     assert found["image_nginx"] == "mirror/nginx:1"
     assert found["image_loadgen"] == "lab/loadgen:x"
+    same = [node("a"), node("b", memory="24615504Ki")]
+    one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
+    assert nodes_in_words(same) == f"2 × {one}"
+    cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
+    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
 
 
 def test_the_mode_of_kube_proxy() -> None:

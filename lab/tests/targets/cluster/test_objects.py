@@ -82,9 +82,6 @@ def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> N
     found = prepared("baseline")
     assert RUN_LABEL not in one(found, "Deployment", "proxy")["spec"]["selector"]["matchLabels"]
     assert RUN_LABEL not in one(found, "Service", "proxy")["spec"]["selector"]
-
-
-def test_a_list_is_taken_apart() -> None:
     inner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
     nested = {
         "apiVersion": "v1",
@@ -106,12 +103,9 @@ def test_a_secret_gets_the_certificate_that_it_asks_for_and_another_key_is_refus
         objects.certify(secret)
 
 
-def test_no_cloud_buys_a_load_balancer_and_other_services_stay_as_they_are() -> None:
+def test_no_balancer_is_bought_and_pods_prefer_another_node_than_the_generators() -> None:
     assert one(prepared("okd"), "Service", "proxy")["spec"]["loadBalancerClass"] == NO_BALANCER
     assert "loadBalancerClass" not in one(prepared("baseline"), "Service", "proxy")["spec"]
-
-
-def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
     for name in ("proxy", "backend"):
         affinity = one(prepared("baseline"), "Deployment", name)["spec"]["template"]["spec"]["affinity"]
         term, beside = affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -121,9 +115,13 @@ def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
     assert tuning and all("affinity" not in obj["spec"]["template"]["spec"] for obj in tuning)
 
 
-def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
+def test_an_unknown_kind_and_a_patch_that_fits_nothing_are_refused_before_anything_starts() -> None:
     with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*`just up` brings"):
         objects.vet(KINDS, load_variant("okd").manifests)
+    manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
+    manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
+    with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
+        objects.on_cluster(manifests)
 
 
 def test_the_right_side_shares_no_name_with_the_left() -> None:
@@ -210,13 +208,6 @@ def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -
     assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
 
 
-def test_what_is_laid_over_but_fits_nothing_is_refused() -> None:
-    manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
-    manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
-    with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
-        objects.on_cluster(manifests)
-
-
 def pod(name: str = "proxy-a", node: str = "172.18.0.2", ready: str = "True", **metadata: str) -> Object:
     status = {"hostIP": node, "podIP": "10.244.0.7", "conditions": [{"type": "Ready", "status": ready}]}
     return {"metadata": {"name": name, "namespace": "ingress-lab", **metadata}, "status": status}
@@ -292,7 +283,7 @@ def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_t
     assert (found.host, found.port, found.words) == ("10.244.0.7", 8080, "to the pod itself (a headless Service)")
 
 
-def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> None:
+def test_pod_and_host_are_entered_past_the_services_address_which_a_disturbance_needs() -> None:
     objects = manifests("pod-address")
     api: Any = shown(objects)
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
@@ -304,9 +295,6 @@ def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> 
     found = entrypoint(api, objects, "proxy", "https", lasting=True)
     assert found.host.startswith("10.96.0.")
     assert found.words.endswith("(kube-proxy's NAT on the client's node), not by the host port that its pods have")
-
-
-def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_the_service() -> None:
     objects = manifests("okd-edge-hostnetwork")
     found = way(Shown(), objects, "proxy", "https")
     assert (found.host, found.port) == ("172.18.0.2", 8443)

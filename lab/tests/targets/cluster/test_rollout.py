@@ -92,7 +92,7 @@ def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_co
     assert rollout.pod_fault(ending) is None
 
 
-def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> None:
+def test_a_fault_is_told_of_whose_it_is() -> None:
     message = 'Pod was rejected: forbidden sysctl: "net.core.rmem_max" not allowlisted'
     error = fails(deployment(0), pod(phase="Failed", reason="SysctlForbidden", message=message))
     assert error.fault == f"SysctlForbidden: {message}" and "allowedUnsafeSysctls" in error.remedy
@@ -104,6 +104,11 @@ def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> N
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     error = fails(deployment(0, conditions=[condition]))
     assert error.place.endswith("deployment n/proxy") and error.fault == "FailedCreate: exceeded quota"
+    error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
+    assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
+    for obj, place in ((DEPLOYMENT, "deployment n/proxy"), (ROUTE, "route n/a")):
+        with pytest.raises(MeasuringError, match=f"{place}: is gone"):
+            rollout.wait(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
 
 
 def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -> None:
@@ -122,17 +127,6 @@ def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -
         "  log of proxy: first",
         "  log of proxy: second",
     ]
-
-
-def test_the_init_container_that_holds_up_the_rest_is_named() -> None:
-    error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
-    assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
-
-
-def test_an_object_that_somebody_removes_meanwhile_fails_at_once() -> None:
-    for obj, place in ((DEPLOYMENT, "deployment n/proxy"), (ROUTE, "route n/a")):
-        with pytest.raises(MeasuringError, match=f"{place}: is gone"):
-            rollout.wait(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
 
 
 def route(name: str = "a", **condition: Any) -> Object:

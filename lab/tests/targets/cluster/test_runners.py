@@ -273,6 +273,9 @@ def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_dura
     assert result.latency.total == 1000
     assert [part.requests for part in result.parts] == [500, 500]
     assert "2 generators made 500 + 500 requests" in result.notes
+    assert K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1)).parts == ()
+    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
+        K6.parse(summary(500, 1.0), "", 0, SHARED)
 
 
 @pytest.mark.parametrize("many", [2, 3, 7])
@@ -284,12 +287,6 @@ def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
     assert (both.counts == sum(part.latency.counts for part in parts)).all()
     assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
     assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
-
-
-def test_one_generator_has_no_parts_and_one_that_said_nothing_is_missed() -> None:
-    assert K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1)).parts == ()
-    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
-        K6.parse(summary(500, 1.0), "", 0, SHARED)
 
 
 def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
@@ -315,7 +312,7 @@ def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
     assert {end - begin for begin, end in parts} == {Fraction(1, of)}
 
 
-def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generators_nodes() -> None:
+def test_the_test_run_shares_our_script_among_pods_of_our_image_and_the_schemas_take_it() -> None:
     config, run = made()
     assert config["data"]["k6.js"] == K6.files(replace(SHARED, connections=30))["k6.js"]
     assert json.loads(config["data"]["k6.json"]) == {"hosts": {"web.lab.test": "10.96.0.7"}}
@@ -328,9 +325,6 @@ def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generator
     assert "--address" not in spec["arguments"] and "cleanup" not in spec
     assert run["metadata"]["labels"] == {RUN_LABEL: "r1"}
     assert config["metadata"]["labels"] == {RUN_LABEL: "r1", runners.MEMBER: "load-1"}
-
-
-def test_the_operators_own_schema_takes_the_test_run_and_kubernetes_its_pods() -> None:
     config, run = made()
     jsonschema.validate(run, json.loads((MANIFESTS / "schemas" / "testrun-k6-v1alpha1.json").read_text()))
     for obj in (config, runners.runner(run, 1), runners.runner(run, 2)):

@@ -207,9 +207,6 @@ def test_replicas_are_added_up_and_told_apart() -> None:
     assert seen.usage["proxy"].rss_bytes == 3 * 100 * 4096
     assert seen.counters["proxy/ListenOverflows"] == 8
     assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1, 2 * POD_STRIDE + 1]
-
-
-def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None:
     controller = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**8), **network(9)})], network="net:[8]")
     seen = watched(("proxy", used(0, 10**9)), (CONTROL, controller))
     assert {role: usage.cpu_s for role, usage in seen.usage.items()} == {"proxy": 1.0, CONTROL: pytest.approx(0.1)}

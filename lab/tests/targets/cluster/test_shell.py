@@ -44,9 +44,6 @@ def test_output_is_exact(asked: Shell) -> None:
     done = asked.run(["sh", "-c", "printf 'a\\n\\nb'; printf end >&2; exit 3"])
     assert (done.returncode, done.stdout, done.stderr) == (3, "a\n\nb", "end")
     assert asked.run(["printf", "%s", 'it\'s "$HOME" `x` {y} µ\n\n']).stdout == 'it\'s "$HOME" `x` {y} µ\n\n'
-
-
-def test_large_questions_and_answers_are_whole(asked: Shell) -> None:
     done = asked.run(["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2"])
     assert (len(done.stdout), len(done.stderr)) == (3_000_000, 1_000_000)
     assert asked.script(f"# {'x' * 1_000_000}\nprintf ok").stdout == "ok"

@@ -418,9 +418,6 @@ def test_every_pod_is_a_place_and_processes_are_added_up() -> None:
     assert found.open_connections["backend"] == 6 and not found.unseen
     assert found.memory_bytes == {"proxy": 20_292 * 1024, "backend": 19_292 * 1024}
     assert found.old_workers == 1, "one says that it is ending"
-
-
-def test_more_processes_than_at_first_are_old_workers() -> None:
     calm, more = (TOLD.replace("4 1 19292", text) for text in ("4 0 1", "6 0 1"))
     one = came_up(proxy=(calm, more))
     assert [one.leftovers().old_workers for _ in range(2)] == [0, 2]

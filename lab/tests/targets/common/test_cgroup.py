@@ -51,9 +51,6 @@ def test_a_group_is_found_where_it_is_mounted() -> None:
         ("cpu", "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
     ):
         assert cgroup.place(controller, own, mounts) == found
-
-
-def test_a_group_that_no_mount_shows_is_not_guessed() -> None:
     for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
         with pytest.raises(LookupError):
             cgroup.place("cpu", own, mounts)

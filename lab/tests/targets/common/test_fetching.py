@@ -45,6 +45,8 @@ def test_an_answer_is_told_as_it_came() -> None:
     assert asked[0].startswith(b"GET /1kB.bin HTTP/1.1\r\n") and b"Host: bench.lab.test\r\n" in asked[0]
     assert b"Accept-Encoding: gzip\r\n" in asked[0] and b"Connection: close\r\n" in asked[0]
     assert connection.fileno() == -1
+    places = {"http://10.0.0.1": ("10.0.0.1", 80), "https://a.b": ("a.b", 443), "http://a.b:81": ("a.b", 81)}
+    assert {url: fetching.place(Endpoint(url, "h")) for url in places} == places
 
 
 def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
@@ -87,8 +89,3 @@ def test_what_is_no_answer_is_an_os_error(answer: bytes, endpoint: Endpoint) -> 
     with pytest.raises(OSError, match=r"."):
         fetching.fetch(connection, endpoint, "/", None, 5.0)
     assert connection.fileno() == -1
-
-
-def test_an_endpoint_says_where_to_connect() -> None:
-    places = {"http://10.0.0.1": ("10.0.0.1", 80), "https://a.b": ("a.b", 443), "http://a.b:81": ("a.b", 81)}
-    assert {url: fetching.place(Endpoint(url, "h")) for url in places} == places

@@ -23,15 +23,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_scratch_is_where_tmpdir_says_and_goes(place: Path) -> None:
+def test_scratch_is_where_tmpdir_says_and_goes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with suppress(KeyError), scratch() as folder:
         assert folder.parent == place
         (folder / "file").write_text("x")
         raise KeyError
     assert list(place.iterdir()) == []
-
-
-def test_where_it_cannot_be_made_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(place / "none"))
     with pytest.raises(StoreError, match="none.*cannot be written: No such file"), scratch():
         pass

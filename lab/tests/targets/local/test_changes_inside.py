@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import Variant, load_variant
-from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
-from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import asked, edited, faulty
 from lab.tests.support.waiting import until
@@ -37,20 +34,6 @@ def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def replicas(count: int) -> Callable[[dict[str, Any]], None]:
     return lambda item: item["spec"].update(replicas=count)
-
-
-@contextmanager
-def flooded(system: LocalSystem, folder: Path) -> Iterator[None]:
-    """More requests than a hundredth of a core answers in a second wait all the time: a probe waits behind them."""
-    entry = system.entry()
-    argv = ["wrk", "-t1", "-c900", "-d600s", "-H", f"Host: {entry.host}", f"{entry.base_url}/1kB.bin"]
-    with (folder / "wrk").open("wb") as output:
-        wrk = system.popen(argv, folder, output, output)
-        try:
-            yield
-        finally:
-            wrk.kill()
-            wrk.wait()
 
 
 def names(system: LocalSystem, role: Any = "proxy") -> list[str]:
@@ -112,23 +95,6 @@ def test_a_host_port_keeps_the_replacement_waiting_until_the_old_pod_is_gone(tar
         events = recorder.events()
         assert at(events, "Created", "proxy-1") < at(events, "Gone", "proxy-0") < at(events, "Started", "proxy-1")
         assert at(events, "Gone", "proxy-0") - at(events, "Deleted", "proxy-0") > 2.5 and client.gap_s > 2.5
-
-
-def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: LocalTarget) -> None:
-    def edit(item: dict[str, Any]) -> None:
-        item["spec"]["template"]["spec"] |= {"hostNetwork": True, "securityContext": {}}
-
-    with target.up(changed(edit), changing=True) as system:
-        assert system.entry().way == f"{ingress_nginx.SYSTEM.note}, {AT_ONCE}"
-        address = system.pod_address("proxy")
-        with system.recorder() as recorder, asked(system) as client:
-            system.end_pod("proxy", "delete")
-            until(lambda: names(system) == ["proxy-1"])
-        events = recorder.events()
-        assert system.pod_address("proxy") == address and client.rows[-1][2] == 200
-        assert at(events, "Gone", "proxy-0") < at(events, "Started", "proxy-1")
-        (shown,) = system.pods("proxy")
-        assert shown["spec"]["hostNetwork"] is True
 
 
 def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:

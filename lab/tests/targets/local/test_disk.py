@@ -84,10 +84,6 @@ def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, mon
         disk.check()
 
 
-def test_a_filesystem_is_told_by_its_mount() -> None:
-    assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"
-
-
 def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory() -> None:
     assert Volume("log").on_disk and Volume("log", size="1Gi").on_disk
     assert not Volume("run", memory=True).on_disk and not Volume("conf", ("ConfigMap", "nginx")).on_disk
@@ -97,3 +93,4 @@ def test_the_deepest_and_last_mount_holds_a_path() -> None:
     found = list(cgroup.mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
     assert cgroup.holding(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
     assert cgroup.holding(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}
+    assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"

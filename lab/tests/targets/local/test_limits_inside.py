@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Check, Variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
@@ -56,18 +55,6 @@ def test_every_process_of_a_container_is_inside_its_limits_and_they_read_back(ta
         assert not reading(system, kind="quota", role="proxy", name="cpu", value="200m").ok
         assert {"backend/cpu_throttled_us", "backend/memory_limit_hits"} <= system.counters().keys()
     assert folders() == []
-
-
-@limited
-def test_an_init_container_without_enough_memory_says_so(target: LocalTarget) -> None:
-    eat = {"name": "eat", "image": "nginx", "command": ["sh", "-c", "exec tail /dev/zero"]}
-    eat |= {"resources": {"limits": {"memory": "16Mi"}}}
-    edit: Callable[[dict[str, Any]], None] = lambda item: pod_of(item)["initContainers"].insert(0, eat)  # noqa: E731
-    with (
-        pytest.raises(MeasuringError, match=r"out of memory: .* at the limit of 16Mi"),
-        target.up(changed("direct", edit, of="backend")),
-    ):
-        pass
 
 
 @limited

@@ -63,14 +63,6 @@ def test_under_the_local_policy_the_proxy_sees_the_client(target: LocalTarget) -
         assert system.entry().way.endswith("(nftables, 1 endpoint, the client's address kept)")
 
 
-@pytest.mark.parametrize("variant", [load_variant("baseline"), balanced("Cluster", host_network=True)])
-def test_host_network_and_any_other_service_are_reached_straight(target: LocalTarget, variant: Variant) -> None:
-    with target.up(variant) as system:
-        get(system)
-        assert system.entry().way == "" and node_address() is None
-        assert not [name for name in system.counters() if name.startswith("node/")]
-
-
 def test_both_ends_of_the_clients_link_are_shaped_and_let_go_again(target: LocalTarget) -> None:
     with target.up(balanced("Local")) as system:
 

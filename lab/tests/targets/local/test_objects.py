@@ -153,7 +153,7 @@ CONTROLLER, FILE = (
 )
 
 
-def test_more_workers_than_cpus_are_not_measurable() -> None:
+def test_more_workers_than_cpus_and_a_setting_of_the_machine_are_not_measurable() -> None:
     for name, of, edit, place in (
         ("baseline", "ingress-nginx-controller", of_controller("worker-processes", "8"), CONTROLLER),
         ("nginx", "nginx", of_file("# comment\nworker_processes  8;"), FILE),
@@ -162,6 +162,9 @@ def test_more_workers_than_cpus_are_not_measurable() -> None:
             vet(edit, "ConfigMap", of, name)
         assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
         vet(edit, "ConfigMap", of, name, pinned=split(range(16)))
+    with pytest.raises(NotMeasurableError, match="fs.file-max is the whole machine's.*asks for 1048576") as raised:
+        bringup.vet(objects.read(load_variant("baseline+file-max-1048576").manifests), PINNED)
+    assert raised.value.what == "host-wide"
 
 
 def test_more_open_files_than_a_container_may_have_are_not_measurable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,12 +177,6 @@ def test_more_open_files_than_a_container_may_have_are_not_measurable(monkeypatc
             vet(edit, "ConfigMap", of, name)
         monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65536))
         vet(edit, "ConfigMap", of, name)
-
-
-def test_a_setting_of_the_whole_machine_is_not_measurable() -> None:
-    with pytest.raises(NotMeasurableError, match="fs.file-max is the whole machine's.*asks for 1048576") as raised:
-        bringup.vet(objects.read(load_variant("baseline+file-max-1048576").manifests), PINNED)
-    assert raised.value.what == "host-wide"
 
 
 def test_a_point_that_cannot_be_served_is_refused_beforehand() -> None:

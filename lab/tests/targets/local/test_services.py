@@ -36,6 +36,10 @@ def test_a_load_balancers_clients_use_the_services_own_address_and_port() -> Non
     assert services.address(wanted, net, "proxy") == (services.ADDRESS, 80)
     assert services.address(wanted, net, "proxy", "https") == (services.ADDRESS, 443)
     assert services.address(wanted, net, "backend") == (net["backend-0"].address, 8080)
+    wanted = balanced(host_network=True)
+    net = net_of(wanted)
+    assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
+    assert services.balancers(wanted) == [] and services.way(wanted) == ""
 
 
 def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out() -> None:
@@ -46,20 +50,6 @@ def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out()
         assert not services.on_the_node(net, wanted, pod) and services.on_the_node(straight, wanted, pod)
         assert not services.on_the_node(straight, wanted, wanted.role("backend")[0])
     assert not services.on_the_node(Network(()), plain(), plain().role("proxy")[0])
-
-
-def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
-    services.vet(balanced(host_network=True))
-    with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
-        services.vet(objects.read(load_variant("ingress-nginx+okd-host-network").manifests))
-    assert raised.value.what == "host network"
-
-
-def test_host_network_is_reached_at_the_pods_address_and_port() -> None:
-    wanted = balanced(host_network=True)
-    net = net_of(wanted)
-    assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
-    assert services.balancers(wanted) == [] and services.way(wanted) == ""
 
 
 @pytest.mark.parametrize(("policy", "marks"), [("Cluster", 1), ("Local", 0)])
@@ -88,12 +78,23 @@ def test_routers_that_share_the_routes_have_an_address_each() -> None:
     assert "2 Services, 2 endpoints" in services.way(wanted)
 
 
-def test_several_proxies_without_a_load_balancer_are_refused() -> None:
+def test_pods_without_a_load_balancer_in_front_are_refused() -> None:
     services.vet(balanced(2))
     with pytest.raises(UsageError, match="nothing balances over them here"):
         services.vet(objects.read(changed("baseline", lambda item: item["spec"].update(replicas=2)).manifests))
     with pytest.raises(UsageError, match="nothing balances over them here"):
         services.vet(balanced(2, host_network=True))
+
+    def edit(item: dict[str, Any]) -> None:
+        host_ports(item)
+        item["spec"]["replicas"] = 2
+
+    with pytest.raises(UsageError, match="all but one would stay Pending"):
+        services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))
+    services.vet(balanced(host_network=True))
+    with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
+        services.vet(objects.read(load_variant("ingress-nginx+okd-host-network").manifests))
+    assert raised.value.what == "host network"
 
 
 def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,13 +184,6 @@ def test_a_budget_allows_what_leaves_enough_healthy_pods() -> None:
         assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
 
 
-def test_two_budgets_for_one_pod_are_an_error() -> None:
-    both = [Budget("a", {"x": "1"}, 1, None), Budget("b", {}, 1, None)]
-    assert over(both, {"y": "1"}) is both[1] and over(both[:1], {}) is None
-    with pytest.raises(MeasuringError, match="a and b: this pod has more than one"):
-        over(both, {"x": "1"})
-
-
 def budget(spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": spec}
 
@@ -202,9 +196,13 @@ def test_budgets_and_strategies_are_read() -> None:
     (proxy,) = [deployment for deployment in found.deployments if deployment.name == "proxy"]
     assert proxy.strategy == SHIPPED and proxy.pod(7).name == "proxy-7"
     assert proxy.pod(7).containers[0].env["POD_NAME"] == "proxy-7"
+    both = [Budget("a", {"x": "1"}, 1, None), Budget("b", {}, 1, None)]
+    assert over(both, {"y": "1"}) is both[1] and over(both[:1], {}) is None
+    with pytest.raises(MeasuringError, match="a and b: this pod has more than one"):
+        over(both, {"x": "1"})
 
 
-def test_a_wrong_budget_is_named() -> None:
+def test_a_wrong_budget_or_strategy_is_named() -> None:
     for spec, fault in (
         ({"minAvailable": 1, "maxUnavailable": 1}, "expected one of minAvailable and maxUnavailable"),
         ({}, "expected one of minAvailable and maxUnavailable"),
@@ -215,9 +213,6 @@ def test_a_wrong_budget_is_named() -> None:
         labels = {"selector": {"matchLabels": {"lab/role": "proxy"}}}
         with pytest.raises(UsageError, match=fault):
             objects.read([*load_variant("baseline").manifests, budget({**labels, **spec})])
-
-
-def test_a_strategy_that_nobody_knows_is_named() -> None:
     manifests = changed("baseline", lambda item: item["spec"].update(strategy={"type": "BlueGreen"})).manifests
     with pytest.raises(UsageError, match=r"strategy.type: expected RollingUpdate or Recreate, got 'BlueGreen'"):
         objects.read(manifests)
@@ -245,12 +240,3 @@ def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_chang
     assert services.balancers(services.in_front(objects.read(changed("baseline", host_ports).manifests), False))
     straight = services.in_front(objects.read(load_variant("okd-hostnetwork").manifests), True)
     assert services.balancers(straight) == []
-
-
-def test_several_pods_cannot_have_one_nodes_ports() -> None:
-    def edit(item: dict[str, Any]) -> None:
-        host_ports(item)
-        item["spec"]["replicas"] = 2
-
-    with pytest.raises(UsageError, match="all but one would stay Pending"):
-        services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))

@@ -212,8 +212,5 @@ def test_workers_bound_to_cpus_0_and_1_each_get_one_of_their_own(monkeypatch: py
     for own, one, two in (({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})):
         found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
         assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
-
-
-def test_a_process_that_may_use_other_cpus_keeps_those_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
     found = confined(monkeypatch, {2, 3}, {MASTER: {0, 1, 2, 3}, ONE: {0, 1}, TWO: {1, 3}})
     assert found == {MASTER: {2, 3}, ONE: {2, 3}, TWO: {3}}

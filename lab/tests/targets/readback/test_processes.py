@@ -91,9 +91,6 @@ def test_the_cpus_of_every_process_are_listed() -> None:
         assert observed(
             Answers({**files, "sh": HAPROXY + titles}), kind="affinity", process="nginx: worker", value=value
         )[:2] == (ok, found)
-
-
-def test_an_affinity_of_nobody_is_not_ok() -> None:
     assert "no process is called" in observed(Answers({"sh": TWO}), kind="affinity", process="haproxy2", value="own")[2]
     assert observed(Answers({"sh": TWO}), kind="affinity", process="nginx: worker", value="own")[0] is False
 

@@ -94,13 +94,10 @@ def test_what_is_not_set_is_not_ok(changed: dict[str, str | None], check: dict[s
     assert not ok and detail in said
 
 
-def test_nginx_that_refused_a_reload_runs_something_else_than_its_file() -> None:
+def test_what_is_asked_for_is_the_masters_own_file_and_a_refused_reload_is_seen() -> None:
     log = '2026/11/21 [emerg] 1#1: unknown directive "x"\n'
     ok, _, detail = observed(Answers(GOOD, log=log), kind="nginx", name="gzip", value="on")
     assert not ok and detail.startswith("nginx logged: ")
-
-
-def test_the_configuration_asked_for_is_the_masters_own() -> None:
     system: Any = Answers({**GOOD, "sh": PROCESSES.replace("-c /tmp", "-p /srv -c /tmp")})
     read_back(system, [Check(kind="nginx", name="gzip", value="on")])
     assert ["nginx", "-p", "/srv", "-c", "/tmp/nginx.conf", "-T"] in system.asked
