@@ -129,6 +129,9 @@ def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: A
     assert api.list("route.openshift.io/v1", "Route") == []
     stub.answers["/api/v1/namespaces/n/pods/p/log"] = [status(400, "waiting to start"), (200, "a\nb\n")]
     assert api.log("n", "p", "c", 5) == "" and api.log("n", "p", "c", 5) == "a\nb\n"
+    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "r", "namespace": "n"}}
+    with pytest.raises(RefusedError, match=r"knows no Route of route.openshift.io/v1\n  install its Custom"):
+        api.apply(route)
 
 
 def test_deleting_what_is_not_there_is_fine_and_says_whether_it_is_gone(api: Api, stub: Stub) -> None:
@@ -178,12 +181,6 @@ def test_an_old_token_is_renewed_a_blip_ridden_out_and_a_server_that_stays_away_
     stub.answers["/version"] = [(503, "etcd")]
     with pytest.raises(LostError, match="does not do it now: 127.0.0.1:.*status 503: etcd"):
         api.version()
-
-
-def test_a_kind_that_the_cluster_does_not_know_says_how_to_get_it(api: Api) -> None:
-    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "r", "namespace": "n"}}
-    with pytest.raises(RefusedError, match=r"knows no Route of route.openshift.io/v1\n  install its Custom"):
-        api.apply(route)
 
 
 def test_a_server_that_is_not_there_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,9 +161,7 @@ def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
 
 
 def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(made: Made) -> None:
-    """A limit cannot be taken away: what the node has is none. Undone for every pod, also for one that starved until it was unready or
-    crashed; one that is ending is left alone.
-    """
+    """For every pod, also one that starved until it was unready or crashed; one that is ending is left alone."""
     ending = pod("ending", deletionTimestamp="2026-01-01T00:01:00Z")
     for obj in (pod("a"), pod("unready", ready=False), crashed(pod("crashed", ready=False)), ending):
         made.api.put(obj)

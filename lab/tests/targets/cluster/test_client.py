@@ -48,9 +48,7 @@ def test_a_generator_is_found_where_the_pod_has_it(pod: ClientPod, tmp_path: Pat
 
 
 def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod's own lines stay; each side's go with it, also when what was done meanwhile fails. A lab that lost its place leaves them to the
-    next.
-    """
+    """Each side's lines go with it, also after a failure; a lab that lost its place leaves them to the next."""
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost\n10.0.0.9 old.lab.test # ingress-lab\n")
     monkeypatch.setattr(module, "HOSTS", str(hosts))

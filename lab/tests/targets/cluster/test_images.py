@@ -30,9 +30,7 @@ def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By digest, where a registry has it: what is a tag is only for some variants, and images.yaml says why. The generators' image is built
-    here under a tag made from what goes into it.
-    """
+    """What is a tag and no digest is only for some variants, and images.yaml says why."""
     monkeypatch.delenv("LAB_IMAGES", raising=False)
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
@@ -47,9 +45,7 @@ def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> None:
-    """And nothing else does, but another release than the pinned one where that is the knob; one that its annotation says is for few is
-    rendered by no other variant.
-    """
+    """And nothing else does, but another release where that is the knob."""
     lab_images.write_text("{}")
     pinned, wanted = images.load().pinned, images.of_variants()
     users: dict[str, set[str]] = {}
@@ -103,9 +99,6 @@ def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeyp
     assert len(set(tags)) == 3
 
 
-# On the nodes
-
-
 class Nodes:
     """Stands in for docker, kind and crictl: what the engine and each node hold, and what was asked for."""
 
@@ -124,9 +117,7 @@ class Nodes:
 
 
 def test_a_tag_held_here_is_loaded_and_a_digest_is_pulled_where_it_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaded again only when the engine has other contents under that name; what has a digest is pulled even when the engine has it: loaded
-    under a tag it would have no digest there. One that nobody has is named with the reason.
-    """
+    """What has a digest is pulled even when the engine has it: loaded under a tag it would have no digest there."""
     listed = [{"id": "sha256:1", "repoTags": ["docker.io/lab/nginx:1"], "repoDigests": []}]
     nodes = Nodes(monkeypatch, {"lab/nginx:1": "sha256:1"}, listed)
     assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
@@ -154,9 +145,6 @@ def test_references_are_compared_as_containerd_lists_them() -> None:
         (f"nginx:1@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
     ):
         assert docker.full(reference) == listed
-
-
-# The cluster's configuration
 
 
 @pytest.fixture

@@ -173,9 +173,6 @@ def test_a_sides_pods_go_where_the_others_are() -> None:
     assert "kubernetes.io/hostname" not in (selectors["backend"] or {})
 
 
-# What a controller makes of them
-
-
 def on_clusters(name: str) -> list[dict[str, Any]]:
     return objects.prepare(objects.on_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
 

@@ -144,8 +144,6 @@ def test_routes_are_waited_for_until_they_are_admitted() -> None:
     assert error.fault == "not admitted: HostAlreadyClaimed: by n/b"
 
 
-# What a controller makes
-
 _DEPLOYMENT = {"name": "proxy", "patch": {"value": {"spec": {"template": {"metadata": {}, "spec": {}}}}}}
 ENVOY: Object = {
     "apiVersion": "gateway.envoyproxy.io/v1alpha1",

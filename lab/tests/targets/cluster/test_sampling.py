@@ -179,9 +179,7 @@ def looked(*asked: tuple[str, FakeShell], meanwhile: int) -> list[ContainerSampl
 
 
 def test_cpu_seconds_are_the_containers_own() -> None:
-    """Version 1 counts nanoseconds in a controller of its own, version 2 microseconds in cpu.stat; only a container with a limit has something
-    to count.
-    """
+    """Nanoseconds in version 1, microseconds in version 2; only a container with a limit has something to count."""
     limited = FakeShell([Said(v1(10**9, 3, 100000)), Said(v1(25 * 10**8, 9, 100000))])
     free = FakeShell([Said(v1(0, 1)), Said(v1(5 * 10**8, 9))])
     seen = watched(("proxy", limited), ("backend", free))
@@ -214,9 +212,7 @@ def test_replicas_are_added_up_and_told_apart() -> None:
 
 
 def test_rows_are_those_of_the_local_target() -> None:
-    """Threads of proxy and backend have rows of their own, at the machine's own time. The shell that looks is not seen, nor what it starts; a
-    process of the same name elsewhere is.
-    """
+    """The shell that looks is not seen, nor what it starts; a process of the same name elsewhere is."""
     looking = [stat(90, "sh"), stat(95, "sh", parent=90), stat(96, "cat", parent=95), stat(12, "sh", parent=1)]
     processes, threads = [stat(1, threads=2, ticks=7), *looking], {1: [stat(1, ticks=4), stat(8, "pool", ticks=3)]}
     (sampler,) = looked(("proxy", FakeShell([Said(v1(0), processes, threads)])), meanwhile=2)
@@ -293,9 +289,7 @@ def test_what_others_used_is_no_more_than_was_used() -> None:
 
 
 def test_what_the_system_counts_itself_is_its_increase() -> None:
-    """A counter that could not be read, or a pod that came later, would else bring all that it ever counted. A generator is told from another
-    system's in the same container by what its own processes used, where that is known.
-    """
+    """A pod that came later would else bring all that it ever counted."""
     for own_s, told_s in ((0.8, 0.8), (None, 3.0)):
         counted: Iterator[Mapping[str, int]] = iter([{"proxy/tls_resumed": 5}, {"proxy/tls_resumed": 7, "late": 1000}])
         told: dict[str, Any] = {"counters": counted.__next__, "generator_s": lambda own_s=own_s: own_s}
@@ -316,9 +310,7 @@ def test_what_fails_meanwhile_is_told_at_the_end(error: Exception, capfd: pytest
 
 
 def test_a_lost_pod_is_said_and_the_rest_is_kept() -> None:
-    """Of the lost one the processes count that were seen, never below nothing where a number was given again; a lost generator ends the
-    sample, and one that cannot be looked into at all is an error at once.
-    """
+    """Its processes count as they were last seen, never below nothing where a number was given again."""
     later = [stat(1, ticks=25), stat(9, ticks=3)]
     dying = [Said(v1(0), [stat(1, ticks=5)]), Said(v1(10**9), later)]
     (sampler,) = looked(("proxy", FakeShell(dying, lost_from=2)), meanwhile=3)
@@ -425,9 +417,7 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
 
 @pytest.mark.parametrize("at_the_very_end", [False, True])
 def test_pods_come_and_go_while_a_sample_is_made(at_the_very_end: bool) -> None:
-    """One that came counts from its beginning, in the seconds in which it was seen; one that was restarted is another. One that came within the
-    last second, which no look in between has noticed, is seen, too.
-    """
+    """One that was restarted is another; one of the last second, which no look in between has noticed, is seen, too."""
     first, second = used(10**9), used(4 * 10**8, 5 * 10**8)
     (before,) = places([("proxy", first)])
     before = replace(before, container_id="a")

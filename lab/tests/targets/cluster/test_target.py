@@ -63,6 +63,13 @@ def test_what_the_nodes_do_not_have_is_not_measurable() -> None:
         with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
             module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
         assert raised is None or raised.value.what == what
+    for nodes, cpus in (
+        ([node("4", allocatable="3920m")], 4),
+        ([node("2"), node("16", "generator")], 2),
+        ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
+        ([node("16", "generator")], 16),
+    ):
+        assert largest_cpus(nodes) == cpus
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
@@ -83,16 +90,6 @@ def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
 def node(cpus: str, role: str | None = None, allocatable: str = "1") -> dict[str, Any]:
     labels = {"lab/role": role} if role else {}
     return {"metadata": {"labels": labels}, "status": {"capacity": {"cpu": cpus}, "allocatable": {"cpu": allocatable}}}
-
-
-def test_the_largest_node_is_one_that_proxies_may_run_on() -> None:
-    for nodes, cpus in (
-        ([node("4", allocatable="3920m")], 4),
-        ([node("2"), node("16", "generator")], 2),
-        ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
-        ([node("16", "generator")], 16),
-    ):
-        assert largest_cpus(nodes) == cpus
 
 
 @dataclass

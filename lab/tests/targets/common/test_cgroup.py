@@ -69,7 +69,7 @@ def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
         assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
-def test_a_limit_is_spelled_as_kubernetes_does() -> None:
+def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_it() -> None:
     for controller, text, spelled in (
         ("cpu", "20000 100000", "200m"),
         ("cpu", "-1 100000", "unlimited"),
@@ -82,9 +82,6 @@ def test_a_limit_is_spelled_as_kubernetes_does() -> None:
         ("memory", "1000", "1000"),
     ):
         assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
-
-
-def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
     assert cgroup.holds("memory", Fraction(1_000_000), Fraction(999_424))
     assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(2_000_000))
     assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(900_000))

@@ -54,10 +54,7 @@ TOLD = f"""\
 
 
 def test_the_kernels_tables_are_read() -> None:
-    """Counts are of both families. Only TIME_WAIT with an ephemeral local port counts: of five sockets one is a server's, one has a port below
-    the range, one is established. IPv6 sockets to an IPv4 address are those of that address. What waits to be accepted is the listener's
-    receive queue.
-    """
+    """Only TIME_WAIT with an ephemeral local port counts; IPv6 sockets to an IPv4 address are those of that address."""
     assert parse_counts(SOCKSTAT) == (7, 12_985)
     assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == (5, 12_985)
     rows = ROWS.splitlines()

@@ -93,15 +93,14 @@ def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) 
     assert {folder.name for folder in (tree / "user/scope").iterdir()} == others
 
 
-def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
+def test_a_group_that_was_not_delegated_or_has_strangers_is_left_alone(
+    tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scope = tree / "user/scope"
     (scope / "cgroup.controllers").write_text("cpu memory")
     (scope / "cgroup.procs").write_text("")
     cgroups.delegate()
     assert sorted(path.name for path in scope.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
-
-
-def test_a_delegated_group_of_others_is_left_alone(tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scope, stranger = tree / "user/scope", 1
     monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
     (scope / "cgroup.controllers").write_text("cpu memory")

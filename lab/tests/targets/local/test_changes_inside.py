@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,11 +115,15 @@ def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
         assert client.failed == []
 
 
-def test_a_crashed_container_is_started_again_in_its_pod(target: LocalTarget) -> None:
+def test_a_crashed_container_is_started_again_in_its_pod_and_a_helper_ends_with_it(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
+        helper = system.spawn("backend", ["sleep", "600"])
+        system.end_pod("backend", "delete")
+        assert helper.wait(10.0) == -9
+        until(lambda: names(system, "backend") == ["backend-1"])
         with system.recorder() as recorder:
             system.end_pod("proxy", "crash")
-            until(lambda: system.restarts() == {"proxy-0/proxy": 1, "backend-0/backend": 0} and bool(names(system)))
+            until(lambda: system.restarts() == {"proxy-0/proxy": 1, "backend-1/backend": 0} and bool(names(system)))
         kinds = [(event.kind, event.detail) for event in recorder.events() if event.object == "proxy-0"]
         assert ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
         assert [kind for kind, _ in kinds if kind in ("NotReady", "Ready", "Gone")] == ["NotReady", "Ready"]
@@ -140,25 +143,17 @@ def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTar
         assert system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers["x-lab-backend"] == "backend-2"
 
 
-def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: LocalTarget, tmp_path: Path) -> None:
-    def edit(item: dict[str, Any]) -> None:
-        container_of(item)["livenessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1, "failureThreshold": 99}
-
-    with target.up(changed(edit), changing=True) as system:
+def test_a_proxy_without_cpu_is_throttled_and_let_go_again(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
         if (tried := cgroups.trial()) and not tried[0]:
             with pytest.raises(MeasuringError, match="CPU limit of proxy-0-proxy"):
                 system.squeeze("proxy", "10m")
             pytest.skip(f"no CPU limit can be set here, and that is said: {tried[1]}")
         assert system.counters()["proxy/cpu_throttled_periods"] == 0
-        with system.recorder() as recorder, flooded(system, tmp_path):
-            before = len(system.events)  # while it came up probes failed, too
+        with asked(system):
             system.squeeze("proxy", "1m")
-            until(lambda: any(event.kind == "Unhealthy" for event in system.events[before:]))
             until(lambda: system.counters()["proxy/cpu_throttled_periods"] > 5)
             system.squeeze("proxy", None)
-        missed = [event for event in recorder.events() if event.kind == "Unhealthy"]
-        assert missed and {event.object for event in missed} == {"proxy-0"}
-        assert all("no answer within" in event.detail for event in missed), missed
         with asked(system) as client:
             pass
         assert client.gap_s < 5.0
@@ -193,13 +188,6 @@ def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, a
         system.scale("proxy", 3)
         system.scale("backend", 3)
         time.sleep(after_s)
-
-
-def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> None:
-    with target.up(changed(replicas(1)), changing=True) as system:
-        helper = system.spawn("backend", ["sleep", "600"])
-        system.end_pod("backend", "delete")
-        assert helper.wait(10.0) == -9
 
 
 def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarget) -> None:

@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> None:
+def test_a_folder_goes_with_its_bring_up_and_a_dead_labs_is_swept(place: Path) -> None:
     Disk().remove()
     assert not place.exists()
     one, other = Disk(), Disk()
@@ -40,9 +40,6 @@ def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> No
     assert not mine.exists() and theirs.exists()
     other.remove()
     assert list(place.iterdir()) == []
-
-
-def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> None:
     dead, living = place / "lab-dead", place / "lab-living"
     for folder in (dead, living):
         (folder / "proxy-0/log").mkdir(parents=True)

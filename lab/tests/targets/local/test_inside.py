@@ -59,18 +59,6 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
 
 
-def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:
-    with target.up(load_variant("direct")) as system, (tmp_path / "out").open("w+b") as out:
-        script = (
-            "sleep 30 & taskset -cp $$; ulimit -n; hostname >/dev/null; ip -o addr show to 10.64.0.2; kill %1; wait"
-        )
-        process = system.popen(["bash", "-c", script], tmp_path, out, out)
-        assert process.pid in system.processes("generator")
-        assert process.wait() == 0 and system.processes("generator") == []
-        text = (tmp_path / "out").read_text()
-        assert f"list: {min(target.cpus()['generator'])}" in text and "10.64.0.2/32" in text
-
-
 def test_a_process_of_nginx_that_ends_by_itself_is_none_that_must_stay(target: LocalTarget) -> None:
     with target.up(load_variant("proxy-cache")) as system:
         pids = [pid for runner in system.kubelet.runners("proxy") for pid in runner.process.processes()]

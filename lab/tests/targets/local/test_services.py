@@ -158,9 +158,6 @@ def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy() -> None:
         (2, Strategy(recreate=True), ["a old ready", "b old ready"], Step(0, ("b", "a"))),
     ):
         assert step(replicas, strategy, members(*there)) == wanted
-
-
-def test_recreate_waits_until_the_old_pods_are_gone() -> None:
     assert step(2, Strategy(recreate=True), [], old_ending=1) == Step()
     assert step(2, Strategy(recreate=True), []) == Step(2)
     assert step(2, SHIPPED, [], old_ending=2) == Step(2), "a deleted pod is replaced at once"
@@ -223,16 +220,13 @@ def host_ports(item: dict[str, Any]) -> None:
         port["hostPort"] = port["containerPort"] + 8000
 
 
-def test_the_nodes_ports_are_one_pods_at_a_time() -> None:
+def test_a_nodes_ports_are_one_pods_at_a_time_by_its_nat() -> None:
     found = objects.read(changed("baseline", host_ports).manifests)
     (proxy, *_), (backend, *_) = found.role("proxy"), found.role("backend")
     assert proxy.host_ports == {80: 8080, 443: 8443}
     assert proxy.excludes(proxy) and not proxy.excludes(backend) and not backend.excludes(backend)
     (on_node,) = objects.read(load_variant("okd-hostnetwork").manifests).role("proxy")
     assert on_node.host_ports[8080] == 8080 and on_node.excludes(on_node)
-
-
-def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_change() -> None:
     plain = objects.read(load_variant("baseline").manifests)
     assert services.balancers(services.in_front(plain, changing=False)) == []
     (service,) = services.balancers(services.in_front(plain, changing=True))

@@ -60,9 +60,6 @@ def test_no_limit_is_read_as_none() -> None:
         ok, found, detail = observed(Answers(changed), kind="quota", name="cpu", value="200m")
         assert (ok, found, detail) == (False, "unlimited", "expected '200m', found 'unlimited'")
         assert observed(Answers(changed), kind="quota", name="cpu", value="unlimited")[0]
-
-
-def test_a_limit_that_cannot_be_read_is_not_ok() -> None:
     for changed, name, detail in (
         ({**V1, "/proc/1/cgroup": "0::/\n"}, "cpu", "not mounted here"),
         ({**V2, "/sys/fs/cgroup/cpu.max": "soon\n"}, "cpu", "ValueError"),
