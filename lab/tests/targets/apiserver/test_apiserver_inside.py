@@ -13,23 +13,19 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.model.pages import PAGES
-from lab.model.variants.variants import Variant, load_variant
+from lab.model.variants.variants import load_variant
 from lab.systems import programs
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalSystem
-from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.namespaces import prepare
 from lab.targets.readback import read_back
 from lab.tests.support.changing_objects import ingress
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import changed
+from lab.tests.support.inside import answers, changed
 from lab.tests.support.waiting import until
 
 if "LAB_TEST_INSIDE" not in os.environ:
     pytest.skip("runs inside the namespaces: see test_apiserver.py", allow_module_level=True)
-
-SETTINGS = "ingress-nginx-controller"
-
 
 MORE = ingress("more.lab.test", service="backend")
 
@@ -64,21 +60,9 @@ def served(system: LocalSystem) -> int:
     return response.status
 
 
-def serves(system: LocalSystem) -> bool:
-    try:
-        return served(system) == 200
-    except OSError:
-        return False
-
-
-def settings(**data: str) -> Variant:
-    def edit(configmap: dict[str, Any]) -> None:
-        configmap["data"] = {key.replace("_", "-"): value for key, value in data.items()}
-
-    return changed("baseline", edit, kind="ConfigMap", of=SETTINGS)
-
-
-def test_both_sides_of_a_pair_serve_by_their_own_controllers(target: ApiserverTarget) -> None:
+def test_both_sides_serve_by_their_own_controllers_lua_and_the_control_plane_is_counted_apart(
+    target: ApiserverTarget,
+) -> None:
     target.check_variant(load_variant("keepalive"), [make_point()])
     with target.up(load_variant("baseline")) as left, target.up(load_variant("keepalive"), side="right") as right:
         assert (served(left), served(right)) == (200, 200)
@@ -93,6 +77,16 @@ def test_both_sides_of_a_pair_serve_by_their_own_controllers(target: ApiserverTa
             assert "ingress-nginx" in shown["proxy-0"]["status"]["containerStatuses"][0]["imageID"]
             assert all(pod["status"]["conditions"][-1]["status"] == "True" for pod in shown.values())
             assert system.gauges()["proxy/config_bytes"] > 1000
+        with left.watch() as watch:
+            assert served(left) == 200
+        rows = watch.observation().rows
+        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
+        assert titles["proxy"] == {"nginx"}
+        assert {"etcd", "kube-apiserver", "dumb-init", "nginx-ingress-c"} <= titles["control"]
+        assert {"proxy", "control", "backend", "lab"} <= set(watch.observation().usage)
+        said = left.exec("proxy", ["nginx", "-T"]).stdout
+        assert "balancer_by_lua_block" in said and "init_by_lua_block" in said
+        assert left.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
 
 
 @pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
@@ -120,34 +114,15 @@ def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: A
         until(lambda: bool(right.pods("proxy")))
 
 
-def test_the_controller_balances_by_its_lua_and_its_control_plane_is_counted_apart(target: ApiserverTarget) -> None:
-    with target.up(load_variant("baseline")) as system:
-        with system.watch() as watch:
-            assert served(system) == 200
-        rows = watch.observation().rows
-        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
-        assert titles["proxy"] == {"nginx"}
-        assert {"etcd", "kube-apiserver", "dumb-init", "nginx-ingress-c"} <= titles["control"]
-        assert {"proxy", "control", "backend", "lab"} <= set(watch.observation().usage)
-        said = system.exec("proxy", ["nginx", "-T"]).stdout
-        assert "balancer_by_lua_block" in said and "init_by_lua_block" in said
-        assert system.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
-
-
 def test_a_setting_that_ends_the_controller_is_a_fault_with_its_words(target: ApiserverTarget) -> None:
+    def edit(configmap: dict[str, Any]) -> None:
+        configmap["data"] = {"lua-shared-dicts": "foo"}
+
     with (
         pytest.raises(MeasuringError, match=r"the controller says: panic: runtime error: index out of range"),
-        target.up(settings(lua_shared_dicts="foo")),
+        target.up(changed("baseline", edit, kind="ConfigMap", of="ingress-nginx-controller")),
     ):
         pass
-
-
-@pytest.mark.skipif(not cgroups.trial()[0], reason="no cgroup that this user may write")
-def test_auto_follows_a_limit_of_cpu_and_the_limit_is_read_back(target: ApiserverTarget) -> None:
-    variant = load_variant("baseline-300m")
-    with target.up(variant) as system:
-        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
-        assert system.unapplied() == []
 
 
 def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(target: ApiserverTarget) -> None:
@@ -189,7 +164,7 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0).headers.get("x-lab-backend") == "backend-1")
         left.end_pod("proxy", "delete")
         until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"])
-        until(lambda: serves(left))
+        until(lambda: answers(left))
         until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods))
         kinds = [event.kind for event in left.events if event.object == "proxy-0"]
         assert "Stopped" in kinds and "Killed" not in kinds

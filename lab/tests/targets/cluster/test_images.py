@@ -63,24 +63,21 @@ def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> 
     assert few["haproxy-router"] == {"okd", "okd-150m"} and few["traefik"] >= {"traefik"}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path) -> None:
+    for content, said in (
+        (None, "there is no such file"),
         ("ngnix: a:1", "unknown image 'ngnix'\n  did you mean 'nginx'?"),
         ("nginx: [a]", "nginx: ['a'] is no image reference"),
         ("nginx: Not An Image", "is no image reference"),
         ("- nginx", "expected `short name: reference` lines"),
         ("nginx: [", "not YAML"),
-        (None, "there is no such file"),
-    ],
-)
-def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path, content: str | None, said: str) -> None:
-    if content is not None:
-        lab_images.write_text(content)
-    with pytest.raises(UsageError) as caught:
-        images.load()
-    assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
-    assert said in str(caught.value)
+    ):
+        if content is not None:
+            lab_images.write_text(content)
+        with pytest.raises(UsageError) as caught:
+            images.load()
+        assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
+        assert said in str(caught.value)
 
 
 def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

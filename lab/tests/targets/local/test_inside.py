@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -102,32 +101,17 @@ def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
         until(lambda: runner.process.stdout.read_text().count("\n") == 1)
 
 
-def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: LocalTarget) -> None:
-    """An address that drops everything, so that nothing answers before the minutes of a connect are over."""
-    net = network.build([], [])
-    try:
-        client = net[network.CLIENT]
-        subprocess.run(
-            [*client.enter, "ip", "neighbour", "add", "10.64.0.99", "lladdr", "02:00:00:00:00:01", "dev", "node"],
-            check=True,
-        )
-        subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
-        code = (
-            "import signal\n"
-            "from lab.targets.local.sandbox import network\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
-            f"place = network.Place({client.name!r}, {client.address!r})\n"
-            "print('connecting', flush=True)\n"
-            "network.connect(place, ('10.64.0.99', 80), 300.0)\n"
-        )
-        connecting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert connecting.stdout is not None and connecting.stdout.readline() == b"connecting\n"
-        time.sleep(0.3)  # into the connect; earlier would only make the test easier
-        assert connecting.poll() is None
-        connecting.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in connecting.communicate(timeout=PATIENCE_S)[1]
-    finally:
-        net.remove()
+def test_an_interrupt_ends_the_wait_for_a_connect_that_hangs(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the lab does not wait on for the thread that connects."""
+    monkeypatch.setattr(network, "set_namespace", lambda path: None)
+    over, main = threading.Event(), threading.main_thread().ident
+    threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        network.call_in(network.Place("hanging", "192.0.2.1"), over.wait)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "in-hanging")
+    over.set()
 
 
 def snippet(text: str) -> Callable[[dict[str, Any]], None]:

@@ -79,47 +79,39 @@ def test_where_nobody_has_less_cpu_none_is_tried(disturbance: Disturbance, asked
     assert asked == []
 
 
-@pytest.mark.parametrize(
-    ("disturbance", "moved"),
-    [
+def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for disturbance, moved in (
         *((of("backends", what=what), True) for what in ("add", "remove", "fail", "roll")),
         (of("backends", what="freeze", for_s=5), True),
         (of("kill", role="backend"), True),
         (SLOW, False),
         (of("kill"), False),
         (of("outage"), False),
-    ],
-)
-def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
-    disturbance: Disturbance, moved: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
-    for name in ("baseline", "okd", "direct"):
-        check(name, disturbance)
-    check("nginx", disturbance, only_control=True)
-    if not moved:
-        check("nginx", disturbance)
-        return
-    with pytest.raises(NotMeasurableError, match="knows its backends. addresses from its start") as raised:
-        check("nginx", disturbance)
-    assert raised.value.what == "fixed backends"
-    assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
+    ):
+        monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
+        for name in ("baseline", "okd", "direct"):
+            check(name, disturbance)
+        check("nginx", disturbance, only_control=True)
+        if not moved:
+            check("nginx", disturbance)
+            continue
+        with pytest.raises(NotMeasurableError, match="knows its backends. addresses from its start") as raised:
+            check("nginx", disturbance)
+        assert raised.value.what == "fixed backends"
+        assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
 
 
-@pytest.mark.parametrize(
-    ("name", "image", "pinned"),
-    [
+def test_a_version_that_would_change_nothing_here_is_refused() -> None:
+    for name, image, pinned in (
         ("nginx", "docker.io/library/nginx:1.27.4", "1.28.0-alpine"),
         ("baseline", "registry.example/ingress-nginx/controller:v1.11.2@sha256:1f", "v1.15.1"),
         ("haproxy", "docker.io/library/haproxy", "2.6-bookworm"),
         ("nginx", "registry.example:5000/library/nginx:1.28.0-alpine", ""),
         ("envoy", "docker.io/envoyproxy/envoy:v1.36.4", ""),
-    ],
-)
-def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
-    variant = changed(name, lambda item: pod_of(item)["containers"][0].update(image=image))
-    if not pinned:
-        LocalTarget().check_variant(variant, [make_point()])
-        return
-    with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
-        LocalTarget().check_variant(variant, [make_point()])
+    ):
+        variant = changed(name, lambda item, image=image: pod_of(item)["containers"][0].update(image=image))
+        if not pinned:
+            LocalTarget().check_variant(variant, [make_point()])
+            continue
+        with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
+            LocalTarget().check_variant(variant, [make_point()])
