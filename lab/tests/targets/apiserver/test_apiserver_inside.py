@@ -14,7 +14,6 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import load_variant
-from lab.systems import programs
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalSystem
 from lab.targets.local.sandbox.namespaces import prepare
@@ -87,31 +86,6 @@ def test_both_sides_serve_by_their_own_controllers_lua_and_the_control_plane_is_
         said = left.exec("proxy", ["nginx", "-T"]).stdout
         assert "balancer_by_lua_block" in said and "init_by_lua_block" in said
         assert left.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
-
-
-@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
-def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: ApiserverTarget) -> None:
-    changed_one = load_variant("contour-requests-100")
-    target.check_variant(changed_one, [make_point()])
-    with target.up(load_variant("contour")) as left, target.up(changed_one, changing=True, side="right") as right:
-        assert (served(left), served(right)) == (200, 200)
-        assert [str(reading) for reading in read_back(right, changed_one.readback) if not reading.ok] == []
-        assert [reading.ok for reading in read_back(left, changed_one.readback)] == [True, False], (
-            "the root's, the knob's"
-        )
-        assert left.gauges()["proxy/workers"] >= 1
-        before = left.counters()["proxy/requests"]
-        with left.watch() as watch:
-            assert served(left) == 200
-        assert left.counters()["proxy/requests"] == before + 1
-        rows = watch.observation().rows
-        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
-        assert "envoy" in titles["proxy"] and "contour" not in titles["proxy"]
-        assert {"etcd", "kube-apiserver", "contour"} <= titles["control"]
-        right.end_pod("backend", "delete")
-        until(lambda: served(right) == 200)
-        assert right.end_pod("proxy", "delete")  # by itself, once no connection is open
-        until(lambda: bool(right.pods("proxy")))
 
 
 def test_a_setting_that_ends_the_controller_is_a_fault_with_its_words(target: ApiserverTarget) -> None:

@@ -113,7 +113,7 @@ def test_a_credential_plugin_that_fails_is_quoted_quietly(tmp_path: Path, capfd:
     assert capfd.readouterr().err == ""
 
 
-def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: Api, stub: Stub) -> None:
+def test_objects_are_asked_for_and_deleted_by_kind_and_the_server_says_where_they_are(api: Api, stub: Stub) -> None:
     stub.answers["/api/v1/namespaces/n/configmaps/a"] = [(200, CONFIG_MAP)]
     assert api.get("v1", "ConfigMap", "a", "n") == CONFIG_MAP
     assert api.get("v1", "ConfigMap", "b", "n") is None
@@ -132,9 +132,6 @@ def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: A
     route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "r", "namespace": "n"}}
     with pytest.raises(RefusedError, match=r"knows no Route of route.openshift.io/v1\n  install its Custom"):
         api.apply(route)
-
-
-def test_deleting_what_is_not_there_is_fine_and_says_whether_it_is_gone(api: Api, stub: Stub) -> None:
     assert api.delete("v1", "Pod", "p", "n", grace_s=1)
     assert stub.seen[-1][2]["gracePeriodSeconds"] == 1 and stub.seen[-1][2]["propagationPolicy"] == "Background"
     stub.answers["/api/v1/namespaces/n/pods/p"] = [(200, {"kind": "Pod"})]

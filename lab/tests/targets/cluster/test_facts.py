@@ -184,10 +184,6 @@ def test_other_peoples_pods_count_and_nobody_elses() -> None:
     assert seen.cores == pytest.approx(0.25)
     assert seen.counters == {"others/pods": 1, "others/stale_pods": 0, "others/window_ms": 12000}
     assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
-
-
-def test_what_the_cluster_itself_is() -> None:
-    """Its own namespaces are known by name; whoever else is there is somebody. Namespaces are asked for once, but of one that is new."""
     own = ("kube-system", "local-path-storage", "openshift", "openshift-ingress", "calico-system")
     for namespace in (*own, "shop", "default", "my-kube-things"):
         api: Any = Kubelet([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}, {("new", "x"): (110, 6.0)}])

@@ -15,20 +15,9 @@ from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api
 from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
 from lab.targets.cluster.objects import WORKLOADS, Reference
 from lab.tests.support.cluster_fakes import FakeApi, Key
+from lab.tests.targets.cluster.test_objects import IMAGES, on_clusters, prepared
 
 LABEL = {RUN_LABEL: "run-0"}
-
-
-class Images:
-    def resolve(self, reference: str) -> str:
-        return reference
-
-
-IMAGES: Any = Images()
-
-
-def prepared(name: str) -> list[dict[str, Any]]:
-    return objects.prepare(load_variant(name).manifests, IMAGES, "run-1", "stamp-1")
 
 
 def made() -> tuple[FakeApi, Inventory]:
@@ -243,15 +232,10 @@ def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None
     assert "delete Deployment ingress-lab/proxy" in fake.asked
 
 
-def with_a_controller() -> list[dict[str, Any]]:
-    manifests = objects.on_cluster(load_variant("envoy-gateway").manifests)
-    return objects.prepare(manifests, IMAGES, "run-1", "stamp-1")
-
-
 def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it() -> None:
     """Else the controller would make it again."""
     fake, inventory = made()
-    inventory.apply(with_a_controller())
+    inventory.apply(on_clusters("envoy-gateway"))
     assert (
         "apps/v1 Deployment ingress-lab proxy\n"
         in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
@@ -270,7 +254,7 @@ def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it(
 
 def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> None:
     fake, inventory = made()
-    inventory.apply(with_a_controller())
+    inventory.apply(on_clusters("envoy-gateway"))
     gone = fake.delete
 
     def end(verb: str, key: Key) -> None:
@@ -293,7 +277,7 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
 
 def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
     fake, inventory = made()
-    inventory.apply(with_a_controller())
+    inventory.apply(on_clusters("envoy-gateway"))
     assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
     assert ensure_kinds(cast("Api", fake), "run-2") == []
     fake.put(thing("Gateway", "theirs", "shop"))

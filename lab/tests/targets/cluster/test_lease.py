@@ -70,7 +70,7 @@ def test_the_second_lab_is_refused_and_told_who_has_it() -> None:
         lease(fake, "slower").acquire()
 
 
-def test_it_is_renewed_while_it_is_held() -> None:
+def test_it_is_renewed_while_it_is_held_and_lost_to_another_holder() -> None:
     fake = FakeApi()
     mine = lease(fake, "ann")
     mine.acquire()
@@ -88,6 +88,14 @@ def test_it_is_renewed_while_it_is_held() -> None:
     mine.release()
     mine.release()
     assert spec(fake)["holderIdentity"] == ""
+    fake = FakeApi()
+    mine = lease(fake, "ann")
+    mine.acquire()
+    held(fake, "thief", 0)
+    until(lambda: bool(lost(mine)))
+    assert lost(mine) == "lost: thief holds it now"
+    mine.release()
+    assert spec(fake)["holderIdentity"] == "thief"
 
 
 def test_a_stale_one_is_watched_and_taken_over_but_not_where_only_clocks_differ(
@@ -129,17 +137,6 @@ def test_the_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPat
     slept_s = 3600.0
     assert "not renewed" in lost(mine)
     mine.release()
-
-
-def test_another_holder_means_that_it_is_lost() -> None:
-    fake = FakeApi()
-    mine = lease(fake, "ann")
-    mine.acquire()
-    held(fake, "thief", 0)
-    until(lambda: bool(lost(mine)))
-    assert lost(mine) == "lost: thief holds it now"
-    mine.release()
-    assert spec(fake)["holderIdentity"] == "thief"
 
 
 @pytest.mark.parametrize("error", [LostError("context test", "does not answer: timed out"), ValueError("x")])

@@ -139,6 +139,11 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
     (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
     assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
     assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
+    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
+    own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
+    settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
+    assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
+    assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
 
 
 def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
@@ -195,14 +200,6 @@ def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None
     assert proxy["spec"]["provider"]["type"] == "Kubernetes" and "host" not in proxy["spec"]["provider"]
     manifests = load_variant("traefik-ingress").manifests
     assert objects.on_cluster(manifests) is manifests, "a variant that says nothing of clusters"
-
-
-def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -> None:
-    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
-    own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
-    settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
-    assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
-    assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
 
 
 def pod(name: str = "proxy-a", node: str = "172.18.0.2", ready: str = "True", **metadata: str) -> Object:
@@ -298,17 +295,6 @@ def test_pod_and_host_are_entered_past_the_services_address_which_a_disturbance_
     assert found.words == "to node 172.18.0.2, whose own ports the pod's are"
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_role_that_no_service_selects_is_refused(elsewhere: bool) -> None:
-    objects = manifests("okd")
-    services = [obj for obj in objects if obj["kind"] == "Service"]
-    for obj in services:
-        obj["metadata"]["namespace"] = "elsewhere"
-    found = objects if elsewhere else [obj for obj in objects if obj not in services]
-    with pytest.raises(UsageError, match="Deployment/proxy: no Service selects the pods of the role proxy"):
-        way(Shown(), found, "proxy")
-
-
 def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
     with pytest.raises(UsageError, match="role proxy: this variant has no such pod"):
         way(Shown(), manifests("direct"), "proxy")
@@ -322,6 +308,12 @@ def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
         del item["nodePort"]
     with pytest.raises(MeasuringError, match="Service/proxy: port 80 has no node port"):
         way(api, objects, "proxy")
+    services = [obj for obj in objects if obj["kind"] == "Service"]
+    for obj in services:
+        obj["metadata"]["namespace"] = "elsewhere"
+    for found in (objects, [obj for obj in objects if obj not in services]):
+        with pytest.raises(UsageError, match="Deployment/proxy: no Service selects the pods of the role proxy"):
+            way(Shown(), found, "proxy")
 
 
 def test_a_router_may_reload_until_its_interval_is_over() -> None:

@@ -153,12 +153,21 @@ ENVOY: Object = {
 }
 
 
-def test_what_a_controller_makes_is_waited_for() -> None:
+def test_what_a_controller_makes_is_waited_for_or_refused_in_its_gateways_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fake = FakeApi()
     with pytest.raises(MeasuringError, match="deployment n/proxy: not in time: its controller has not made it"):
         rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 0.1)
     fake.put(deployment(2, 2))
     rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 1)
+    monkeypatch.setattr(rollout, "MAKING_S", 0.1)
+    fake = FakeApi()
+    refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
+    gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
+    fake.put({**gateway, "status": {"conditions": [refused]}})
+    with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
+        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
 
 
 def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,16 +188,6 @@ def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.Monkey
     fake.put(controller)
     rollout.wait(cast("Api", fake), [ENVOY, controller], began + 60)
     assert time.monotonic() - began > 0.6
-
-
-def test_a_controller_that_makes_nothing_refuses_it_in_its_gateways_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "MAKING_S", 0.1)
-    fake = FakeApi()
-    refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
-    gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
-    fake.put({**gateway, "status": {"conditions": [refused]}})
-    with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
-        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
 
 
 REFUSED = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.NODE_REFUSES}\n"

@@ -203,7 +203,9 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
             assert cluster.selectors == [selector, selector]
 
 
-def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
+def test_a_lab_that_ends_leaves_no_runner_behind_and_what_one_that_died_left_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster = Cluster()
     config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
@@ -211,6 +213,15 @@ def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": runners.CLIENT_NAMESPACE}})
     generate(cluster)
     assert [name for _, _, name in cluster.objects] == ["inventory"]
+    cluster = Cluster()
+
+    def gone(self: Runners, wanted: Object) -> list[str]:
+        raise LostError("context test", "the lease is another's", "")
+
+    monkeypatch.setattr(Runners, "_let_go", gone)
+    with pytest.raises(LostError, match="another's"):
+        generate(cluster)
+    assert cluster.objects == {}
 
 
 def test_one_runner_that_fails_fails_the_load() -> None:
@@ -237,18 +248,6 @@ def test_a_runner_that_goes_on_is_hung_and_one_that_never_begins_says_why(monkey
     assert "is the operator running?" in generate(cluster).stderr
     ran = generate(Cluster(operated=True, stage="error"))
     assert ran.exit_status == 1 and "k6-operator refused the load: its own log says why" in ran.stderr
-
-
-def test_what_ends_the_lab_leaves_no_runner_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-
-    def gone(self: Runners, wanted: Object) -> list[str]:
-        raise LostError("context test", "the lease is another's", "")
-
-    monkeypatch.setattr(Runners, "_let_go", gone)
-    with pytest.raises(LostError, match="another's"):
-        generate(cluster)
-    assert cluster.objects == {}
 
 
 SHARED = replace(LOAD, duration_s=5.0, rate_rps=201.0)

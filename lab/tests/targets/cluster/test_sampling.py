@@ -234,10 +234,6 @@ def test_cpus_of_several_machines_do_not_collide() -> None:
     assert seen.steal == pytest.approx(0.01)
     assert seen.cores == {"proxy": 1.0, "generator": pytest.approx(0.25)}
     assert not any("/proc/stat" in script for script in backend.scripts), "one container tells of a machine"
-
-
-def test_only_cpus_that_a_container_may_use_count() -> None:
-    """A node that may use two of a machine's four CPUs is full when these two are."""
     begin, end = cpus(*[(0, 0)] * 4), cpus((99, 1), (99, 1), (0, 100), (0, 100))
     for allowed, share in (("0-1", 0.99), ("2,3", 0.0), ("0-3", 0.495)):
         shell = FakeShell([Said(v1(0), cpus=begin), Said(v1(0), cpus=end)], allowed=allowed)
@@ -377,9 +373,6 @@ def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys(tmp_path: Path)
         (0.60, 0.60, 0.3, "waiting"),
     ):
         assert verdict(tmp_path, Cluster(proxy, generator, thread)).limited_by == limit
-
-
-def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Path) -> None:
     assert verdict(tmp_path, Cluster(0.7, 0.7, 0.79), 1000.0).valid
     for full in (Cluster(0.8, 0.8, 0.1), Cluster(0.3, 0.3, 0.8)):
         sample = verdict(tmp_path, full, 1000.0)

@@ -315,7 +315,9 @@ def coming_up(
     return made, inside
 
 
-def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_fetched_before_a_connection_is_taken_and_each_pod_serves_before_it_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that the SOCKS server was to make and nobody waits for any more would stay."""
     fetched = list[int]()
     made, inside = coming_up(2, fetched, monkeypatch)
@@ -326,10 +328,6 @@ def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.Mon
     with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
         coming_up(1000, fetched, monkeypatch)[0].wait(time.monotonic(), 0)
     assert fetched == []
-
-
-def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Service led to the one that knows its backends; the other is ready, too, and answers 503."""
     pods = [("10.244.0.7", 80), ("10.244.0.8", 80)]
     monkeypatch.setattr(cluster_system, "SETTLED_S", 0.0)
     for late, asked in (("", 4), ("10.244.0.8", 12)):

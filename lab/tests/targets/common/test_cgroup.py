@@ -74,10 +74,8 @@ def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_i
         ("cpu", "20000 100000", "200m"),
         ("cpu", "-1 100000", "unlimited"),
         ("cpu", "max 100000", "unlimited"),
-        ("cpu", "200000 100000", "2"),
         ("cpu", "12345 100000", "123.45m"),
         ("memory", "67108864", "64Mi"),
-        ("memory", "max", "unlimited"),
         ("memory", "9223372036854771712", "unlimited"),
         ("memory", "1000", "1000"),
     ):

@@ -74,9 +74,6 @@ def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
         certificate = {"key": "ECDSA 256", "subject": "bench.lab.test"}
         assert (got.status, got.body) == (404, b"no\n")
         assert got.tls == {"version": spoken, "cipher": cipher, "group": group, **certificate}
-
-
-def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
     hello = bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c0000050023000000")
     assert fetching.group(hello, "AES128-GCM-SHA256") is None
     assert fetching.group(b"", "") is None

@@ -66,9 +66,16 @@ def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str, stream: str)
     assert "garbage\n" in (seen.stdout if stream == "stdout" else seen.stderr) and len(seen.stdout) <= 1000
 
 
-def test_up_to_the_limit_nothing_is_lost(tmp_path: Path) -> None:
+def test_up_to_the_limit_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = ended(tmp_path, "print('x' * (2**20 - 2))")
     assert (len(seen.stdout), seen.exit_status, seen.stderr) == (2**20 - 1, 0, "")
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
+        ended(tmp_path, "")
 
 
 @pytest.mark.slow
@@ -83,15 +90,6 @@ def test_what_a_generator_leaves_behind_is_ended_and_what_it_said_is_read(tmp_pa
         psutil.Process(int(seen.stdout)).wait(50)  # whoever adopted it may take a moment to collect it
 
 
-def test_no_room_for_what_it_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, text: str) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
-        ended(tmp_path, "")
-
-
 def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
     began = tmp_path / "began"
     generator = FakeGenerator(f"open({str(began)!r}, 'w')")
@@ -102,15 +100,12 @@ def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
     assert began.exists() and done.exit_status == 0
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])
-def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> None:
-    with pytest.raises(StoreError, match="this machine"):
-        run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
-    with pytest.raises(StoreError, match="this machine"):
-        read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
-
-
-def test_what_is_not_the_labs_own_stays_a_reading(tmp_path: Path) -> None:
+def test_the_labs_own_lack_blames_no_one_else_and_what_is_not_its_own_stays_a_reading(tmp_path: Path) -> None:
+    for number in (errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC):
+        with pytest.raises(StoreError, match="this machine"):
+            run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
+        with pytest.raises(StoreError, match="this machine"):
+            read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
     seen = run_generator(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)
     assert seen.exit_status == process.NOT_STARTED
     (reading,) = read_back(FullSystem(errno.ENOENT), [Check(kind="backlog", port=80, value="1")])

@@ -65,22 +65,13 @@ def test_a_process_of_nginx_that_ends_by_itself_is_none_that_must_stay(target: L
         assert loaders and sorted(system.processes("proxy")) == sorted({*pids}.difference(loaders))
 
 
-def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
+def test_an_unready_pod_comes_back_and_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
     probe = {"exec": {"command": ["test", "!", "-e", "/srv/run/sick"]}, "periodSeconds": 1, "failureThreshold": 2}
 
     def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["containers"][0]["livenessProbe"] = probe
-
-    with target.up(changed("direct", edit, of="backend")) as system:
-        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
-        until(lambda: system.restarts()["backend-0/backend"] == 1)
-        killing = [event.detail for event in system.events if event.kind == "Killing"]
-        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
-
-
-def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["containers"][0]["readinessProbe"].update(failureThreshold=1)
+        (container,) = pod_of(deployment)["containers"]
+        container["livenessProbe"] = probe
+        container["readinessProbe"].update(failureThreshold=1)
 
     with target.up(changed("direct", edit, of="backend")) as system:
         until(lambda: any(event.kind == "Ready" for event in system.events))
@@ -90,6 +81,10 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         worker.resume()
         until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
         assert any(event.detail == "no answer within 1 s" for event in system.events)
+        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
+        until(lambda: system.restarts()["backend-0/backend"] == 1)
+        killing = [event.detail for event in system.events if event.kind == "Killing"]
+        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
 
 
 def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:

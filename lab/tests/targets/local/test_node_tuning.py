@@ -36,7 +36,7 @@ def node(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 Node = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-def test_what_was_there_comes_back(node: Node) -> None:
+def test_what_was_there_comes_back(node: Node, tmp_path: Path) -> None:
     for commands, printed in (
         ("tune apply; value; tune revert; value", ["1024 65000", BEFORE]),
         # A second apply after a crash keeps what was there at first.
@@ -47,9 +47,6 @@ def test_what_was_there_comes_back(node: Node) -> None:
     done = node("tune apply; tune verify; echo good; tune revert; tune verify")
     assert done.stdout.splitlines() == ["good"] and done.returncode == 1
     assert done.stderr.strip() == f"{NAME}: asked for 1024 65000, the node has {BEFORE}"
-
-
-def test_held_until_it_is_told_to_end_or_the_node_refuses_and_nothing_is_left(node: Node, tmp_path: Path) -> None:
     done = node(
         f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state & pid=$!\n"
         "i=0; while ! tune verify 2>/dev/null; do i=$((i + 1)); [ $i -lt 100 ]; sleep 0.05; done\n"

