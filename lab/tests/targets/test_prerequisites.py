@@ -22,10 +22,10 @@ def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
     return Finding(name, needed_by, ok, "found", "remedy")
 
 
-def _shown(findings: Sequence[Finding], monkeypatch: pytest.MonkeyPatch, as_json: bool = False) -> tuple[int, str]:
+def _shown(findings: Sequence[Finding], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     monkeypatch.setattr(prerequisites, "checks", lambda: list(findings))
     out = io.StringIO()
-    return look.doctor(Console(file=out, width=200), as_json), out.getvalue()
+    return look.doctor(Console(file=out, width=200), False), out.getvalue()
 
 
 def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,11 +103,8 @@ def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_credential_plugin_that_fails_is_quoted_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "sh",
-        "args": ["-c", "echo expired >&2; exit 1"],
-    }
+    command = {"command": "sh", "args": ["-c", "echo expired >&2; exit 1"]}
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", **command}
     with pytest.raises(UsageError, match="no credentials: exec: process returned 1. expired"):
         Api("test", kubeconfig(tmp_path, "http://127.0.0.1:1", exec=plugin))
     assert capfd.readouterr().err == ""

@@ -77,10 +77,8 @@ def test_what_a_generator_used_is_its_own(pod: ClientPod, tmp_path: Path, monkey
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = "t0=$(date +%s%N); while [ $(($(date +%s%N) - t0)) -lt 400000000 ]; do :; done"
     with (tmp_path / "out").open("wb") as out:
-        running = [
-            pod.held(["sh", "-c", each], {}, out, out, name).go()
-            for each, name in ((script, "busy"), ("sleep 0.4", "idle"))
-        ]
+        wanted = {"busy": script, "idle": "sleep 0.4"}
+        running = [pod.held(["sh", "-c", each], {}, out, out, name).go() for name, each in wanted.items()]
         assert [one.wait(20) for one in running] == [0, 0]
     busy, idle = pod.used_s(["busy"]), pod.used_s(["idle"])
     assert busy is not None and idle is not None and busy > 4 * idle

@@ -89,9 +89,8 @@ def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
     right = Inventory(cast("Api", fake), "run-1", "right")
     left.apply(prepared("baseline"))
     mine = set(fake.objects)
-    right.apply(
-        objects.prepare(objects.on_side(load_variant("baseline").manifests, "right"), IMAGES, "run-1", "stamp-2")
-    )
+    other = objects.on_side(load_variant("baseline").manifests, "right")
+    right.apply(objects.prepare(other, IMAGES, "run-1", "stamp-2"))
     assert mine <= set(fake.objects)
     right.remove()
     assert {key for key in fake.objects if "right" in str(key)} == set() and mine <= set(fake.objects)
@@ -236,10 +235,8 @@ def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it(
     """Else the controller would make it again."""
     fake, inventory = made()
     inventory.apply(on_clusters("envoy-gateway"))
-    assert (
-        "apps/v1 Deployment ingress-lab proxy\n"
-        in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
-    )
+    listed = fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
+    assert "apps/v1 Deployment ingress-lab proxy\n" in listed
     fake.put(thing("Deployment", "proxy", "ingress-lab", labels=LABEL))
     scoped = LABEL | dict([module.CONTROLLER_SCOPE])
     fake.put(thing("Pod", "envoy-gateway-1", "ingress-lab", labels=scoped))

@@ -83,11 +83,8 @@ def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> N
     assert RUN_LABEL not in one(found, "Deployment", "proxy")["spec"]["selector"]["matchLabels"]
     assert RUN_LABEL not in one(found, "Service", "proxy")["spec"]["selector"]
     inner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
-    nested = {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [{"apiVersion": "v1", "kind": "List", "items": [inner]}, inner],
-    }
+    of_list = {"apiVersion": "v1", "kind": "List"}
+    nested = {**of_list, "items": [{**of_list, "items": [inner]}, inner]}
     assert [obj["kind"] for obj in objects.prepare([nested], IMAGES, "r", "s")] == ["ConfigMap", "ConfigMap"]
 
 
@@ -97,9 +94,8 @@ def test_a_secret_gets_the_certificate_that_it_asks_for_and_another_key_is_refus
     assert subject(base64.b64decode(data["tls.crt"]).decode()) == "*.apps.lab.test"
     secret = copy.deepcopy(one([dict(obj) for obj in load_variant("tls").manifests], "Secret", "ingress-certificate"))
     secret["data"]["tls.cr"] = secret["data"].pop("tls.crt")
-    with pytest.raises(
-        UsageError, match="Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
-    ):
+    said = "Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
+    with pytest.raises(UsageError, match=said):
         objects.certify(secret)
 
 

@@ -164,11 +164,8 @@ def test_a_lost_lease_ends_no_workload(lost: bool, error: LabError | None, monke
 
 def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several nodes it has to know which, so there it waits until this one is up."""
-    first, last = (
-        ["applied", "the other side", "the last pods are gone"],
-        ["applied", "the last pods are gone", "the other side"],
-    )
-    for nodes, log in ((1, first), (2, last)):
+    gone, other = "the last pods are gone", "the other side"
+    for nodes, log in ((1, ["applied", other, gone]), (2, ["applied", gone, other])):
         held = Held()
         target = taken(held, monkeypatch)
         target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
@@ -347,9 +344,8 @@ def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPa
     assert target.check_variant(load_variant("baseline"), points)
     steady, disturbed = make_point(), make_point("outage", disturbance=Outage())
     assert target.check_variant(load_variant("pod-address"), [steady])
-    with pytest.raises(
-        NotMeasurableError, match=r"(?s)pod-address: its Service is headless.*a Service with a cluster IP"
-    ):
+    said = r"(?s)pod-address: its Service is headless.*a Service with a cluster IP"
+    with pytest.raises(NotMeasurableError, match=said):
         target.check_variant(load_variant("pod-address"), [steady, disturbed])
     assert target.check_variant(load_variant("baseline"), [disturbed])
 
@@ -367,9 +363,8 @@ def test_no_load_is_made_and_no_sample_good_without_the_lease(tmp_path: Path, mo
     with pytest.raises(LostError):
         made.counters()
     mute = Inside(lambda _: (1, "", "Connection refused"))
-    with pytest.raises(
-        MeasuringError, match="pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
-    ):
+    said = "pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
+    with pytest.raises(MeasuringError, match=said):
         system(Held(), mute, monkeypatch).counters()
     KIND.close()  # what was never opened is closed without a word
 

@@ -36,10 +36,8 @@ def test_scratch_is_where_tmpdir_says_and_goes(place: Path, monkeypatch: pytest.
 
 def test_what_a_killed_one_left_goes_with_the_next_and_what_another_holds_stays(place: Path) -> None:
     (place / "lab-of-somebody").mkdir()
-    holders = [
-        subprocess.Popen([sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    argv, pipe = [sys.executable, "-c", HOLDING], subprocess.PIPE
+    holders = [subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
     try:
         killed, living = (Path((each.stdout or sys.stdin).readline().strip()) for each in holders)
         (killed / "stdout").write_text("what a generator said")

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CONTROLLERS, Controller, Place
+from lab.targets.common.cgroup import CONTROLLERS, Place
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.cgroups import Group, Groups
 
@@ -142,25 +142,14 @@ COUNTED: Mapping[int, Mapping[str, str]] = {
 
 
 @pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
-def layout(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
-    """A tree in which we are in user/scope, found as /proc tells it."""
-    version: Literal[1, 2] = request.param
-    if version == 1:
-        mounts = "".join(
-            f"3{n} 31 0:3{n} / {tmp_path}/{name} rw - cgroup cgroup rw,{name}\n" for n, name in enumerate(CONTROLLERS)
-        )
-        own = "".join(f"{n}:{name}:/user/scope\n" for n, name in enumerate(CONTROLLERS, 1)) + "0::/user/scope\n"
-        folders = [tmp_path / name / "user/scope" for name in CONTROLLERS]
-    else:
-        mounts, own = f"31 23 0:28 / {tmp_path} rw - cgroup2 cgroup2 rw\n", "0::/user/scope\n"
-        folders = [tmp_path / "user/scope"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
-    found: dict[Controller, Place] = {name: cgroup.place(name, own, mounts) for name in CONTROLLERS}
-    assert {place.version for place in found.values()} == {version}
-    monkeypatch.setattr(cgroups, "_places", lambda: found)
-    return version
+def layout(request: pytest.FixtureRequest, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
+    """A tree in which we are in user/scope of one hierarchy, or of one for each controller."""
+    if request.param == 1:
+        own = {name: Place(1, str(tree / name), str(tree / name / "user/scope")) for name in CONTROLLERS}
+        for place in own.values():
+            Path(place.folder).mkdir(parents=True)
+        monkeypatch.setattr(cgroups, "_places", lambda: own)
+    return request.param
 
 
 def kept(group: Group) -> dict[str, Fraction | None]:

@@ -20,9 +20,8 @@ from lab.tests.support.waiting import until
 
 def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:
     """`baseline` with a Deployment edited, its controller gone as soon as its nginx, and more objects."""
-    soon = edited(
-        load_variant("baseline"), lambda item: container_of(item)["args"].append("--post-shutdown-grace-period=0")
-    )
+    at_once = "--post-shutdown-grace-period=0"
+    soon = edited(load_variant("baseline"), lambda item: container_of(item)["args"].append(at_once))
     variant = edited(soon, edit, of=of)
     return variant.model_copy(update={"manifests": (*variant.manifests, *more)})
 
@@ -58,12 +57,8 @@ def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> 
         events = recorder.events()
         (ended,) = [event.object for event in events if event.kind == "Deleted"]
         kinds = [event.kind for event in sorted(events, key=lambda event: event.at_s) if event.object == ended]
-        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == [
-            "Deleted",
-            "Killing",
-            "Exited",
-            "Gone",
-        ]
+        lasting = [kind for kind in kinds if kind not in ("Probe", "Unhealthy")]
+        assert lasting == ["Deleted", "Killing", "Exited", "Gone"]
         assert "within its grace period" in [event.detail for event in events if event.object == ended]
         assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
         assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]

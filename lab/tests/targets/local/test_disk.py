@@ -68,9 +68,8 @@ def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("tmpfs", "ramfs"):
         monkeypatch.setattr(disk, "filesystem", lambda path, kind=kind: kind)
-        with pytest.raises(
-            UsageError, match=f"no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
-        ):
+        said = f"no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
+        with pytest.raises(UsageError, match=said):
             disk.check()
     monkeypatch.setattr(disk, "filesystem", lambda path: "ext4")
     monkeypatch.setattr(disk, "NEEDED_BYTES", 2**60)

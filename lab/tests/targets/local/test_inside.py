@@ -169,13 +169,10 @@ def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:
         assert not set(left.processes("proxy")) & set(right.processes("proxy"))
         url = urlsplit(right.entry().base_url)
         assert url.scheme == "https" and url.hostname
-        seen = subprocess.run(
-            [*right.client, "getent", "hosts", url.hostname], capture_output=True, text=True, check=True
-        )
+        asking = ["getent", "hosts", url.hostname]
+        seen = subprocess.run([*right.client, *asking], capture_output=True, text=True, check=True)
         assert seen.stdout.split()[0] == "10.65.0.1", "its Service's"
-        assert subprocess.run(
-            [*left.client, "getent", "hosts", url.hostname], check=False, capture_output=True
-        ).returncode
+        assert subprocess.run([*left.client, *asking], check=False, capture_output=True).returncode
     assert list(Path("/run/netns").iterdir()) == []
 
 

@@ -55,16 +55,12 @@ def test_behind_a_load_balancer_service_every_proxy_is_asked_through_the_node(ta
         assert "node/conntrack_drop" in system.counters()
 
 
-def test_under_the_local_policy_the_proxy_sees_the_client(target: LocalTarget) -> None:
+def test_under_the_local_policy_the_client_is_seen_and_both_ends_of_its_link_are_shaped(target: LocalTarget) -> None:
     with target.up(balanced("Local")) as system:
         get(system)
         (seen,) = clients_seen(system)
         assert seen and seen != {node_address()}
         assert system.entry().way.endswith("(nftables, 1 endpoint, the client's address kept)")
-
-
-def test_both_ends_of_the_clients_link_are_shaped_and_let_go_again(target: LocalTarget) -> None:
-    with target.up(balanced("Local")) as system:
 
         def rates() -> list[float]:
             """Bytes per second of all token buckets there are."""

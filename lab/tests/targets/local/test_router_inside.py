@@ -32,9 +32,8 @@ def hosts() -> Iterator[None]:
 def variable(name: str, value: str) -> Callable[[dict[str, Any]], None]:
     def edit(deployment: dict[str, Any]) -> None:
         container = pod_of(deployment)["containers"][0]
-        container["env"] = [item for item in container["env"] if item["name"] != name] + [
-            {"name": name, "value": value}
-        ]
+        others = [item for item in container["env"] if item["name"] != name]
+        container["env"] = [*others, {"name": name, "value": value}]
 
     return edit
 

@@ -68,10 +68,8 @@ def test_routers_that_share_the_routes_have_an_address_each() -> None:
     services.vet(wanted)
     assert [service.name for service in services.balancers(wanted)] == ["proxy", "proxy-2"]
     assert services.address(wanted, net, "proxy") == services.address(wanted, net, "proxy", by="proxy")
-    assert [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")] == [
-        ("10.65.0.1", 80),
-        ("10.65.0.2", 80),
-    ]
+    places = [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")]
+    assert places == [("10.65.0.1", 80), ("10.65.0.2", 80)]
     lines = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
     for line, place, pod in zip(lines, ("10.65.0.1", "10.65.0.2"), ("proxy-0", "proxy-2-0"), strict=True):
         assert f"ip daddr {place} " in line and f"mod 1 map {{ 0 : {net[pod].address} . 8080 }}" in line

@@ -99,10 +99,8 @@ def test_the_cpus_of_every_process_are_listed() -> None:
     ],
 )
 def test_a_variable_is_that_of_the_main_process(environ: str, ok: bool, found: str) -> None:
-    assert observed(Answers({"/proc/1/environ": environ}), kind="environment", name="LAB_THREADS", value="4")[:2] == (
-        ok,
-        found,
-    )
+    answers = Answers({"/proc/1/environ": environ})
+    assert observed(answers, kind="environment", name="LAB_THREADS", value="4")[:2] == (ok, found)
 
 
 @pytest.mark.parametrize(("ready", "ok"), [(3, True), (2, False), (0, False)])
