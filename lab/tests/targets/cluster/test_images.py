@@ -30,7 +30,6 @@ def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is a tag and no digest is only for some variants, and images.yaml says why."""
     monkeypatch.delenv("LAB_IMAGES", raising=False)
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
@@ -81,7 +80,6 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path) -> None:
 
 
 def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So an image of yesterday's k6 is never taken for today's."""
     monkeypatch.delenv("IN_NIX_SHELL", raising=False)
     monkeypatch.setattr(images, "ROOT", tmp_path)
     k6 = tmp_path / ".cache" / "bin" / "k6"

@@ -273,7 +273,6 @@ def test_the_clock_that_counts_is_the_generators() -> None:
 
 
 def test_what_others_used_is_no_more_than_was_used() -> None:
-    """A figure that is older than the sample cannot blame it for work that the CPUs did not do in it."""
     ends = [Said(v1(0), cpus=cpus((0, 0))), Said(v1(10**7), cpus=cpus((2, 98)))]
     seen = watched(("proxy", FakeShell(ends)), others=others(1e6, stale=1))
     assert seen.others == pytest.approx(0.01 / seen.elapsed_s)

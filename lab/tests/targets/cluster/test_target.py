@@ -163,7 +163,6 @@ def test_a_lost_lease_ends_no_workload(lost: bool, error: LabError | None, monke
 
 
 def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several nodes it has to know which, so there it waits until this one is up."""
     gone, other = "the last pods are gone", "the other side"
     for nodes, log in ((1, ["applied", other, gone]), (2, ["applied", gone, other])):
         held = Held()

@@ -51,7 +51,6 @@ def test_cpu_seconds_are_those_the_process_used_after_it_has_ended_too() -> None
 
 @pytest.mark.parametrize("code", [BUSY, PARENT], ids=["itself", "a child that it waited for"])
 def test_our_own_children_are_not_other_people(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU that a descendant of the lab burns is nobody else's; seen from a bystander it is, though it lived in no snapshot."""
     monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
     with started("sleep", "60") as bystander, started(sys.executable, "-c", code) as ours:
         monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))

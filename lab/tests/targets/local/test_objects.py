@@ -12,7 +12,7 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
-from lab.model.variants.variants import covering_names, load_variant
+from lab.model.variants.variants import covering_names, load_overlay, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.systems.manifests import objects
 from lab.targets.local import LocalTarget
@@ -47,7 +47,11 @@ def first(deployment: dict[str, Any]) -> dict[str, Any]:
     return pod(deployment)["containers"][0]
 
 
-@pytest.mark.parametrize("name", covering_names())
+# Every day the systems as shipped, and in `--all` every overlay and component.
+ALL = [pytest.param(name, marks=[pytest.mark.slow] * bool(load_overlay(name).baseline)) for name in covering_names()]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_every_overlay_is_honoured_whole(name: str) -> None:
     variant = load_variant(name)
     points = load_sweep(variant.sweep)[1].expanded() if variant.sweep else []

@@ -108,7 +108,6 @@ def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) ->
 
 
 def test_changes_within_an_interval_are_one_reload(target: LocalTarget) -> None:
-    """Thirty changes in 3 s with an interval of 1 s: what is served last is the last one, by about three reloads."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
         it.routing.apply([SERVICE, it.slice(8080)])
         began = time.monotonic()
