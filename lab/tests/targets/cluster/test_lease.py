@@ -98,9 +98,7 @@ def test_it_is_renewed_while_it_is_held_and_lost_to_another_holder() -> None:
     assert spec(fake)["holderIdentity"] == "thief"
 
 
-def test_a_stale_one_is_watched_and_taken_over_but_not_where_only_clocks_differ(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stale_one_is_taken_over_but_not_where_only_clocks_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeApi()
     held(fake, "crashed", 70)
     mine = lease(fake, "ann")

@@ -203,9 +203,7 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
             assert cluster.selectors == [selector, selector]
 
 
-def test_a_lab_that_ends_leaves_no_runner_behind_and_what_one_that_died_left_is_removed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_lab_that_ends_leaves_no_runner_and_what_one_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
