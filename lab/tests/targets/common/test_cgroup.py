@@ -18,6 +18,8 @@ V1_MOUNTS = """\
 """
 V1_OWN = "4:memory:/user/x\n1:cpu,cpuacct:/\n0::/user\n"
 V2_MOUNTS = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+CPU: Controller = "cpu"
+MEMORY: Controller = "memory"
 IN_DOCKER = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
 
 
@@ -35,48 +37,48 @@ def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
 
 def test_a_group_is_found_where_it_is_mounted() -> None:
     for controller, own, mounts, found in (
-        ("cpu", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
-        ("memory", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
-        ("cpu", "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
-        ("cpu", "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
-        ("cpu", "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
-        ("cpu", "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
+        (CPU, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
+        (MEMORY, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
+        (CPU, "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
+        (CPU, "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
+        (CPU, "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
+        (CPU, "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
     ):
         assert cgroup.place(controller, own, mounts) == found
     for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
         with pytest.raises(LookupError):
-            cgroup.place("cpu", own, mounts)
+            cgroup.place(CPU, own, mounts)
 
 
 def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
     for version, controller, asked, written in (
-        (1, "cpu", "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
-        (2, "cpu", "200m", [("cpu.max", "20000 100000")]),
-        (2, "cpu", "2", [("cpu.max", "200000 100000")]),
-        (2, "cpu", "1m", [("cpu.max", "1000 100000")]),
-        (2, "cpu", "100.1m", [("cpu.max", "10100 100000")]),
-        (1, "memory", "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
-        (2, "memory", "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
+        (1, CPU, "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
+        (2, CPU, "200m", [("cpu.max", "20000 100000")]),
+        (2, CPU, "2", [("cpu.max", "200000 100000")]),
+        (2, CPU, "1m", [("cpu.max", "1000 100000")]),
+        (2, CPU, "100.1m", [("cpu.max", "10100 100000")]),
+        (1, MEMORY, "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
+        (2, MEMORY, "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
     ):
         assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
 def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_it() -> None:
     for controller, text, spelled in (
-        ("cpu", "20000 100000", "200m"),
-        ("cpu", "-1 100000", "unlimited"),
-        ("cpu", "max 100000", "unlimited"),
-        ("cpu", "12345 100000", "123.45m"),
-        ("memory", "67108864", "64Mi"),
-        ("memory", "9223372036854771712", "unlimited"),
-        ("memory", "1000", "1000"),
+        (CPU, "20000 100000", "200m"),
+        (CPU, "-1 100000", "unlimited"),
+        (CPU, "max 100000", "unlimited"),
+        (CPU, "12345 100000", "123.45m"),
+        (MEMORY, "67108864", "64Mi"),
+        (MEMORY, "9223372036854771712", "unlimited"),
+        (MEMORY, "1000", "1000"),
     ):
         assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
-    assert cgroup.holds("memory", Fraction(1_000_000), Fraction(999_424))
-    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(2_000_000))
-    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(900_000))
-    assert not cgroup.holds("cpu", Fraction(1, 5), Fraction(1, 4))
-    assert not cgroup.holds("cpu", Fraction(1, 5), None)
+    assert cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(999_424))
+    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(2_000_000))
+    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(900_000))
+    assert not cgroup.holds(CPU, Fraction(1, 5), Fraction(1, 4))
+    assert not cgroup.holds(CPU, Fraction(1, 5), None)
 
 
 @pytest.mark.parametrize(
