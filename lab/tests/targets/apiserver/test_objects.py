@@ -8,11 +8,15 @@ from lab.targets.apiserver import objects
 from lab.targets.cluster.objects import on_side
 
 
-def test_what_processes_there_are_is_the_same_on_both_sides() -> None:
+def test_both_sides_have_the_same_pods_of_their_deployments_templates() -> None:
     manifests = load_variant("baseline").manifests
     left, right = (read(objects.read(on_side(manifests, side))) for side in ("left", "right"))
     assert [pod.name for pod in left.pods] == [pod.name for pod in right.pods] == ["backend-0", "proxy-0"]
     assert {pod.namespace for pod in right.pods} == {"ingress-lab-right"}
+    pod = objects.pod(load_variant("baseline").manifests, "proxy", "proxy-0")
+    assert pod["metadata"]["name"] == "proxy-0" and pod["metadata"]["namespace"] == "ingress-lab"
+    assert pod["metadata"]["labels"]["lab/role"] == "proxy"
+    assert pod["spec"]["nodeName"] == objects.NODE and pod["spec"]["serviceAccountName"] == "ingress-nginx"
 
 
 def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> None:
@@ -21,13 +25,6 @@ def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> Non
         if obj["kind"] == "Ingress":
             obj["metadata"] = {**obj["metadata"], "annotations": {"nginx.ingress.kubernetes.io/canary": "true"}}
     assert read(objects.read(manifests)).role("proxy")
-
-
-def test_a_pod_is_its_deployments_template_on_the_node() -> None:
-    pod = objects.pod(load_variant("baseline").manifests, "proxy", "proxy-0")
-    assert pod["metadata"]["name"] == "proxy-0" and pod["metadata"]["namespace"] == "ingress-lab"
-    assert pod["metadata"]["labels"]["lab/role"] == "proxy"
-    assert pod["spec"]["nodeName"] == objects.NODE and pod["spec"]["serviceAccountName"] == "ingress-nginx"
 
 
 def test_a_slice_has_the_ready_endpoints_of_each_port_and_none_is_made_without_a_selector() -> None:

@@ -80,19 +80,21 @@ def saved(path: Path) -> Path:
     return path
 
 
-def test_an_archive_is_unpacked_once_with_its_layers_over_each_other(tmp_path: Path) -> None:
+def test_an_archive_a_plain_tar_and_a_folder_will_do_and_nothing_else(tmp_path: Path) -> None:
     file = saved(tmp_path / "image.tar")
     folder = programs.unpacked(str(file), tmp_path / "kept")
     holds_both_layers(folder)
     (folder / "mark").touch()
     assert (programs.unpacked(str(file), tmp_path / "kept") / "mark").exists()
-
-
-def test_a_folder_is_taken_as_it_is_and_a_plain_tar_of_a_root_will_do(tmp_path: Path) -> None:
     assert programs.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
     (tmp_path / "root.tar").write_bytes(tar({"nginx-ingress-controller": "program"}))
     folder = programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert (folder / "nginx-ingress-controller").read_text() == "program"
+    with pytest.raises(UsageError, match="no such folder or archive"):
+        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(UsageError, match="cannot be unpacked"):
+        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
@@ -105,14 +107,6 @@ def test_nothing_lands_outside_the_folder(tmp_path: Path, entries: Mapping[str, 
     with pytest.raises(UsageError, match="would land outside"):
         programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert not list(tmp_path.rglob("out")) and not list((tmp_path / "kept").iterdir())
-
-
-def test_what_is_neither_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder or archive"):
-        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
-    (tmp_path / "text").write_text("no archive")
-    with pytest.raises(UsageError, match="cannot be unpacked"):
-        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.fixture
@@ -154,7 +148,7 @@ def offered(bodies: dict[str, bytes]) -> str:
     return put("manifests", json.dumps(index).encode())
 
 
-def test_an_image_is_pulled_from_a_registry_by_its_digest(
+def test_an_image_is_pulled_by_its_digest_and_other_contents_refused(
     registry: tuple[str, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no Docker
@@ -163,20 +157,13 @@ def test_an_image_is_pulled_from_a_registry_by_its_digest(
     assert not programs.there(reference, tmp_path / "kept")
     holds_both_layers(programs.unpacked(reference, tmp_path / "kept"))
     assert programs.there(reference, tmp_path / "kept")
-
-
-def test_other_contents_than_were_asked_for_are_refused(
-    registry: tuple[str, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    address, bodies = registry
     digest = offered(bodies)
     for path in [path for path in bodies if "/blobs/" in path]:
         bodies[path] = LAYERS[0]
     with pytest.raises(UsageError, match="has other contents"):
-        programs.unpacked(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "kept")
+        programs.unpacked(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "other")
     with pytest.raises(UsageError, match="404"):
-        programs.unpacked(f"{address}/ingress-nginx/controller:v2", tmp_path / "kept")
+        programs.unpacked(f"{address}/ingress-nginx/controller:v2", tmp_path / "other")
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +183,6 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which says what it is made of."""
     monkeypatch.setattr(brought, "MADE", tmp_path)
     monkeypatch.setenv(ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
     found = files("ingress-nginx", "ingress-nginx-controller")

@@ -84,9 +84,8 @@ def status(code: int, message: str) -> tuple[int, Any]:
     return code, {"kind": "Status", "message": message}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path) -> None:
+    for content, said in (
         (None, "context test: "),
         ("", "context test: "),
         ("a: [", "context test: "),
@@ -95,31 +94,23 @@ def status(code: int, message: str) -> tuple[int, Any]:
             "contexts: [{name: tset, context: {cluster: c, user: u}}]",
             r"context test: is not in .*\n  did you mean 'tset'",
         ),
-    ],
-)
-def test_a_kubeconfig_without_the_context_is_refused(tmp_path: Path, content: str | None, said: str) -> None:
-    path = tmp_path / "config"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(UsageError, match=said):
-        Api("test", path)
+    ):
+        path = tmp_path / "config"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(UsageError, match=said):
+            Api("test", path)
 
 
-def test_a_credential_plugin_that_fails_is_quoted_and_prints_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "sh",
-        "args": ["-c", "echo expired >&2; exit 1"],
-    }
+def test_a_credential_plugin_that_fails_is_quoted_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = {"command": "sh", "args": ["-c", "echo expired >&2; exit 1"]}
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", **command}
     with pytest.raises(UsageError, match="no credentials: exec: process returned 1. expired"):
         Api("test", kubeconfig(tmp_path, "http://127.0.0.1:1", exec=plugin))
     assert capfd.readouterr().err == ""
 
 
-def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: Api, stub: Stub) -> None:
-    """Applied by server-side apply with unknown fields refused; listed objects say what they are."""
+def test_objects_are_asked_for_and_deleted_by_kind_and_the_server_says_where_they_are(api: Api, stub: Stub) -> None:
     stub.answers["/api/v1/namespaces/n/configmaps/a"] = [(200, CONFIG_MAP)]
     assert api.get("v1", "ConfigMap", "a", "n") == CONFIG_MAP
     assert api.get("v1", "ConfigMap", "b", "n") is None
@@ -135,9 +126,9 @@ def test_objects_are_asked_for_by_kind_and_the_server_says_where_they_are(api: A
     assert api.list("route.openshift.io/v1", "Route") == []
     stub.answers["/api/v1/namespaces/n/pods/p/log"] = [status(400, "waiting to start"), (200, "a\nb\n")]
     assert api.log("n", "p", "c", 5) == "" and api.log("n", "p", "c", 5) == "a\nb\n"
-
-
-def test_deleting_what_is_not_there_is_fine_and_says_whether_it_is_gone(api: Api, stub: Stub) -> None:
+    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "r", "namespace": "n"}}
+    with pytest.raises(RefusedError, match=r"knows no Route of route.openshift.io/v1\n  install its Custom"):
+        api.apply(route)
     assert api.delete("v1", "Pod", "p", "n", grace_s=1)
     assert stub.seen[-1][2]["gracePeriodSeconds"] == 1 and stub.seen[-1][2]["propagationPolicy"] == "Background"
     stub.answers["/api/v1/namespaces/n/pods/p"] = [(200, {"kind": "Pod"})]
@@ -174,20 +165,11 @@ def test_what_the_server_refuses_is_an_error_with_its_words(
         api.apply(CONFIG_MAP)
 
 
-def test_a_token_that_has_run_out_is_asked_for_again(api: Api, stub: Stub) -> None:
+def test_an_old_token_is_renewed_a_blip_ridden_out_and_a_server_that_stays_away_is_lost(api: Api, stub: Stub) -> None:
     before = api.client
     stub.answers["/version"] = [(401, {"message": "expired"}), (200, {"gitVersion": "v1.34.4"})]
     assert api.version() == "v1.34.4"
     assert api.client is not before
-
-
-def test_a_kind_that_the_cluster_does_not_know_says_how_to_get_it(api: Api) -> None:
-    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "r", "namespace": "n"}}
-    with pytest.raises(RefusedError, match=r"knows no Route of route.openshift.io/v1\n  install its Custom"):
-        api.apply(route)
-
-
-def test_a_blip_is_ridden_out_and_a_server_that_stays_away_is_lost_within_the_deadline(api: Api, stub: Stub) -> None:
     stub.answers["/version"] = [(503, "etcd"), (429, "later"), (200, {"gitVersion": "v1.34.4"})]
     assert api.version() == "v1.34.4"
     stub.answers["/version"] = [(503, "etcd")]
@@ -195,9 +177,7 @@ def test_a_blip_is_ridden_out_and_a_server_that_stays_away_is_lost_within_the_de
         api.version()
 
 
-def test_a_server_that_is_not_there_is_lost_with_the_kernels_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BLIP_S", 0.2)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # never for this machine itself
     with pytest.raises(LostError, match="does not answer: 127.0.0.1:1: Connection refused"):

@@ -123,7 +123,6 @@ def made() -> Made:
 
 
 def test_the_first_pod_is_the_oldest_that_is_ready(made: Made) -> None:
-    """One that is ending is none; where none is ready, the oldest is it."""
     made.api.put(pod("a", made="2026-01-01T00:00:00Z", deletionTimestamp="2026-01-01T00:01:00Z"))
     made.api.put(pod("b", ready=False, made="2026-01-01T00:00:01Z"))
     made.api.put(pod("c", made="2026-01-01T00:00:03Z"))
@@ -137,7 +136,6 @@ def test_the_first_pod_is_the_oldest_that_is_ready(made: Made) -> None:
 
 
 def test_a_pod_is_deleted_with_its_own_grace_or_evicted_where_no_budget_refuses(made: Made) -> None:
-    """A refusal is told in its own words, as an event; the next try may succeed."""
     made.api.put(pod("a"))
     made.api.refusal = "The disruption budget proxy needs 1 healthy pods and has 1 currently"
     assert not made.changes.end_pod("proxy", "evict")
@@ -150,7 +148,6 @@ def test_a_pod_is_deleted_with_its_own_grace_or_evicted_where_no_budget_refuses(
 
 
 def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
-    """Two rolls are two: their stamps differ."""
     made.changes.scale("proxy", 3)
     made.changes.roll("proxy")
     now = made.api.objects["Deployment", NS, "proxy"]
@@ -164,9 +161,7 @@ def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
 
 
 def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(made: Made) -> None:
-    """A limit cannot be taken away: what the node has is none. Undone for every pod, also for one that starved until it was unready or
-    crashed; one that is ending is left alone.
-    """
+    """For every pod, also one that starved until it was unready or crashed; one that is ending is left alone."""
     ending = pod("ending", deletionTimestamp="2026-01-01T00:01:00Z")
     for obj in (pod("a"), pod("unready", ready=False), crashed(pod("crashed", ready=False)), ending):
         made.api.put(obj)
@@ -180,7 +175,6 @@ def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(m
 
 
 def test_what_a_controller_adds_to_its_deployment_is_what_a_squeeze_goes_back_to(made: Made) -> None:
-    """Here a request, of which the EnvoyProxy says nothing."""
     patch = {"template": {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": [{"name": "proxy"}]}}}
     deployed = {"name": DEPLOYMENT["metadata"]["name"], "patch": {"value": {"spec": patch}}}
     envoy = {
@@ -201,7 +195,6 @@ def resources(made: Made, name: str) -> dict[str, Any]:
 
 
 def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is there, they have gone, the kubelet says nothing: the sample is what there is to see of it."""
     monkeypatch.setattr(module, "RESIZED_S", 0.05)
     made.changes.squeeze("proxy", None)
     with pytest.raises(MeasuringError, match="no pod is there to be squeezed"):
@@ -231,10 +224,7 @@ def test_no_process_is_killed_by_an_id_that_is_none(made: Made, statuses: object
     assert made.api.asked == []
 
 
-def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From its node only where that did not help; that neither did is no error, that the cluster is lost is one."""
+def test_what_still_ends_is_killed_from_inside_before_its_node(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KILLED_S", 0.0)
     killed, crashes = list[str](), list[str]()
 
@@ -264,10 +254,7 @@ def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
 
 
 @pytest.mark.parametrize(("reason", "limit_s"), [("Infeasible", 60.0), ("Deferred", 0.05)])
-def test_a_resize_that_does_not_take_is_an_error(
-    made: Made, reason: str, limit_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At once where its node never can."""
+def test_a_resize_may_not_take(made: Made, reason: str, limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESIZED_S", limit_s)
     made.api.put(pod("a"))
     made.api.pending = {"reason": reason, "message": "node has not enough cpu"}
@@ -276,7 +263,6 @@ def test_a_resize_that_does_not_take_is_an_error(
 
 
 def test_what_is_applied_is_listed_once_labelled_and_in_order(made: Made) -> None:
-    """A Service before the Route that leads to it; with the labels that all objects of the variant share, and its namespace."""
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "changing"}, "spec": {}}
     made.changes.apply([ROUTE, service])
     made.changes.apply([{**ROUTE, "spec": {"path": "/2"}}])

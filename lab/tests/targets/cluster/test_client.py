@@ -13,7 +13,6 @@ import pytest
 
 from lab.base.errors import LostError, MeasuringError
 from lab.generators import generator
-from lab.model.variants import kustomize
 from lab.targets.cluster import client as module
 from lab.targets.cluster import entrypoint
 from lab.targets.cluster.client import ClientPod, described, seconds
@@ -34,19 +33,7 @@ def pod(api: ApiHere) -> Iterator[ClientPod]:
     client.close()
 
 
-def test_the_pod_asks_for_nothing_that_it_does_not_need() -> None:
-    """No token, no capability, no privileges, no probe while something is measured; one tag decides its image."""
-    namespace, made = kustomize.objects(kustomize.render([module.MANIFESTS]))
-    assert namespace["metadata"]["name"] == made["metadata"]["namespace"] == "ingress-lab-client"
-    container = made["spec"]["containers"][0]
-    assert made["spec"]["automountServiceAccountToken"] is False and made["spec"]["enableServiceLinks"] is False
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert not {"livenessProbe", "readinessProbe"} & set(container)
-    assert container["command"][:4] == ["microsocks", "-q", "-i", "127.0.0.1"]
-
-
 def test_a_generator_is_found_where_the_pod_has_it(pod: ClientPod, tmp_path: Path, monkeypatch: Any) -> None:
-    """By its own path and version there; asked once. wrk2 may be installed as `wrk`, and wrk is not it."""
     found = pod.installed(generator("k6"))
     assert found is not None and found.path.endswith("/k6") and found.version[0].isdigit()
     pod.close()
@@ -61,9 +48,7 @@ def test_a_generator_is_found_where_the_pod_has_it(pod: ClientPod, tmp_path: Pat
 
 
 def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod's own lines stay; each side's go with it, also when what was done meanwhile fails. A lab that lost its place leaves them to the
-    next.
-    """
+    """Each side's lines go with it, also after a failure; a lab that lost its place leaves them to the next."""
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost\n10.0.0.9 old.lab.test # ingress-lab\n")
     monkeypatch.setattr(module, "HOSTS", str(hosts))
@@ -88,17 +73,12 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
         pass
 
 
-def test_what_a_generator_used_is_its_own_and_its_childrens(
-    pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of several that ran at once each is told; of one that never began nothing is."""
+def test_what_a_generator_used_is_its_own(pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = "t0=$(date +%s%N); while [ $(($(date +%s%N) - t0)) -lt 400000000 ]; do :; done"
     with (tmp_path / "out").open("wb") as out:
-        running = [
-            pod.held(["sh", "-c", each], {}, out, out, name).go()
-            for each, name in ((script, "busy"), ("sleep 0.4", "idle"))
-        ]
+        wanted = {"busy": script, "idle": "sleep 0.4"}
+        running = [pod.held(["sh", "-c", each], {}, out, out, name).go() for name, each in wanted.items()]
         assert [one.wait(20) for one in running] == [0, 0]
     busy, idle = pod.used_s(["busy"]), pod.used_s(["idle"])
     assert busy is not None and idle is not None and busy > 4 * idle
@@ -113,7 +93,6 @@ def test_times_as_a_shell_tells_them() -> None:
 
 
 def test_another_pod_of_the_same_name_is_not_the_same_place(api: ApiHere, pod: ClientPod) -> None:
-    """What was measured in the one says nothing of the other."""
     pod.check()
     assert api.pod is not None
     api.pod["metadata"]["uid"] = "another"
@@ -122,7 +101,6 @@ def test_another_pod_of_the_same_name_is_not_the_same_place(api: ApiHere, pod: C
 
 
 def test_tools_may_what_their_container_may() -> None:
-    """Its user and capabilities, its volumes (a subPath is refused there), its processes; and nothing else."""
     context = {"runAsUser": 101, "capabilities": {"drop": ["ALL"]}}
     log = {"name": "log", "mountPath": "/var/log/lab"}
     target = {"name": "proxy", "securityContext": context, "volumeMounts": [log, {**log, "subPath": "x"}]}
@@ -143,7 +121,6 @@ def test_tools_may_what_their_container_may() -> None:
     ],
 )
 def test_the_socks_server_is_asked_by_name_and_its_refusals_are_errors(reply: bytes, number: int) -> None:
-    """As this machine's own: refused, unreachable, reset. What follows the reply is the connection's."""
     ours, theirs = socket.socketpair()
     asked = bytearray()
 

@@ -62,17 +62,7 @@ def facts(api: Any) -> dict[str, str]:
     return facts_of(api, IMAGES)
 
 
-def test_nodes_of_one_kind_are_told_together() -> None:
-    """What they are, and neither names nor ages; a little less memory after a boot is no other fact."""
-    same = [node("a"), node("b", memory="24615504Ki")]
-    one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
-    assert nodes_in_words(same) == f"2 × {one}"
-    cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
-    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
-
-
 def test_facts_of_a_cluster() -> None:
-    """Provider, network, the images that are really used, and that nobody is pinned."""
     found = facts(Shown(daemons=("cilium", "node-exporter")))
     assert found["kubernetes"] == "v1.34.4"
     assert found["provider"] == "kind"
@@ -81,28 +71,29 @@ def test_facts_of_a_cluster() -> None:
     assert found["pinning"].startswith("none")
     assert found["image_nginx"] == "mirror/nginx:1"
     assert found["image_loadgen"] == "lab/loadgen:x"
+    same = [node("a"), node("b", memory="24615504Ki")]
+    one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
+    assert nodes_in_words(same) == f"2 × {one}"
+    cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
+    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
 
 
-@pytest.mark.parametrize(
-    ("settings", "mode"),
-    [
+def test_the_mode_of_kube_proxy() -> None:
+    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
+    for settings, mode in (
         ({"kube-proxy": {"config.conf": "kind: KubeProxyConfiguration\nmode: nftables\n"}}, "nftables"),
         ({"kube-proxy": {"config.conf": 'mode: ""\n'}}, "iptables (by default)"),
         ({"kube-proxy-config": {"config": "mode: ipvs\n"}}, "ipvs"),
         ({}, "unknown"),
-    ],
-)
-def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
-    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced. What is hidden is said so."""
-    api = Shown(settings)
-    assert facts(api)["kube_proxy"] == mode
-    api.refused = dict.fromkeys(("ConfigMap", "DaemonSet"), DeniedError("context x", "user u cannot"))
-    hidden = facts(api)
-    assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
+    ):
+        api = Shown(settings)
+        assert facts(api)["kube_proxy"] == mode
+        api.refused = dict.fromkeys(("ConfigMap", "DaemonSet"), DeniedError("context x", "user u cannot"))
+        hidden = facts(api)
+        assert (hidden["kube_proxy"], hidden["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
 
 
 def test_the_record_of_a_pod() -> None:
-    """Where it ran, how well, and the digest of what it ran; one that has not started has no digest."""
     pod = {
         "metadata": {"name": "proxy-1", "labels": {"lab/role": "proxy"}},
         "spec": {"nodeName": "a", "containers": [{"name": "nginx", "image": "nginx:1"}]},
@@ -175,7 +166,6 @@ SHOP = ("shop", "web-0")
 
 
 def test_a_kubelets_figures() -> None:
-    """Its own text: pods alone, each with the moment of its own figure."""
     assert figures(METRICS) == {
         ("h3-test", "backend"): Figure(1795285866.013, 1.284404679),
         ("kube-system", "etcd-dev-control-plane"): Figure(1795285860.884, 20.593826257),
@@ -186,7 +176,6 @@ def test_a_kubelets_figures() -> None:
 
 
 def test_other_peoples_pods_count_and_nobody_elses() -> None:
-    """Neither the lab's namespaces nor the cluster's own; over the time that the figures themselves cover."""
     own = ("kube-system", "etcd"), ("ingress-lab", "proxy")
     api: Any = Kubelet(
         [{SHOP: (100, 5.0)} | dict.fromkeys(own, (100, 1.0)), {SHOP: (112, 8.0)} | dict.fromkeys(own, (112, 9.0))]
@@ -195,10 +184,6 @@ def test_other_peoples_pods_count_and_nobody_elses() -> None:
     assert seen.cores == pytest.approx(0.25)
     assert seen.counters == {"others/pods": 1, "others/stale_pods": 0, "others/window_ms": 12000}
     assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
-
-
-def test_what_the_cluster_itself_is() -> None:
-    """Its own namespaces are known by name; whoever else is there is somebody. Namespaces are asked for once, but of one that is new."""
     own = ("kube-system", "local-path-storage", "openshift", "openshift-ingress", "calico-system")
     for namespace in (*own, "shop", "default", "my-kube-things"):
         api: Any = Kubelet([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}, {("new", "x"): (110, 6.0)}])
@@ -210,7 +195,6 @@ def test_what_the_cluster_itself_is() -> None:
 
 
 def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
-    """A kubelet looks every 10 to 30 s: in between a pod's latest rate stands, and is called stale."""
     watch = kubelets({SHOP: (100, 5.0)}, {SHOP: (110, 6.0)})
     assert watch(["n1"])().counters["others/stale_pods"] == 0
     again = watch(["n1"])()
@@ -222,7 +206,6 @@ def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
 
 
 def test_a_kubelet_that_may_not_be_asked_is_not_visible() -> None:
-    """Nothing is said then, whether the kubelet or its node is gone; an API server that is gone is not the same."""
     lost = LostError("context x", "the API server does not do it now: status 503")
     denied = DeniedError("context x", "user u cannot get nodes/proxy")
     for error in (denied, RefusedError("context x", "500"), lost, ValueError("of another form")):
@@ -245,7 +228,6 @@ def process(proc: Path, pid: int, parent: int, title: str, ticks: int, cgroup: s
 
 
 def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lab's descend from it, the cluster's are in the nodes' containers or carry them; the rest is somebody's."""
     own = 500
     monkeypatch.setattr(others, "host_proc", lambda: (str(tmp_path), own))
     monkeypatch.setattr(others.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
@@ -272,8 +254,6 @@ def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_several_see_is_added() -> None:
-    """Where one cannot see, nothing is said, unless what the rest saw is too much for a sample by itself."""
-
     def sees(cores: float | None, **counters: int) -> others.Others:
         return lambda nodes: lambda: Elsewhere(cores, counters)
 

@@ -30,9 +30,6 @@ def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By digest, where a registry has it: what is a tag is only for some variants, and images.yaml says why. The generators' image is built
-    here under a tag made from what goes into it.
-    """
     monkeypatch.delenv("LAB_IMAGES", raising=False)
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
@@ -68,28 +65,24 @@ def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> 
     assert few["haproxy-router"] == {"okd", "okd-150m"} and few["traefik"] >= {"traefik"}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path) -> None:
+    for content, said in (
+        (None, "there is no such file"),
         ("ngnix: a:1", "unknown image 'ngnix'\n  did you mean 'nginx'?"),
         ("nginx: [a]", "nginx: ['a'] is no image reference"),
         ("nginx: Not An Image", "is no image reference"),
         ("- nginx", "expected `short name: reference` lines"),
         ("nginx: [", "not YAML"),
-        (None, "there is no such file"),
-    ],
-)
-def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path, content: str | None, said: str) -> None:
-    if content is not None:
-        lab_images.write_text(content)
-    with pytest.raises(UsageError) as caught:
-        images.load()
-    assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
-    assert said in str(caught.value)
+    ):
+        if content is not None:
+            lab_images.write_text(content)
+        with pytest.raises(UsageError) as caught:
+            images.load()
+        assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
+        assert said in str(caught.value)
 
 
 def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So an image of yesterday's k6 is never taken for today's."""
     monkeypatch.delenv("IN_NIX_SHELL", raising=False)
     monkeypatch.setattr(images, "ROOT", tmp_path)
     k6 = tmp_path / ".cache" / "bin" / "k6"
@@ -102,9 +95,6 @@ def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeyp
         tags.append(images.loadgen_tag(base))
     images.loadgen_tag.cache_clear()
     assert len(set(tags)) == 3
-
-
-# On the nodes
 
 
 class Nodes:
@@ -125,9 +115,7 @@ class Nodes:
 
 
 def test_a_tag_held_here_is_loaded_and_a_digest_is_pulled_where_it_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaded again only when the engine has other contents under that name; what has a digest is pulled even when the engine has it: loaded
-    under a tag it would have no digest there. One that nobody has is named with the reason.
-    """
+    """What has a digest is pulled even when the engine has it: loaded under a tag it would have no digest there."""
     listed = [{"id": "sha256:1", "repoTags": ["docker.io/lab/nginx:1"], "repoDigests": []}]
     nodes = Nodes(monkeypatch, {"lab/nginx:1": "sha256:1"}, listed)
     assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
@@ -145,22 +133,16 @@ def test_a_tag_held_here_is_loaded_and_a_digest_is_pulled_where_it_is_lacking(mo
         docker.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
 
 
-@pytest.mark.parametrize(
-    ("reference", "listed"),
-    [
+def test_references_are_compared_as_containerd_lists_them() -> None:
+    for reference, listed in (
         ("debian", "docker.io/library/debian:latest"),
         ("lab/nginx:1", "docker.io/lab/nginx:1"),
         ("localhost/nginx:1", "localhost/nginx:1"),
         ("mirror.test:5000/nginx", "mirror.test:5000/nginx:latest"),
         (f"mirror.test:5000/a/nginx:1@{DIGEST}", f"mirror.test:5000/a/nginx@{DIGEST}"),
         (f"nginx:1@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
-    ],
-)
-def test_references_are_compared_as_containerd_lists_them(reference: str, listed: str) -> None:
-    assert docker.full(reference) == listed
-
-
-# The cluster's configuration
+    ):
+        assert docker.full(reference) == listed
 
 
 @pytest.fixture
@@ -168,10 +150,7 @@ def chosen() -> Images:
     return Images({"kind-node": "kindest/node:v1"}, {})
 
 
-def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
-    chosen: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One node of the pinned image, the proxy mode said, the kubelet's sysctls; images and workers are in the label, its name is not."""
+def test_the_cluster_is_as_its_file_says_and_knows_it(chosen: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_KIND_NAME", "mine")
     made = kind.config(chosen, 0)
     assert made["name"] == "mine"
@@ -189,32 +168,25 @@ def test_the_cluster_is_as_its_file_says_and_knows_what_it_was_made_from(
     assert node["labels"] not in (labels(1), labels(images={"kind-node": "other:1"}))
 
 
-@pytest.mark.parametrize(
-    ("workers", "control", "added"),
-    [
+def test_from_two_workers_on_every_role_has_a_node_of_its_own(chosen: Images) -> None:
+    for workers, control, added in (
         (0, (None, False), []),
         (1, (None, True), ["generator"]),
         (2, ("backend", True), ["generator", "proxy"]),
         (3, (None, False), ["generator", "proxy", "backend"]),
         (4, (None, False), ["generator", "proxy", "backend", None]),
-    ],
-)
-def test_from_two_workers_on_every_role_has_a_node_of_its_own(
-    chosen: Images, workers: int, control: tuple[str | None, bool], added: list[str | None]
-) -> None:
-    """The generator's is closed to other pods; the control plane's is open where one of the others has to run there."""
-    plane, *others = kind.config(chosen, workers)["nodes"]
-    assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
-    assert [node["labels"].get(ROLE_LABEL) for node in others] == added
-    patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]
-    taints = [taint for patch in patched for taint in patch["nodeRegistration"]["taints"]]
-    closed = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
-    assert taints == [closed] * bool(workers) and len(patched) == bool(workers)
-    assert all(others[0] is node for node in others if "kubeadmConfigPatches" in node)
+    ):
+        plane, *others = kind.config(chosen, workers)["nodes"]
+        assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
+        assert [node["labels"].get(ROLE_LABEL) for node in others] == added
+        patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]
+        taints = [taint for patch in patched for taint in patch["nodeRegistration"]["taints"]]
+        closed = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
+        assert taints == [closed] * bool(workers) and len(patched) == bool(workers)
+        assert all(others[0] is node for node in others if "kubeadmConfigPatches" in node)
 
 
 def test_too_little_disk_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where Docker's data are this machine's."""
     engine = docker.Engine("27", Path("/var/lib/docker"))
     monkeypatch.setattr(docker, "free_bytes", lambda _engine: 5 * 2**30)
     with pytest.raises(UsageError, match="5.0 GB free where Docker keeps its data, a cluster takes up to 6"):

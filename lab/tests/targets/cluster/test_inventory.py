@@ -15,20 +15,9 @@ from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api
 from lab.targets.cluster.inventory import INVENTORY, Inventory, ensure_kinds, remove_all
 from lab.targets.cluster.objects import WORKLOADS, Reference
 from lab.tests.support.cluster_fakes import FakeApi, Key
+from lab.tests.targets.cluster.test_objects import IMAGES, on_clusters, prepared
 
 LABEL = {RUN_LABEL: "run-0"}
-
-
-class Images:
-    def resolve(self, reference: str) -> str:
-        return reference
-
-
-IMAGES: Any = Images()
-
-
-def prepared(name: str) -> list[dict[str, Any]]:
-    return objects.prepare(load_variant(name).manifests, IMAGES, "run-1", "stamp-1")
 
 
 def made() -> tuple[FakeApi, Inventory]:
@@ -100,9 +89,8 @@ def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
     right = Inventory(cast("Api", fake), "run-1", "right")
     left.apply(prepared("baseline"))
     mine = set(fake.objects)
-    right.apply(
-        objects.prepare(objects.on_side(load_variant("baseline").manifests, "right"), IMAGES, "run-1", "stamp-2")
-    )
+    other = objects.on_side(load_variant("baseline").manifests, "right")
+    right.apply(objects.prepare(other, IMAGES, "run-1", "stamp-2"))
     assert mine <= set(fake.objects)
     right.remove()
     assert {key for key in fake.objects if "right" in str(key)} == set() and mine <= set(fake.objects)
@@ -126,7 +114,6 @@ def test_what_somebody_else_has_made_meanwhile_under_a_listed_name_is_not_delete
 
 
 def test_only_what_the_lab_would_find_again_is_taken() -> None:
-    """A kind that it looks for, and later what is in a namespace that the variant has; and there may be nothing to take over."""
     fake, inventory = made()
     inventory.take_over()
     with pytest.raises(UsageError, match="Node worker: has no namespace"):
@@ -141,7 +128,6 @@ def test_only_what_the_lab_would_find_again_is_taken() -> None:
 
 
 def test_workloads_and_pods_end_and_the_generator_stays() -> None:
-    """A pod is granted one second; one that tunes its node, its own grace."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL | {"lab/role": "proxy"}))
@@ -160,7 +146,6 @@ def test_workloads_and_pods_end_and_the_generator_stays() -> None:
 
 
 def test_the_last_variants_pods_end_while_the_next_comes_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one is applied while they do; those that a controller made late are asked to end as well, its own are not."""
     fake, inventory = made()
     monkeypatch.setattr(module, "POLL_S", 0.0)
     ending = LABEL | {"lab/role": "proxy"}
@@ -204,9 +189,7 @@ def test_a_field_that_cannot_be_changed_costs_a_new_object_only_where_the_lab_ma
     assert "delete Service ingress-lab/backend" in fake.asked and "Service backend" in kinds(fake)
 
 
-def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_for_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_service_that_was_headless_is_made_anew_where_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server fills in what was there before, and says nothing."""
     fake, inventory = made()
     put = fake.put
@@ -234,7 +217,6 @@ def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_fo
 
 
 def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
-    """What may not even be listed in a namespace goes with it."""
     fake, inventory = made()
     inventory.apply(prepared("baseline"))
     fake.put(thing("ClusterRole", "of-an-older-run", labels=LABEL))
@@ -249,19 +231,12 @@ def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None
     assert "delete Deployment ingress-lab/proxy" in fake.asked
 
 
-def with_a_controller() -> list[dict[str, Any]]:
-    manifests = objects.on_cluster(load_variant("envoy-gateway").manifests)
-    return objects.prepare(manifests, IMAGES, "run-1", "stamp-1")
-
-
 def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it() -> None:
     """Else the controller would make it again."""
     fake, inventory = made()
-    inventory.apply(with_a_controller())
-    assert (
-        "apps/v1 Deployment ingress-lab proxy\n"
-        in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
-    )
+    inventory.apply(on_clusters("envoy-gateway"))
+    listed = fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
+    assert "apps/v1 Deployment ingress-lab proxy\n" in listed
     fake.put(thing("Deployment", "proxy", "ingress-lab", labels=LABEL))
     scoped = LABEL | dict([module.CONTROLLER_SCOPE])
     fake.put(thing("Pod", "envoy-gateway-1", "ingress-lab", labels=scoped))
@@ -276,7 +251,7 @@ def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it(
 
 def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> None:
     fake, inventory = made()
-    inventory.apply(with_a_controller())
+    inventory.apply(on_clusters("envoy-gateway"))
     gone = fake.delete
 
     def end(verb: str, key: Key) -> None:
@@ -298,9 +273,8 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
 
 
 def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
-    """Whose controller watches the others, too; Envoy Gateway's own are of another group."""
     fake, inventory = made()
-    inventory.apply(with_a_controller())
+    inventory.apply(on_clusters("envoy-gateway"))
     assert "Gateway" in ensure_kinds(cast("Api", fake), "run-1")
     assert ensure_kinds(cast("Api", fake), "run-2") == []
     fake.put(thing("Gateway", "theirs", "shop"))

@@ -59,10 +59,18 @@ def test_the_second_lab_is_refused_and_told_who_has_it() -> None:
     second.acquire()
     assert spec(fake)["holderIdentity"] == "bob@b (2)"
     second.release()
+    fake = FakeApi()
+
+    def faster(verb: str, key: Key) -> None:
+        fake.before = lambda verb, key: None
+        held(fake, "faster", 0)
+
+    fake.before = faster
+    with pytest.raises(UsageError, match="faster"):
+        lease(fake, "slower").acquire()
 
 
-def test_it_is_renewed_while_it_is_held() -> None:
-    """A blip does not lose it."""
+def test_it_is_renewed_while_it_is_held_and_lost_to_another_holder() -> None:
     fake = FakeApi()
     mine = lease(fake, "ann")
     mine.acquire()
@@ -80,9 +88,17 @@ def test_it_is_renewed_while_it_is_held() -> None:
     mine.release()
     mine.release()
     assert spec(fake)["holderIdentity"] == ""
+    fake = FakeApi()
+    mine = lease(fake, "ann")
+    mine.acquire()
+    held(fake, "thief", 0)
+    until(lambda: bool(lost(mine)))
+    assert lost(mine) == "lost: thief holds it now"
+    mine.release()
+    assert spec(fake)["holderIdentity"] == "thief"
 
 
-def test_a_stale_one_is_watched_and_then_taken_over() -> None:
+def test_a_stale_one_is_taken_over_but_not_where_only_clocks_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeApi()
     held(fake, "crashed", 70)
     mine = lease(fake, "ann")
@@ -90,10 +106,6 @@ def test_a_stale_one_is_watched_and_then_taken_over() -> None:
     mine.acquire()
     assert 0.1 <= time.monotonic() - started < 30 and spec(fake)["holderIdentity"] == "ann"
     mine.release()
-
-
-def test_one_that_only_looks_stale_because_clocks_differ_is_left_to_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its holder writes times that are long past by our clock; but it writes."""
     fake = FakeApi()
     held(fake, "living", 70)
     mine = lease(fake, "ann")
@@ -105,18 +117,6 @@ def test_one_that_only_looks_stale_because_clocks_differ_is_left_to_its_holder(m
     monkeypatch.setattr(threading.Event, "wait", renewed_meanwhile)
     with pytest.raises(UsageError, match="another lab measures there: living"):
         mine.acquire()
-
-
-def test_of_two_that_write_at_once_one_has_it() -> None:
-    fake = FakeApi()
-
-    def faster(verb: str, key: Key) -> None:
-        fake.before = lambda verb, key: None
-        held(fake, "faster", 0)
-
-    fake.before = faster
-    with pytest.raises(UsageError, match="faster"):
-        lease(fake, "slower").acquire()
 
 
 def test_the_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,17 +135,6 @@ def test_the_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPat
     slept_s = 3600.0
     assert "not renewed" in lost(mine)
     mine.release()
-
-
-def test_another_holder_means_that_it_is_lost() -> None:
-    fake = FakeApi()
-    mine = lease(fake, "ann")
-    mine.acquire()
-    held(fake, "thief", 0)
-    until(lambda: bool(lost(mine)))
-    assert lost(mine) == "lost: thief holds it now"
-    mine.release()
-    assert spec(fake)["holderIdentity"] == "thief"
 
 
 @pytest.mark.parametrize("error", [LostError("context test", "does not answer: timed out"), ValueError("x")])

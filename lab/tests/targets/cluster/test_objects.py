@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import copy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.model.variants import hosts, kustomize
+from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.systems.manifests.certificates import subject
 from lab.targets.cluster import objects
@@ -48,7 +46,6 @@ def prepared(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "StatefulSet", "Job"])
 def test_a_role_is_that_of_the_pods_whatever_makes_them(kind: str) -> None:
-    """And never the object's own label."""
     template = {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": []}}
     obj = {"kind": kind, "metadata": {"name": "x", "labels": {"lab/role": "backend"}}, "spec": {"template": template}}
     assert objects.role(obj) == "proxy"
@@ -75,7 +72,6 @@ def test_every_object_and_pod_carries_the_runs_label_and_every_image_is_resolved
 
 
 def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> None:
-    """The variant's own manifests are recorded and read back against. What others need comes first, workloads last."""
     variant = load_variant("okd-edge")
     before = copy.deepcopy(variant.manifests)
     kinds = [obj["kind"] for obj in objects.prepare(variant.manifests, IMAGES, "run-1", "stamp-1")]
@@ -86,15 +82,9 @@ def test_what_is_prepared_is_a_copy_in_order_whose_selectors_never_change() -> N
     found = prepared("baseline")
     assert RUN_LABEL not in one(found, "Deployment", "proxy")["spec"]["selector"]["matchLabels"]
     assert RUN_LABEL not in one(found, "Service", "proxy")["spec"]["selector"]
-
-
-def test_a_list_is_taken_apart() -> None:
     inner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
-    nested = {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [{"apiVersion": "v1", "kind": "List", "items": [inner]}, inner],
-    }
+    of_list = {"apiVersion": "v1", "kind": "List"}
+    nested = {**of_list, "items": [{**of_list, "items": [inner]}, inner]}
     assert [obj["kind"] for obj in objects.prepare([nested], IMAGES, "r", "s")] == ["ConfigMap", "ConfigMap"]
 
 
@@ -104,18 +94,14 @@ def test_a_secret_gets_the_certificate_that_it_asks_for_and_another_key_is_refus
     assert subject(base64.b64decode(data["tls.crt"]).decode()) == "*.apps.lab.test"
     secret = copy.deepcopy(one([dict(obj) for obj in load_variant("tls").manifests], "Secret", "ingress-certificate"))
     secret["data"]["tls.cr"] = secret["data"].pop("tls.crt")
-    with pytest.raises(
-        UsageError, match="Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
-    ):
+    said = "Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
+    with pytest.raises(UsageError, match=said):
         objects.certify(secret)
 
 
-def test_no_cloud_buys_a_load_balancer_and_other_services_stay_as_they_are() -> None:
+def test_no_balancer_is_bought_and_pods_prefer_another_node_than_the_generators() -> None:
     assert one(prepared("okd"), "Service", "proxy")["spec"]["loadBalancerClass"] == NO_BALANCER
     assert "loadBalancerClass" not in one(prepared("baseline"), "Service", "proxy")["spec"]
-
-
-def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
     for name in ("proxy", "backend"):
         affinity = one(prepared("baseline"), "Deployment", name)["spec"]["template"]["spec"]["affinity"]
         term, beside = affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -125,9 +111,13 @@ def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
     assert tuning and all("affinity" not in obj["spec"]["template"]["spec"] for obj in tuning)
 
 
-def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
+def test_an_unknown_kind_and_a_patch_that_fits_nothing_are_refused_before_anything_starts() -> None:
     with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*`just up` brings"):
         objects.vet(KINDS, load_variant("okd").manifests)
+    manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
+    manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
+    with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
+        objects.on_cluster(manifests)
 
 
 def test_the_right_side_shares_no_name_with_the_left() -> None:
@@ -145,10 +135,14 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
     (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
     assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
     assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
+    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
+    own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
+    settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
+    assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
+    assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
 
 
 def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
-    """Certificates are made for it, and it is said with every request. Without TLS both sides are asked for the same name."""
     left, right = (placed(load_variant("tls").manifests, side) for side in ("left", "right"))
     assert list(hosts.routed(left)) == ["bench.lab.test"] and list(hosts.routed(right)) == ["bench.rab.test"]
     (secret,) = [obj for obj in right if obj["kind"] == "Secret"]
@@ -156,21 +150,19 @@ def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
     assert list(hosts.routed(placed(load_variant("baseline").manifests, "right"))) == ["bench.lab.test"]
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
+def test_what_one_node_has_once_bears_no_pair() -> None:
+    for name, why in (
         ("baseline", ""),
         ("keepalive", ""),
         ("okd-hostnetwork", "the node's own ports"),
         ("aws-a1-node", "the node's kernel"),
-    ],
-)
-def test_what_one_node_has_once_bears_no_pair(name: str, why: str) -> None:
-    def unconnected() -> Any:
-        raise AssertionError
+    ):
 
-    said = ClusterTarget("test", unconnected, "").unpaired(load_variant(name))
-    assert why in said and bool(why) == bool(said)
+        def unconnected() -> Any:
+            raise AssertionError
+
+        said = ClusterTarget("test", unconnected, "").unpaired(load_variant(name))
+        assert why in said and bool(why) == bool(said)
 
 
 def test_a_sides_pods_go_where_the_others_are() -> None:
@@ -182,15 +174,11 @@ def test_a_sides_pods_go_where_the_others_are() -> None:
     assert "kubernetes.io/hostname" not in (selectors["backend"] or {})
 
 
-# What a controller makes of them
-
-
 def on_clusters(name: str) -> list[dict[str, Any]]:
     return objects.prepare(objects.on_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
 
 
 def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None:
-    """Knobs of the pods and of its own objects, the lab's labels and images; the controller is no part of the proxy."""
     found = on_clusters("envoy-gateway-1-cpu")
     proxy, controller = one(found, "EnvoyProxy", "proxy"), one(found, "Deployment", "envoy-gateway")
     assert [objects.role(obj) for obj in (proxy, controller)] == ["proxy", None]
@@ -208,40 +196,6 @@ def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None
     assert proxy["spec"]["provider"]["type"] == "Kubernetes" and "host" not in proxy["spec"]["provider"]
     manifests = load_variant("traefik-ingress").manifests
     assert objects.on_cluster(manifests) is manifests, "a variant that says nothing of clusters"
-
-
-def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -> None:
-    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
-    own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
-    settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
-    assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
-    assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
-
-
-def test_the_same_is_laid_over_the_same_once_until_the_component_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was changed of one answer is in no other."""
-    built: list[Path] = []
-    real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
-    component = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "namePrefix": "a-"}
-    file = tmp_path / "kustomization.yaml"
-    file.write_text(yaml.safe_dump(component))
-    objects_of = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}]
-    (first,), (second,) = (kustomize.laid_over(objects_of, tmp_path) for _ in range(2))
-    first["metadata"]["name"] = "changed"
-    assert second["metadata"]["name"] == "a-one" and len(built) == 1
-    file.write_text(yaml.safe_dump(component | {"namePrefix": "another-"}))
-    (third,) = kustomize.laid_over(objects_of, tmp_path)
-    assert third["metadata"]["name"] == "another-one" and len(built) == 2
-
-
-def test_what_is_laid_over_but_fits_nothing_is_refused() -> None:
-    manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
-    manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
-    with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
-        objects.on_cluster(manifests)
 
 
 def pod(name: str = "proxy-a", node: str = "172.18.0.2", ready: str = "True", **metadata: str) -> Object:
@@ -319,8 +273,7 @@ def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_t
     assert (found.host, found.port, found.words) == ("10.244.0.7", 8080, "to the pod itself (a headless Service)")
 
 
-def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> None:
-    """Whatever the Service's type, and though pods have their node's ports: those end with them, and it is said."""
+def test_pod_and_host_are_entered_past_the_services_address_which_a_disturbance_needs() -> None:
     objects = manifests("pod-address")
     api: Any = shown(objects)
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
@@ -332,25 +285,10 @@ def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> 
     found = entrypoint(api, objects, "proxy", "https", lasting=True)
     assert found.host.startswith("10.96.0.")
     assert found.words.endswith("(kube-proxy's NAT on the client's node), not by the host port that its pods have")
-
-
-def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_the_service() -> None:
     objects = manifests("okd-edge-hostnetwork")
     found = way(Shown(), objects, "proxy", "https")
     assert (found.host, found.port) == ("172.18.0.2", 8443)
     assert found.words == "to node 172.18.0.2, whose own ports the pod's are"
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_role_that_no_service_selects_is_refused(elsewhere: bool) -> None:
-    """There is none, or only in another namespace."""
-    objects = manifests("okd")
-    services = [obj for obj in objects if obj["kind"] == "Service"]
-    for obj in services:
-        obj["metadata"]["namespace"] = "elsewhere"
-    found = objects if elsewhere else [obj for obj in objects if obj not in services]
-    with pytest.raises(UsageError, match="Deployment/proxy: no Service selects the pods of the role proxy"):
-        way(Shown(), found, "proxy")
 
 
 def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
@@ -366,10 +304,15 @@ def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
         del item["nodePort"]
     with pytest.raises(MeasuringError, match="Service/proxy: port 80 has no node port"):
         way(api, objects, "proxy")
+    services = [obj for obj in objects if obj["kind"] == "Service"]
+    for obj in services:
+        obj["metadata"]["namespace"] = "elsewhere"
+    for found in (objects, [obj for obj in objects if obj not in services]):
+        with pytest.raises(UsageError, match="Deployment/proxy: no Service selects the pods of the role proxy"):
+            way(Shown(), found, "proxy")
 
 
 def test_a_router_may_reload_until_its_interval_is_over() -> None:
-    """Whatever runs it; what has no interval may not."""
     for variant, seconds in {"okd": 6, "reload-120s": 121, "okd-edge-hostnetwork": 6, "nginx": 0, "direct": 0}.items():
         assert pending_s(load_variant(variant).manifests) == seconds
     daemons = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]

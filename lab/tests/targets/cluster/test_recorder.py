@@ -93,22 +93,18 @@ def test_a_pod_that_is_deleted_and_replaced(told: ClusterRecorder) -> None:
 
 
 def test_a_container_that_crashed_is_started_again(told: ClusterRecorder) -> None:
-    """Each end and each start once, though the status says them again and again."""
     told.pod(1.0, "LISTED", pod())
     ended = {"containerID": "containerd://a", "exitCode": 137, "reason": "Error"}
     told.pod(2.0, "MODIFIED", pod(version=2, container=None, restarts=1, ended=ended))
     for version in (3, 4):
         told.pod(3.0, "MODIFIED", pod(version=version, container="containerd://b", restarts=1, ended=ended))
-    assert [(name, detail.split(";")[0]) for _, _, name, detail in said(told)] == [
-        ("Exited", "exited with 137 (Error)"),
-        ("Started", "restart 1"),
-    ]
+    happened = [(name, detail.split(";")[0]) for _, _, name, detail in said(told)]
+    assert happened == [("Exited", "exited with 137 (Error)"), ("Started", "restart 1")]
     assert told.ended("containerd://a")
     assert not told.ended("containerd://b")
 
 
 def test_kubernetes_own_events_are_counted_up(told: ClusterRecorder) -> None:
-    """`count` 3 after 1 are two more; what was counted before watching began is not told; another kind's are not ours."""
     told.pod(1.0, "LISTED", pod())
 
     def event(count: int, reason: str = "Unhealthy", about: str = "Pod") -> Object:
@@ -203,7 +199,6 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
 
 
 def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A last look shows a change that never came; and a server that no longer knows what came after."""
     monkeypatch.setattr(module, "CAUGHT_UP_S", 0.1)
     server = Server([pod(version=3)], Lines())
     watch = watched(server, [])
@@ -222,7 +217,6 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None:
-    """What is opened just then is closed by whoever opened it."""
     connecting, go_on, late = threading.Event(), threading.Event(), Lines()
 
     class Slow(Server):
@@ -272,25 +266,18 @@ def follow(stream: Lines, *newest: bytes, whole: bool = True) -> Followed:
     return Followed(api, NS, "proxy-1", "proxy", "c", "n", whole)
 
 
-def test_a_log_is_followed_from_now_on() -> None:
+def test_a_log_is_followed_until_it_ends_and_a_new_containers_first_load_is_no_reload() -> None:
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
     followed = follow(Lines(*LOG), LOG[0], LOG[2], whole=False)
     followed.stop(ended=False)
     assert (followed.told, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
     assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
-
-
-def test_a_log_that_ends_before_its_container_says_so() -> None:
     broken = follow(Lines(LOG[0], breaks=True), LOG[2])
     with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
         broken.stop(ended=False)
     ended = follow(Lines(LOG[0], breaks=True))
     ended.stop(ended=True)
     assert ended.told == []
-
-
-def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
-    """Of a log that is followed from its beginning; also where that was tried twice. Later ones are reloads."""
     start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
     again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
     followed = follow(Lines(*start, *again), again[1])

@@ -60,23 +60,14 @@ def fails(*there: Object, limit_s: float = 120.0, fake: FakeApi | None = None) -
     return raised.value
 
 
-def test_a_deployment_whose_pods_are_all_new_and_ready_is_ready() -> None:
-    fake = FakeApi()
-    fake.put(deployment(2, 2))
-    rollout.wait(cast("Api", fake), [DEPLOYMENT], time.monotonic() + 1)
+def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not() -> None:
+    for status in ({"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}):
+        error = fails(deployment(2, 2, **status), limit_s=0.05)
+        assert "deployment n/proxy: not in time: " in str(error)
 
 
-@pytest.mark.parametrize(
-    "status", [{"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}]
-)
-def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Object) -> None:
-    error = fails(deployment(2, 2, **status), limit_s=0.05)
-    assert "deployment n/proxy: not in time: " in str(error)
-
-
-@pytest.mark.parametrize(
-    ("state", "said", "remedy"),
-    [
+def test_what_does_not_come_right_by_itself_fails_at_once() -> None:
+    for state, said, remedy in (
         (waiting("ImagePullBackOff", "Back-off"), "ImagePullBackOff: Back-off", "LAB_IMAGES"),
         (waiting("CreateContainerConfigError", 'configmap "x" not found'), 'configmap "x" not found', "manifests"),
         (
@@ -84,12 +75,10 @@ def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Obj
             "CrashLoopBackOff: back-off (before: exited with 137 (OOMKilled))",
             "its log says why",
         ),
-    ],
-)
-def test_what_does_not_come_right_by_itself_fails_at_once(state: Object, said: str, remedy: str) -> None:
-    error = fails(deployment(0), pod(state))
-    assert error.place == "context test: pod n/proxy-abc"
-    assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
+    ):
+        error = fails(deployment(0), pod(state))
+        assert error.place == "context test: pod n/proxy-abc"
+        assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
 
 
 def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_count() -> None:
@@ -103,8 +92,7 @@ def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_co
     assert rollout.pod_fault(ending) is None
 
 
-def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> None:
-    """A sysctl that is forbidden, at once; no node, after a while; pods that cannot even be made, by their Deployment."""
+def test_a_fault_is_told_of_whose_it_is() -> None:
     message = 'Pod was rejected: forbidden sysctl: "net.core.rmem_max" not allowlisted'
     error = fails(deployment(0), pod(phase="Failed", reason="SysctlForbidden", message=message))
     assert error.fault == f"SysctlForbidden: {message}" and "allowedUnsafeSysctls" in error.remedy
@@ -116,6 +104,11 @@ def test_what_is_no_containers_fault_is_told_of_the_pod_or_its_deployment() -> N
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     error = fails(deployment(0, conditions=[condition]))
     assert error.place.endswith("deployment n/proxy") and error.fault == "FailedCreate: exceeded quota"
+    error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
+    assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
+    for obj, place in ((DEPLOYMENT, "deployment n/proxy"), (ROUTE, "route n/a")):
+        with pytest.raises(MeasuringError, match=f"{place}: is gone"):
+            rollout.wait(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
 
 
 def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -> None:
@@ -136,17 +129,6 @@ def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -
     ]
 
 
-def test_the_init_container_that_holds_up_the_rest_is_named() -> None:
-    error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
-    assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
-
-
-def test_an_object_that_somebody_removes_meanwhile_fails_at_once() -> None:
-    for obj, place in ((DEPLOYMENT, "deployment n/proxy"), (ROUTE, "route n/a")):
-        with pytest.raises(MeasuringError, match=f"{place}: is gone"):
-            rollout.wait(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
-
-
 def route(name: str = "a", **condition: Any) -> Object:
     said = [{"conditions": [{"type": "Admitted"} | condition]}] if condition else []
     return {**ROUTE, "metadata": ROUTE["metadata"] | {"name": name, "labels": LABEL}, "status": {"ingress": said}}
@@ -162,8 +144,6 @@ def test_routes_are_waited_for_until_they_are_admitted() -> None:
     assert error.fault == "not admitted: HostAlreadyClaimed: by n/b"
 
 
-# What a controller makes
-
 _DEPLOYMENT = {"name": "proxy", "patch": {"value": {"spec": {"template": {"metadata": {}, "spec": {}}}}}}
 ENVOY: Object = {
     "apiVersion": "gateway.envoyproxy.io/v1alpha1",
@@ -173,16 +153,24 @@ ENVOY: Object = {
 }
 
 
-def test_what_a_controller_makes_is_waited_for() -> None:
+def test_what_a_controller_makes_is_waited_for_or_refused_in_its_gateways_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fake = FakeApi()
     with pytest.raises(MeasuringError, match="deployment n/proxy: not in time: its controller has not made it"):
         rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 0.1)
     fake.put(deployment(2, 2))
     rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 1)
+    monkeypatch.setattr(rollout, "MAKING_S", 0.1)
+    fake = FakeApi()
+    refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
+    gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
+    fake.put({**gateway, "status": {"conditions": [refused]}})
+    with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
+        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
 
 
 def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it took to come up."""
     monkeypatch.setattr(rollout, "MAKING_S", 0.3)
     controller = {**deployment(0), "metadata": {"name": "controller", "namespace": "n", "generation": 1}}
     began = time.monotonic()
@@ -202,18 +190,6 @@ def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.Monkey
     assert time.monotonic() - began > 0.6
 
 
-def test_a_controller_that_is_up_and_makes_nothing_refuses_it_in_its_gateways_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rollout, "MAKING_S", 0.1)
-    fake = FakeApi()
-    refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
-    gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
-    fake.put({**gateway, "status": {"conditions": [refused]}})
-    with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
-        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
-
-
 REFUSED = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.NODE_REFUSES}\n"
 
 
@@ -225,10 +201,7 @@ REFUSED = f"cannot create /proc/sys/a: Permission denied\ntune.sh: a: {rollout.N
         ({"proxy": REFUSED}, NodeRefusesError, "proxy: cannot create /proc/sys/a: Permission denied; proxy: tune.sh: a: refused by the node"),
     ],
 )  # fmt: skip
-def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words(
-    log: dict[str, str], kind: type[StartError], said: str
-) -> None:
-    """From before it was started again where it has said nothing yet; what the node refuses is told apart. An image that is not there is named."""
+def test_a_program_that_ends_is_told_with_last_words(log: dict[str, str], kind: type[StartError], said: str) -> None:
     fake = FakeApi()
     fake.logs = log
     error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)

@@ -203,7 +203,7 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
             assert cluster.selectors == [selector, selector]
 
 
-def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
+def test_a_lab_that_ends_leaves_no_runner_and_what_one_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
@@ -211,26 +211,30 @@ def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": runners.CLIENT_NAMESPACE}})
     generate(cluster)
     assert [name for _, _, name in cluster.objects] == ["inventory"]
+    cluster = Cluster()
+
+    def gone(self: Runners, wanted: Object) -> list[str]:
+        raise LostError("context test", "the lease is another's", "")
+
+    monkeypatch.setattr(Runners, "_let_go", gone)
+    with pytest.raises(LostError, match="another's"):
+        generate(cluster)
+    assert cluster.objects == {}
 
 
-@pytest.mark.parametrize(
-    ("fate", "status", "says"),
-    [
+def test_one_runner_that_fails_fails_the_load() -> None:
+    for fate, status, says in (
         ("bad script", 107, "-2: Running"),
         ("killed", 137, "-2: Running"),
         ("deaf", runners.NOT_STARTED, "cannot be let go: http://10.0.0.2:6565"),
-    ],
-)
-def test_one_runner_that_fails_fails_the_load(fate: str, status: int, says: str) -> None:
-    cluster = Cluster(fate=fate)
-    ran = generate(cluster)
-    assert (ran.exit_status, ran.hung) == (status, False)
-    assert says in ran.stderr and cluster.objects == {}
+    ):
+        cluster = Cluster(fate=fate)
+        ran = generate(cluster)
+        assert (ran.exit_status, ran.hung) == (status, False)
+        assert says in ran.stderr and cluster.objects == {}
 
 
-def test_a_runner_that_goes_on_beyond_its_time_is_hung_and_one_that_never_begins_is_told_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_runner_that_goes_on_is_hung_and_one_that_never_begins_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "GRACE_S", 0.1 - LOAD.timeout_s)
     ran = generate(Cluster(fate="hangs"))
     assert ran.hung and ran.exit_status == 105
@@ -242,18 +246,6 @@ def test_a_runner_that_goes_on_beyond_its_time_is_hung_and_one_that_never_begins
     assert "is the operator running?" in generate(cluster).stderr
     ran = generate(Cluster(operated=True, stage="error"))
     assert ran.exit_status == 1 and "k6-operator refused the load: its own log says why" in ran.stderr
-
-
-def test_what_ends_the_lab_leaves_no_runner_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-
-    def gone(self: Runners, wanted: Object) -> list[str]:
-        raise LostError("context test", "the lease is another's", "")
-
-    monkeypatch.setattr(Runners, "_let_go", gone)
-    with pytest.raises(LostError, match="another's"):
-        generate(cluster)
-    assert cluster.objects == {}
 
 
 SHARED = replace(LOAD, duration_s=5.0, rate_rps=201.0)
@@ -278,11 +270,13 @@ def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_dura
     assert result.latency.total == 1000
     assert [part.requests for part in result.parts] == [500, 500]
     assert "2 generators made 500 + 500 requests" in result.notes
+    assert K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1)).parts == ()
+    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
+        K6.parse(summary(500, 1.0), "", 0, SHARED)
 
 
 @pytest.mark.parametrize("many", [2, 3, 7])
 def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
-    """Nothing of a part is lost, moved or averaged, its least and greatest latency neither."""
     one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
     values = [np.geomspace(1e-4 * (1 + number), 0.2 * (1 + number), 100 + number) for number in range(many)]
     parts = [replace(one, latency=Histogram.of_values(each), requests=each.size) for each in values]
@@ -290,23 +284,6 @@ def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
     assert (both.counts == sum(part.latency.counts for part in parts)).all()
     assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
     assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
-
-
-def test_percentiles_come_from_the_merged_histogram_and_are_no_average_of_the_parts() -> None:
-    one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
-    parts = [
-        replace(one, latency=Histogram.of_values(np.full(count, s)), requests=count)
-        for count, s in ((990, 0.001), (10, 0.1))
-    ]
-    both = merged(parts).latency
-    assert [both.quantile_s(0.5), both.quantile_s(0.99)] == pytest.approx([0.001, 0.001], rel=1e-3)
-    assert both.maximum_s == pytest.approx(0.1, rel=1e-2)
-
-
-def test_one_generator_has_no_parts_and_one_that_said_nothing_is_missed() -> None:
-    assert K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1)).parts == ()
-    with pytest.raises(OutputError, match="expected 2 lines of summaries"):
-        K6.parse(summary(500, 1.0), "", 0, SHARED)
 
 
 def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
@@ -332,7 +309,7 @@ def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
     assert {end - begin for begin, end in parts} == {Fraction(1, of)}
 
 
-def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generators_nodes() -> None:
+def test_the_test_run_shares_our_script_among_pods_of_our_image_and_the_schemas_take_it() -> None:
     config, run = made()
     assert config["data"]["k6.js"] == K6.files(replace(SHARED, connections=30))["k6.js"]
     assert json.loads(config["data"]["k6.json"]) == {"hosts": {"web.lab.test": "10.96.0.7"}}
@@ -345,9 +322,6 @@ def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generator
     assert "--address" not in spec["arguments"] and "cleanup" not in spec
     assert run["metadata"]["labels"] == {RUN_LABEL: "r1"}
     assert config["metadata"]["labels"] == {RUN_LABEL: "r1", runners.MEMBER: "load-1"}
-
-
-def test_the_operators_own_schema_takes_the_test_run_and_kubernetes_its_pods() -> None:
     config, run = made()
     jsonschema.validate(run, json.loads((MANIFESTS / "schemas" / "testrun-k6-v1alpha1.json").read_text()))
     for obj in (config, runners.runner(run, 1), runners.runner(run, 2)):

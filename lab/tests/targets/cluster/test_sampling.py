@@ -179,9 +179,7 @@ def looked(*asked: tuple[str, FakeShell], meanwhile: int) -> list[ContainerSampl
 
 
 def test_cpu_seconds_are_the_containers_own() -> None:
-    """Version 1 counts nanoseconds in a controller of its own, version 2 microseconds in cpu.stat; only a container with a limit has something
-    to count.
-    """
+    """Nanoseconds in version 1, microseconds in version 2; only a container with a limit has something to count."""
     limited = FakeShell([Said(v1(10**9, 3, 100000)), Said(v1(25 * 10**8, 9, 100000))])
     free = FakeShell([Said(v1(0, 1)), Said(v1(5 * 10**8, 9))])
     seen = watched(("proxy", limited), ("backend", free))
@@ -197,7 +195,6 @@ def test_cpu_seconds_are_the_containers_own() -> None:
 
 
 def test_replicas_are_added_up_and_told_apart() -> None:
-    """CPU and memory are sums; process numbers of a further pod are shifted; pods of one network count it once."""
     first, same, other = (
         FakeShell([Said({**v1(0), **network(was)}), Said({**v1(10**9), **network(now)})], network=name)
         for was, now, name in ((1, 4, "net:[7]"), (1, 4, "net:[7]"), (0, 5, "net:[8]"))
@@ -208,10 +205,6 @@ def test_replicas_are_added_up_and_told_apart() -> None:
     assert seen.usage["proxy"].rss_bytes == 3 * 100 * 4096
     assert seen.counters["proxy/ListenOverflows"] == 8
     assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1, 2 * POD_STRIDE + 1]
-
-
-def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None:
-    """What it used and holds; its network is not the load's way."""
     controller = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**8), **network(9)})], network="net:[8]")
     seen = watched(("proxy", used(0, 10**9)), (CONTROL, controller))
     assert {role: usage.cpu_s for role, usage in seen.usage.items()} == {"proxy": 1.0, CONTROL: pytest.approx(0.1)}
@@ -219,9 +212,7 @@ def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None
 
 
 def test_rows_are_those_of_the_local_target() -> None:
-    """Threads of proxy and backend have rows of their own, at the machine's own time. The shell that looks is not seen, nor what it starts; a
-    process of the same name elsewhere is.
-    """
+    """The shell that looks is not seen, nor what it starts; a process of the same name elsewhere is."""
     looking = [stat(90, "sh"), stat(95, "sh", parent=90), stat(96, "cat", parent=95), stat(12, "sh", parent=1)]
     processes, threads = [stat(1, threads=2, ticks=7), *looking], {1: [stat(1, ticks=4), stat(8, "pool", ticks=3)]}
     (sampler,) = looked(("proxy", FakeShell([Said(v1(0), processes, threads)])), meanwhile=2)
@@ -234,7 +225,6 @@ def test_rows_are_those_of_the_local_target() -> None:
 
 
 def test_cpus_of_several_machines_do_not_collide() -> None:
-    """The proxy's machine keeps its numbers; two nodes with one kernel are one machine; the worst steal counts."""
     stolen = "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0", "cpu0 50 0 0 48 0 0 0 2\ncpu1 0 0 0 100 0 0 0 0"
     proxy = FakeShell([Said(v1(0), cpus=cpus((0, 0), (0, 0))), Said(v1(10**12), cpus=cpus((100, 0), (90, 10)))])
     backend = FakeShell([Said(v1(0), cpus=cpus((0, 0))), Said(v1(0), cpus=cpus((1, 1)))])
@@ -244,10 +234,6 @@ def test_cpus_of_several_machines_do_not_collide() -> None:
     assert seen.steal == pytest.approx(0.01)
     assert seen.cores == {"proxy": 1.0, "generator": pytest.approx(0.25)}
     assert not any("/proc/stat" in script for script in backend.scripts), "one container tells of a machine"
-
-
-def test_only_cpus_that_a_container_may_use_count() -> None:
-    """A node that may use two of a machine's four CPUs is full when these two are."""
     begin, end = cpus(*[(0, 0)] * 4), cpus((99, 1), (99, 1), (0, 100), (0, 100))
     for allowed, share in (("0-1", 0.99), ("2,3", 0.0), ("0-3", 0.495)):
         shell = FakeShell([Said(v1(0), cpus=begin), Said(v1(0), cpus=end)], allowed=allowed)
@@ -267,7 +253,6 @@ def test_only_cpus_that_a_container_may_use_count() -> None:
 
 
 def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
-    """0.9 of a CPU between its first and last sight, though it ended before the sample did."""
     running = [
         Said(v1(0), [stat(1, "sleep")]),
         Said(v1(0), [stat(1, "sleep"), stat(40, "wrk", ticks=20, threads=2)], {40: [stat(40), stat(41, ticks=20)]}),
@@ -281,7 +266,6 @@ def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
 
 
 def test_the_clock_that_counts_is_the_generators() -> None:
-    """Half a second's step there; where date(1) tells no fractions, this machine's."""
     step = [Said(v1(0), clock="100.00 1.0\n5000.000000001"), Said(v1(0), clock="102.00 1.0\n5002.5")]
     assert watched(("generator", FakeShell(step))).clock_step_s == pytest.approx(0.5)
     mute = [Said(v1(0), clock="100.00 1.0\n5000.%N")]
@@ -289,7 +273,6 @@ def test_the_clock_that_counts_is_the_generators() -> None:
 
 
 def test_what_others_used_is_no_more_than_was_used() -> None:
-    """A figure that is older than the sample cannot blame it for work that the CPUs did not do in it."""
     ends = [Said(v1(0), cpus=cpus((0, 0))), Said(v1(10**7), cpus=cpus((2, 98)))]
     seen = watched(("proxy", FakeShell(ends)), others=others(1e6, stale=1))
     assert seen.others == pytest.approx(0.01 / seen.elapsed_s)
@@ -301,9 +284,7 @@ def test_what_others_used_is_no_more_than_was_used() -> None:
 
 
 def test_what_the_system_counts_itself_is_its_increase() -> None:
-    """A counter that could not be read, or a pod that came later, would else bring all that it ever counted. A generator is told from another
-    system's in the same container by what its own processes used, where that is known.
-    """
+    """A pod that came later would else bring all that it ever counted."""
     for own_s, told_s in ((0.8, 0.8), (None, 3.0)):
         counted: Iterator[Mapping[str, int]] = iter([{"proxy/tls_resumed": 5}, {"proxy/tls_resumed": 7, "late": 1000}])
         told: dict[str, Any] = {"counters": counted.__next__, "generator_s": lambda own_s=own_s: own_s}
@@ -313,10 +294,7 @@ def test_what_the_system_counts_itself_is_its_increase() -> None:
 
 
 @pytest.mark.parametrize("error", [DeniedError("pod x", "a token that has expired"), ValueError("not understood")])
-def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
-    error: Exception, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Never by a thread's traceback: a fault of the pod's is a lost pod, any other is raised."""
+def test_what_fails_meanwhile_is_told_at_the_end(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     failing = used(0, lost_from=1, loss=error)
     watch = ClusterWatch(places([("proxy", failing)]), dict[str, int], nobody, interval_s=0.01)
     with pytest.raises(ValueError, match="not understood") if isinstance(error, ValueError) else nullcontext(), watch:
@@ -327,9 +305,7 @@ def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
 
 
 def test_a_lost_pod_is_said_and_the_rest_is_kept() -> None:
-    """Of the lost one the processes count that were seen, never below nothing where a number was given again; a lost generator ends the
-    sample, and one that cannot be looked into at all is an error at once.
-    """
+    """Its processes count as they were last seen, never below nothing where a number was given again."""
     later = [stat(1, ticks=25), stat(9, ticks=3)]
     dying = [Said(v1(0), [stat(1, ticks=5)]), Said(v1(10**9), later)]
     (sampler,) = looked(("proxy", FakeShell(dying, lost_from=2)), meanwhile=3)
@@ -382,30 +358,20 @@ class Cluster(FakeSystem):
 
 def verdict(tmp_path: Path, system: FakeSystem, rate_rps: float | None = None) -> Sample:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_RUNS", str(tmp_path / f"runs-{id(system)}"))
+        patch.setenv("LAB_RUNS", str(tmp_path / f"runs-{len(list(tmp_path.iterdir()))}"))
         loop = bench(1, [point(rate_rps=rate_rps)], target=FakeTarget(system=system))
         loop.measure()
         return loop.store.samples()[0]
 
 
-@pytest.mark.parametrize(
-    ("proxy", "generator", "thread", "limit"),
-    [
+def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys(tmp_path: Path) -> None:
+    for proxy, generator, thread, limit in (
         (0.99, 0.99, 0.3, "generator"),
         (0.99, 0.40, 0.3, "proxy"),
         (0.99, 0.40, 0.97, "generator"),
         (0.60, 0.60, 0.3, "waiting"),
-    ],
-)
-def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys(
-    proxy: float, generator: float, thread: float, limit: str, tmp_path: Path
-) -> None:
-    """The generator had nothing to spare there. On nodes of their own it had, and its busiest thread, too."""
-    assert verdict(tmp_path, Cluster(proxy, generator, thread)).limited_by == limit
-
-
-def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Path) -> None:
-    """80 % of the node, or of one CPU by one thread, and its latencies are its own."""
+    ):
+        assert verdict(tmp_path, Cluster(proxy, generator, thread)).limited_by == limit
     assert verdict(tmp_path, Cluster(0.7, 0.7, 0.79), 1000.0).valid
     for full in (Cluster(0.8, 0.8, 0.1), Cluster(0.3, 0.3, 0.8)):
         sample = verdict(tmp_path, full, 1000.0)
@@ -415,7 +381,6 @@ def test_at_a_rate_the_node_that_a_generator_shares_must_have_room(tmp_path: Pat
 
 @pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
 def test_real_shells_understand_what_they_are_asked(program: str) -> None:
-    """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
     if shutil.which(program.split()[0]) is None:
         pytest.skip(f"no {program} on this machine")
     api: Any = ApiHere(program)
@@ -439,9 +404,7 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
 
 @pytest.mark.parametrize("at_the_very_end", [False, True])
 def test_pods_come_and_go_while_a_sample_is_made(at_the_very_end: bool) -> None:
-    """One that came counts from its beginning, in the seconds in which it was seen; one that was restarted is another. One that came within the
-    last second, which no look in between has noticed, is seen, too.
-    """
+    """One that was restarted is another; one of the last second, which no look in between has noticed, is seen, too."""
     first, second = used(10**9), used(4 * 10**8, 5 * 10**8)
     (before,) = places([("proxy", first)])
     before = replace(before, container_id="a")
@@ -472,7 +435,6 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
 
 
 def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
-    """At both ends it is, and others are as ever."""
     squeezed, other = used(0, 10**9), used(0)
     asked = places([("proxy", squeezed), ("backend", other)])
     with ClusterWatch(asked, dict[str, int], nobody, interval_s=0.01, spared=lambda role: role == "proxy") as watch:
@@ -482,7 +444,6 @@ def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
 
 
 def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() -> None:
-    """What came before is not its own; a runner ends when the load does, and that it is gone then loses nothing."""
     proxy, client = used(10**9, 3 * 10**9, 4 * 10**9), used(0)
     first = FakeShell([Said(v2(2_000_000)), Said(v2(2_700_000))], V2, lost_from=2)
     second = used(5 * 10**9, 6 * 10**9, lost_from=2)

@@ -41,21 +41,15 @@ def asked(request: pytest.FixtureRequest) -> Iterator[Shell]:
 
 
 def test_output_is_exact(asked: Shell) -> None:
-    """Both outputs come apart and as they were, a missing last newline and odd characters included."""
     done = asked.run(["sh", "-c", "printf 'a\\n\\nb'; printf end >&2; exit 3"])
     assert (done.returncode, done.stdout, done.stderr) == (3, "a\n\nb", "end")
     assert asked.run(["printf", "%s", 'it\'s "$HOME" `x` {y} µ\n\n']).stdout == 'it\'s "$HOME" `x` {y} µ\n\n'
-
-
-def test_large_questions_and_answers_are_whole(asked: Shell) -> None:
-    """Megabytes each way, on both outputs at once."""
     done = asked.run(["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2"])
     assert (len(done.stdout), len(done.stderr)) == (3_000_000, 1_000_000)
     assert asked.script(f"# {'x' * 1_000_000}\nprintf ok").stdout == "ok"
 
 
 def test_what_a_question_does_leaves_the_shell_alone(asked: Shell) -> None:
-    """Its exit, a syntax error, a missing program, reading stdin or a kill of the shell itself change nothing for the next."""
     pid = asked.pid
     assert asked.script("exit 7").returncode == 7
     assert asked.script("if").returncode != 0
@@ -81,7 +75,6 @@ def test_a_containers_processes_are_those_that_do_not_end_by_themselves(asked: S
 
 
 def test_a_question_that_is_late_is_given_up_and_a_broken_connection_is_made_again(asked: Shell) -> None:
-    """Status 124, and what it said until then; another shell answers the next. One that always breaks is an error with the last words."""
     pid, began = asked.pid, time.monotonic()
     done = asked.run(["sh", "-c", "echo so far; sleep 5 | cat"], timeout_s=0.5)
     assert (done.returncode, done.stdout) == (124, "so far\n")
@@ -94,7 +87,6 @@ def test_a_question_that_is_late_is_given_up_and_a_broken_connection_is_made_aga
 
 
 def test_a_pod_that_is_gone_stops_the_run() -> None:
-    """LostError tells what became of it: nothing, eviction with its reason, or deletion."""
     api = ApiHere()
     shell = opened(api)
     evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
@@ -111,10 +103,7 @@ def test_a_pod_that_is_gone_stops_the_run() -> None:
     shell.close()
 
 
-def test_a_container_that_never_answers_or_has_no_kubectl_before_it_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No hello, no hang; a kubectl that is missing is a prerequisite, and it is said where it comes from."""
+def test_a_container_that_never_answers_or_has_no_kubectl_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECT_S", 0.2)
     monkeypatch.setattr(module, "ENDING_S", 0.2)
     with pytest.raises(MeasuringError, match="no answer within 0.2 s"):
@@ -126,7 +115,6 @@ def test_a_container_that_never_answers_or_has_no_kubectl_before_it_is_an_error(
 
 
 def test_a_process_gets_its_files_and_gives_its_status(tmp_path: Path) -> None:
-    """In a folder of its own, which goes with it; outputs apart."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
     with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
         process = shell.held(
@@ -139,7 +127,6 @@ def test_a_process_gets_its_files_and_gives_its_status(tmp_path: Path) -> None:
 
 
 def test_a_process_ends_with_its_connection() -> None:
-    """As do those that it started, and one that ends by itself leaves none."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
     script = f"sleep {NAP} & sh -c 'sleep {NAP}; sleep {NAP}'"
     process = shell.held(["sh", "-c", script], {"a": ""}).go()
@@ -153,7 +140,6 @@ def test_a_process_ends_with_its_connection() -> None:
 
 
 def test_what_is_held_begins_when_it_is_let_go(tmp_path: Path) -> None:
-    """And never where it is not let go: its connection ends with it."""
     shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
     argv = ["touch", str(tmp_path / "began")]
     with shell.held(argv, {"a": ""}) as dropped:

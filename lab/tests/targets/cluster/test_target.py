@@ -48,9 +48,8 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
 
 
-@pytest.mark.parametrize(
-    ("check", "open_files", "what"),
-    [
+def test_what_the_nodes_do_not_have_is_not_measurable() -> None:
+    for check, open_files, what in (
         (Check(kind="nginx", name="worker_processes", value="8"), 20000, "cores"),
         (Check(kind="haproxy", name="Nbthread", value="3"), 20000, "cores"),
         (Check(kind="nginx", name="worker_rlimit_nofile", value="65536"), 20000, "open files"),
@@ -60,50 +59,37 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (Check(kind="nginx", name="worker_rlimit_nofile", value="20000"), 20000, ""),
         (Check(kind="sysctl", name="net.core.somaxconn", value="32768"), 20000, ""),
         (Check(kind="nginx", name="worker_rlimit_nofile", value="1000000"), None, ""),
-    ],
-)
-def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, open_files: int | None, what: str) -> None:
-    """Told by the variant's own read-backs, whatever sets them."""
-    with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
-        module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
-    assert raised is None or raised.value.what == what
+    ):
+        with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
+            module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
+        assert raised is None or raised.value.what == what
+    for nodes, cpus in (
+        ([node("4", allocatable="3920m")], 4),
+        ([node("2"), node("16", "generator")], 2),
+        ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
+        ([node("16", "generator")], 16),
+    ):
+        assert largest_cpus(nodes) == cpus
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
+    kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, said in (
         ("--target remote --context benhc", "did you mean 'bench'"),
         ("--target remote", "the current one is never taken --context NAME; known: production, bench"),
         ("--target local --context bench", "--context"),
         ("--target kind --context bench", "--context"),
         ("--target kind", "just up kind"),
-    ],
-)
-def test_a_place_that_is_not_there_is_refused_before_anything_is_asked(
-    options: str, said: str, kubeconfig: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And a context belongs to remote alone."""
-    monkeypatch.setenv("LAB_KIND_NAME", "never-made")
-    assert main(["bench", "keepalive", *options.split()]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    ):
+        monkeypatch.setenv("LAB_KIND_NAME", "never-made")
+        assert main(["bench", "keepalive", *options.split()]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def node(cpus: str, role: str | None = None, allocatable: str = "1") -> dict[str, Any]:
     labels = {"lab/role": role} if role else {}
     return {"metadata": {"labels": labels}, "status": {"capacity": {"cpu": cpus}, "allocatable": {"cpu": allocatable}}}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "cpus"),
-    [
-        ([node("4", allocatable="3920m")], 4),
-        ([node("2"), node("16", "generator")], 2),
-        ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
-        ([node("16", "generator")], 16),
-    ],
-)
-def test_the_largest_node_is_one_that_proxies_may_run_on(nodes: list[dict[str, Any]], cpus: int) -> None:
-    assert largest_cpus(nodes) == cpus
 
 
 @dataclass
@@ -157,9 +143,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
 
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer"), UsageError("proxy", "is refused")])
-def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
-    lost: bool, error: LabError | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_lease_ends_no_workload(lost: bool, error: LabError | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """And whatever went wrong meanwhile says nothing about the variant: the run stops. While it is held they go in any case."""
     held = Held()
 
@@ -179,12 +163,8 @@ def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
 
 
 def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several nodes it has to know which, so there it waits until this one is up."""
-    first, last = (
-        ["applied", "the other side", "the last pods are gone"],
-        ["applied", "the last pods are gone", "the other side"],
-    )
-    for nodes, log in ((1, first), (2, last)):
+    gone, other = "the last pods are gone", "the other side"
+    for nodes, log in ((1, ["applied", other, gone]), (2, ["applied", gone, other])):
         held = Held()
         target = taken(held, monkeypatch)
         target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
@@ -204,7 +184,6 @@ def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pyte
 
 @pytest.mark.parametrize("doing", ["apply", "end_workloads"])
 def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked beforehand: the API server's refusal says which, and nothing of the variant."""
     held = Held()
 
     def denied(*_: object) -> None:
@@ -254,7 +233,6 @@ def system(held: Held, inside: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterS
 
 @pytest.mark.parametrize("still", [True, False])
 def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there and cannot be continued is an error, and can be tried again."""
     lost, denied = LostError("pod proxy-1", "no longer runs", ""), DeniedError("pod proxy-1", "you may not exec")
     answers = ["7 1 nginx\n", "7\n", lost, "7 1 nginx\n", "7\n", denied]
     inside = Inside(lambda _: answers.pop(0))
@@ -275,7 +253,6 @@ def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: 
 
 
 def test_of_a_controller_whose_image_has_no_shell_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a sample lost for it; one that is gone is."""
     made = system(Held(), Inside(haproxy), monkeypatch)
 
     def fails(fault: LabError) -> Any:
@@ -334,7 +311,9 @@ def coming_up(
     return made, inside
 
 
-def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_fetched_before_a_connection_is_taken_and_each_pod_serves_before_it_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that the SOCKS server was to make and nobody waits for any more would stay."""
     fetched = list[int]()
     made, inside = coming_up(2, fetched, monkeypatch)
@@ -345,10 +324,6 @@ def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.Mon
     with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
         coming_up(1000, fetched, monkeypatch)[0].wait(time.monotonic(), 0)
     assert fetched == []
-
-
-def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Service led to the one that knows its backends; the other is ready, too, and answers 503."""
     pods = [("10.244.0.7", 80), ("10.244.0.8", 80)]
     monkeypatch.setattr(cluster_system, "SETTLED_S", 0.0)
     for late, asked in (("", 4), ("10.244.0.8", 12)):
@@ -360,7 +335,6 @@ def test_of_several_pods_each_serves_before_the_system_is_up(monkeypatch: pytest
 
 
 def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generations of a proxy that makes no new workers, a disturbance where the way in is a pod's own."""
     target = taken(Held(), monkeypatch)
     target.name = "kind"
     points = [make_point("ceiling", rate_rps=None, generations=6)]
@@ -369,16 +343,13 @@ def test_what_a_variant_cannot_show_here_is_refused(monkeypatch: pytest.MonkeyPa
     assert target.check_variant(load_variant("baseline"), points)
     steady, disturbed = make_point(), make_point("outage", disturbance=Outage())
     assert target.check_variant(load_variant("pod-address"), [steady])
-    with pytest.raises(
-        NotMeasurableError, match=r"(?s)pod-address: its Service is headless.*a Service with a cluster IP"
-    ):
+    said = r"(?s)pod-address: its Service is headless.*a Service with a cluster IP"
+    with pytest.raises(NotMeasurableError, match=said):
         target.check_variant(load_variant("pod-address"), [steady, disturbed])
     assert target.check_variant(load_variant("baseline"), [disturbed])
 
 
-def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_load_is_made_and_no_sample_good_without_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, inside = Held(), Inside(haproxy)
     made = system(held, inside, monkeypatch)
     assert made.counters() == {"proxy/tls_handshakes": 12, "proxy/tls_resumed": 5}
@@ -391,33 +362,24 @@ def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
     with pytest.raises(LostError):
         made.counters()
     mute = Inside(lambda _: (1, "", "Connection refused"))
-    with pytest.raises(
-        MeasuringError, match="pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
-    ):
+    said = "pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
+    with pytest.raises(MeasuringError, match=said):
         system(Held(), mute, monkeypatch).counters()
     KIND.close()  # what was never opened is closed without a word
 
 
 class Leaving(FakeTarget):
+    def enter(self, argv: Sequence[str]) -> int:
+        raise UsageError("target fake", "is not there", "make one")
+
     def close(self) -> None:
         raise MeasuringError("context bench", "the API server does not answer", "`just down` takes all of it")
 
 
-def test_what_cannot_be_given_back_is_told_after_the_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And is no traceback; the verb's own words come first."""
-
-    def at(name: str, context: str | None) -> Leaving:
-        found = Leaving()
-        monkeypatch.setattr(targets, "close", found.close)
-        return found
-
-    def refuse(argv: Sequence[str]) -> int:
-        raise UsageError("target fake", "is not there", "make one")
-
-    monkeypatch.setattr(targets, "chosen", at)
-    monkeypatch.setattr(Leaving, "enter", lambda self, argv: refuse(argv))
+def test_what_cannot_be_given_back_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    leaving = Leaving()
+    monkeypatch.setattr(targets, "chosen", lambda name, context: leaving)
+    monkeypatch.setattr(targets, "close", leaving.close)
     assert main(["bench", "keepalive"]) == 1
     said = capsys.readouterr().err
     assert said.index("is not there") < said.index("just down")
@@ -445,9 +407,6 @@ def test_every_pod_is_a_place_and_processes_are_added_up() -> None:
     assert found.open_connections["backend"] == 6 and not found.unseen
     assert found.memory_bytes == {"proxy": 20_292 * 1024, "backend": 19_292 * 1024}
     assert found.old_workers == 1, "one says that it is ending"
-
-
-def test_more_processes_than_at_first_are_old_workers() -> None:
     calm, more = (TOLD.replace("4 1 19292", text) for text in ("4 0 1", "6 0 1"))
     one = came_up(proxy=(calm, more))
     assert [one.leftovers().old_workers for _ in range(2)] == [0, 2]
@@ -457,7 +416,6 @@ def test_more_processes_than_at_first_are_old_workers() -> None:
 
 
 def test_a_pod_that_does_not_answer_is_unseen_and_its_workers_unknown() -> None:
-    """One that is gone is an error, but where pods come and go: there the others are asked once more."""
     refused = MeasuringError("pod ns/a", "does not answer")
     found = came_up(proxy=refused, backend="half").leftovers()
     assert set(found.unseen) == {"proxy", "backend"} and "does not answer" in found.unseen["proxy"]

@@ -18,20 +18,14 @@ V1_MOUNTS = """\
 """
 V1_OWN = "4:memory:/user/x\n1:cpu,cpuacct:/\n0::/user\n"
 V2_MOUNTS = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+CPU: Controller = "cpu"
+MEMORY: Controller = "memory"
 IN_DOCKER = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
 
 
 def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
     """Decimal and binary suffixes, exponents and fractions, without rounding. What the API server refuses is no number here either."""
-    read = {
-        "200m": "1/5",
-        ".5": "1/2",
-        "64Mi": 2**26,
-        "64M": 64_000_000,
-        "1e3": 1000,
-        "1E": 10**18,
-        "100n": "1/10000000",
-    }
+    read = {"200m": "1/5", ".5": "1/2", "64Mi": 2**26, "64M": 64_000_000, "1e3": 1000, "1E": 10**18, "100n": "1e-7"}
     assert {text: quantity(text) for text in read} == {text: Fraction(value) for text, value in read.items()}
     for text in ("", "m", "64MB", "1.5.0", "200 m", "1_000", "0x10"):
         with pytest.raises(ValueError, match="expected a quantity"):
@@ -41,76 +35,50 @@ def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
             cgroup.wanted("cpu", text)
 
 
-@pytest.mark.parametrize(
-    ("controller", "own", "mounts", "found"),
-    [
-        ("cpu", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
-        ("memory", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
-        ("cpu", "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
-        ("cpu", "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
-        ("cpu", "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
-        ("cpu", "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
-    ],
-)
-def test_a_group_is_found_where_it_is_mounted(controller: Controller, own: str, mounts: str, found: Place) -> None:
-    """A mount may show a part of the hierarchy only, and version 1 beside version 2 has the controllers that it names."""
-    assert cgroup.place(controller, own, mounts) == found
+def test_a_group_is_found_where_it_is_mounted() -> None:
+    for controller, own, mounts, found in (
+        (CPU, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
+        (MEMORY, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
+        (CPU, "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
+        (CPU, "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
+        (CPU, "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
+        (CPU, "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
+    ):
+        assert cgroup.place(controller, own, mounts) == found
+    for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
+        with pytest.raises(LookupError):
+            cgroup.place(CPU, own, mounts)
 
 
-@pytest.mark.parametrize(
-    ("own", "mounts"), [("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)]
-)
-def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> None:
-    """Neither a missing mount nor one of another group is taken for it."""
-    with pytest.raises(LookupError):
-        cgroup.place("cpu", own, mounts)
+def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
+    for version, controller, asked, written in (
+        (1, CPU, "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
+        (2, CPU, "200m", [("cpu.max", "20000 100000")]),
+        (2, CPU, "2", [("cpu.max", "200000 100000")]),
+        (2, CPU, "1m", [("cpu.max", "1000 100000")]),
+        (2, CPU, "100.1m", [("cpu.max", "10100 100000")]),
+        (1, MEMORY, "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
+        (2, MEMORY, "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
+    ):
+        assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
-@pytest.mark.parametrize(
-    ("version", "controller", "asked", "written"),
-    [
-        (1, "cpu", "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
-        (2, "cpu", "200m", [("cpu.max", "20000 100000")]),
-        (2, "cpu", "2", [("cpu.max", "200000 100000")]),
-        (2, "cpu", "1m", [("cpu.max", "1000 100000")]),
-        (2, "cpu", "100.1m", [("cpu.max", "10100 100000")]),
-        (1, "memory", "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
-        (2, "memory", "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
-    ],
-)
-def test_a_limit_is_written_as_a_kubelet_writes_it(
-    version: int, controller: Controller, asked: str, written: list[tuple[str, str]]
-) -> None:
-    """A period of 100 ms, a quota of at least 1 ms and of whole thousandths of a CPU; memory together with swap."""
-    assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
-
-
-@pytest.mark.parametrize(
-    ("controller", "text", "spelled"),
-    [
-        ("cpu", "20000 100000", "200m"),
-        ("cpu", "-1 100000", "unlimited"),
-        ("cpu", "max 100000", "unlimited"),
-        ("cpu", "200000 100000", "2"),
-        ("cpu", "12345 100000", "123.45m"),
-        ("memory", "67108864", "64Mi"),
-        ("memory", "max", "unlimited"),
-        ("memory", "9223372036854771712", "unlimited"),
-        ("memory", "1000", "1000"),
-    ],
-)
-def test_a_limit_is_spelled_as_kubernetes_does(controller: Controller, text: str, spelled: str) -> None:
-    """What the kernel says, in both versions, "no limit" included."""
-    assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
-
-
-def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
-    """Memory may be cut to whole pages; a CPU quota must be the very one; no limit is none."""
-    assert cgroup.holds("memory", Fraction(1_000_000), Fraction(999_424))
-    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(2_000_000))
-    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(900_000))
-    assert not cgroup.holds("cpu", Fraction(1, 5), Fraction(1, 4))
-    assert not cgroup.holds("cpu", Fraction(1, 5), None)
+def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_it() -> None:
+    for controller, text, spelled in (
+        (CPU, "20000 100000", "200m"),
+        (CPU, "-1 100000", "unlimited"),
+        (CPU, "max 100000", "unlimited"),
+        (CPU, "12345 100000", "123.45m"),
+        (MEMORY, "67108864", "64Mi"),
+        (MEMORY, "9223372036854771712", "unlimited"),
+        (MEMORY, "1000", "1000"),
+    ):
+        assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
+    assert cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(999_424))
+    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(2_000_000))
+    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(900_000))
+    assert not cgroup.holds(CPU, Fraction(1, 5), Fraction(1, 4))
+    assert not cgroup.holds(CPU, Fraction(1, 5), None)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +92,7 @@ def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
         (2, "memory", {}, {"memory_limit_hits": 0, "oom_kills": 0}),
     ],
 )  # fmt: skip
-def test_both_versions_count_the_same(
+def test_versions_are_alike(
     version: int, controller: Controller, files: dict[str, str], counts: dict[str, int]
 ) -> None:
-    """Periods, throttled time in µs, hits of the memory limit and OOM kills, from either version's files."""
     assert cgroup.counted(version, controller, lambda name: files.get(name, "")) == counts

@@ -54,10 +54,7 @@ TOLD = f"""\
 
 
 def test_the_kernels_tables_are_read() -> None:
-    """Counts are of both families. Only TIME_WAIT with an ephemeral local port counts: of five sockets one is a server's, one has a port below
-    the range, one is established. IPv6 sockets to an IPv4 address are those of that address. What waits to be accepted is the listener's
-    receive queue.
-    """
+    """Only TIME_WAIT with an ephemeral local port counts; IPv6 sockets to an IPv4 address are those of that address."""
     assert parse_counts(SOCKSTAT) == (7, 12_985)
     assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == (5, 12_985)
     rows = ROWS.splitlines()
@@ -67,12 +64,6 @@ def test_the_kernels_tables_are_read() -> None:
     assert both == {"10.64.0.3:8080": 3, "[fe80::2]:443": 1}
     assert parse_listeners(rows) == [11]
     assert parse_range("32768\t60999\n") == (32_768, 60_999)
-
-
-@pytest.mark.parametrize("text", ["", "sockets: used 1\n", "TCP: inuse 5\n", "TCP: inuse x tw 1\n"])
-def test_other_text_is_no_count(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no TCP line with tw|invalid literal"):
-        parse_counts(text)
 
 
 def test_a_containers_answer() -> None:
@@ -85,10 +76,13 @@ def test_a_containers_answer() -> None:
     assert none.sockets.time_wait == {}
 
 
-@pytest.mark.parametrize("cut", ["", TOLD[:40], TOLD.replace("@waiting\n", ""), TOLD.replace("4 1 19292", "")])
-def test_half_an_answer_is_none(cut: str) -> None:
-    with pytest.raises(ValueError, match="not enough values to unpack"):
-        parse_container(cut)
+def test_other_text_is_no_count_and_half_an_answer_none() -> None:
+    for text in ("", "sockets: used 1\n", "TCP: inuse 5\n", "TCP: inuse x tw 1\n"):
+        with pytest.raises(ValueError, match=r"no TCP line with tw|invalid literal"):
+            parse_counts(text)
+    for cut in ("", TOLD[:40], TOLD.replace("@waiting\n", ""), TOLD.replace("4 1 19292", "")):
+        with pytest.raises(ValueError, match="not enough values to unpack"):
+            parse_container(cut)
 
 
 def test_old_workers_are_those_beyond_the_first_count_and_those_that_say_so() -> None:
@@ -105,7 +99,6 @@ def listener() -> Iterator[socket.socket]:
 
 
 def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
-    """Connections that nobody accepts are queued and open, and both ways of asking for listeners agree."""
     address = listener.getsockname()
     before = look()
     clients = [socket.create_connection(address) for _ in range(3)]
@@ -120,7 +113,6 @@ def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
 
 
 def test_sockets_that_wait_are_told_apart_by_destination(listener: socket.socket) -> None:
-    """Each client closes first, so that its side keeps the port; by the shell's script as well."""
     host, port = listener.getsockname()
     for _ in range(LOOK_CLOSER + 20):
         with socket.create_connection((host, port)):

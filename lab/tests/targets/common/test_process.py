@@ -14,14 +14,12 @@ import psutil
 import pytest
 
 from lab.base.files import StoreError
-from lab.measure.loop import Loop
 from lab.model.load import Load
-from lab.model.samples import Reason
 from lab.model.variants.variants import Check
 from lab.targets.common import process
 from lab.targets.common.process import Ended, Job, held, run_generator
 from lab.targets.readback import read_back
-from lab.tests.support.fakes import FakeGenerator, FakeSystem, bench
+from lab.tests.support.fakes import FakeGenerator, FakeSystem
 
 LOAD = Load(url="http://x/", host="h", connections=1, duration_s=5.0)
 
@@ -61,7 +59,6 @@ def ended(tmp_path: Path, script: str) -> Ended:
     ],
 )
 def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str, stream: str) -> None:
-    """A generator that floods its output is stopped at the limit, fails whatever it exits with, and its beginning is kept."""
     seen = ended(tmp_path, script)
     assert (tmp_path / stream).stat().st_size == 2**20
     assert seen.exit_status != 0 and not seen.hung
@@ -69,16 +66,16 @@ def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str, stream: str)
     assert "garbage\n" in (seen.stdout if stream == "stdout" else seen.stderr) and len(seen.stdout) <= 1000
 
 
-def test_a_flood_becomes_an_invalid_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its reason is the generator's, and the stored output is the beginning only. Up to the limit nothing is lost."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    loop: Loop = bench(blocks=1, generator=FakeGenerator("import os; os.execvp('yes', ['yes', 'garbage'])"))
-    loop.measure()
-    sample = loop.store.samples()[0]
-    assert sample.reason == Reason.GENERATOR_FAILED
-    assert len(loop.store.raw(sample)[0]) == 1000
+def test_up_to_the_limit_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = ended(tmp_path, "print('x' * (2**20 - 2))")
     assert (len(seen.stdout), seen.exit_status, seen.stderr) == (2**20 - 1, 0, "")
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
+        ended(tmp_path, "")
 
 
 @pytest.mark.slow
@@ -93,17 +90,6 @@ def test_what_a_generator_leaves_behind_is_ended_and_what_it_said_is_read(tmp_pa
         psutil.Process(int(seen.stdout)).wait(50)  # whoever adopted it may take a moment to collect it
 
 
-def test_no_room_for_what_it_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full TMPDIR is an error with a remedy, not a traceback."""
-
-    def full(self: Path, text: str) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
-        ended(tmp_path, "")
-
-
 def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
     began = tmp_path / "began"
     generator = FakeGenerator(f"open({str(began)!r}, 'w')")
@@ -114,17 +100,12 @@ def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
     assert began.exists() and done.exit_status == 0
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])
-def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> None:
-    """Neither the generator nor the knob is at fault when this machine lacks descriptors, memory or space."""
-    with pytest.raises(StoreError, match="this machine"):
-        run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
-    with pytest.raises(StoreError, match="this machine"):
-        read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
-
-
-def test_what_is_not_the_labs_own_stays_a_reading(tmp_path: Path) -> None:
-    """A program that is not there makes the check unreadable and the generator fail."""
+def test_the_labs_own_lack_blames_no_one_else_and_what_is_not_its_own_stays_a_reading(tmp_path: Path) -> None:
+    for number in (errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC):
+        with pytest.raises(StoreError, match="this machine"):
+            run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
+        with pytest.raises(StoreError, match="this machine"):
+            read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
     seen = run_generator(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)
     assert seen.exit_status == process.NOT_STARTED
     (reading,) = read_back(FullSystem(errno.ENOENT), [Check(kind="backlog", port=80, value="1")])

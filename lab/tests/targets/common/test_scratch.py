@@ -23,16 +23,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_scratch_is_where_tmpdir_says_and_goes(place: Path) -> None:
-    """A folder below TMPDIR for as long as it is used, also when the body fails."""
+def test_scratch_is_where_tmpdir_says_and_goes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with suppress(KeyError), scratch() as folder:
         assert folder.parent == place
         (folder / "file").write_text("x")
         raise KeyError
     assert list(place.iterdir()) == []
-
-
-def test_where_it_cannot_be_made_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(place / "none"))
     with pytest.raises(StoreError, match="none.*cannot be written: No such file"), scratch():
         pass
@@ -40,10 +36,8 @@ def test_where_it_cannot_be_made_is_told(place: Path, monkeypatch: pytest.Monkey
 
 def test_what_a_killed_one_left_goes_with_the_next_and_what_another_holds_stays(place: Path) -> None:
     (place / "lab-of-somebody").mkdir()
-    holders = [
-        subprocess.Popen([sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    argv, pipe = [sys.executable, "-c", HOLDING], subprocess.PIPE
+    holders = [subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
     try:
         killed, living = (Path((each.stdout or sys.stdin).readline().strip()) for each in holders)
         (killed / "stdout").write_text("what a generator said")

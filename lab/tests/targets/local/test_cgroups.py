@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CONTROLLERS, Controller, Place
+from lab.targets.common.cgroup import CONTROLLERS, Place
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.cgroups import Group, Groups
 
@@ -45,7 +45,6 @@ def sleeper() -> Iterator[int]:
 
 
 def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_controllers(tree: Path) -> None:
-    """Version 2: our own group has processes, so it is one further up; nothing is enabled anywhere."""
     group = Groups().make("backend", "backend-0-backend", "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
     (folder,) = {folder for _, folder in group.folders.values()}
     assert folder == tree / (cgroups.label() + "backend-0-backend") and group.unapplied == ()
@@ -58,7 +57,6 @@ def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_contr
 
 
 def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree: Path) -> None:
-    """A group whose controllers the host keeps to itself is left as it is."""
     (tree / "cgroup.subtree_control").write_text("cpu")
     groups = Groups()
     for pod in ("backend-0", "backend-1"):
@@ -70,22 +68,18 @@ def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree
     assert not list(tree.rglob("lab-*")) and (tree / "cgroup.subtree_control").read_text() == "cpu"
 
 
-@pytest.mark.parametrize("asked", ["a lot", "0"])
-def test_a_limit_that_is_no_quantity_is_not_applied(tree: Path, asked: str) -> None:
-    """It is said, and does not bring the lab down."""
-    (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": asked}).unapplied
-    assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
-
-
-def test_what_the_kernel_keeps_otherwise_is_not_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that was written and not kept is no limit."""
+def test_what_is_no_quantity_or_the_kernel_keeps_otherwise_is_not_applied(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked in ("a lot", "0"):
+        (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": asked}).unapplied
+        assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
     monkeypatch.setattr(cgroups, "_limit", lambda *_: None)
     (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "200m"}).unapplied
     assert "the kernel keeps unlimited" in said
 
 
 def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
-    """Not a live lab's, not one of a process with the same number in another /proc, not somebody else's."""
     device = cgroups.label().split("-")[1]
     state = cgroups.process_state("/proc", sleeper)
     assert state is not None
@@ -98,19 +92,14 @@ def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) 
     assert {folder.name for folder in (tree / "user/scope").iterdir()} == others
 
 
-def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
-    """Owning a group is not having been given it: nothing moves and nothing is enabled."""
+def test_a_group_that_was_not_delegated_or_has_strangers_is_left_alone(
+    tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scope = tree / "user/scope"
     (scope / "cgroup.controllers").write_text("cpu memory")
     (scope / "cgroup.procs").write_text("")
     cgroups.delegate()
     assert sorted(path.name for path in scope.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
-
-
-def test_a_delegated_group_with_strangers_in_it_is_left_alone(
-    tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that is neither our child nor our ancestor is not ours to move."""
     scope, stranger = tree / "user/scope", 1
     monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
     (scope / "cgroup.controllers").write_text("cpu memory")
@@ -126,7 +115,6 @@ def test_a_delegated_group_with_strangers_in_it_is_left_alone(
 
 
 def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would be in earnest: with its own limits, and joined; what was tried for it is gone again."""
     removed: list[Path] = []
     monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
     assert "cannot join" in cgroups.unheld({}, squeezed=True), (
@@ -154,25 +142,14 @@ COUNTED: Mapping[int, Mapping[str, str]] = {
 
 
 @pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
-def layout(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
-    """A tree in which we are in user/scope, found as /proc tells it."""
-    version: Literal[1, 2] = request.param
-    if version == 1:
-        mounts = "".join(
-            f"3{n} 31 0:3{n} / {tmp_path}/{name} rw - cgroup cgroup rw,{name}\n" for n, name in enumerate(CONTROLLERS)
-        )
-        own = "".join(f"{n}:{name}:/user/scope\n" for n, name in enumerate(CONTROLLERS, 1)) + "0::/user/scope\n"
-        folders = [tmp_path / name / "user/scope" for name in CONTROLLERS]
-    else:
-        mounts, own = f"31 23 0:28 / {tmp_path} rw - cgroup2 cgroup2 rw\n", "0::/user/scope\n"
-        folders = [tmp_path / "user/scope"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
-    found: dict[Controller, Place] = {name: cgroup.place(name, own, mounts) for name in CONTROLLERS}
-    assert {place.version for place in found.values()} == {version}
-    monkeypatch.setattr(cgroups, "_places", lambda: found)
-    return version
+def layout(request: pytest.FixtureRequest, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
+    """A tree in which we are in user/scope of one hierarchy, or of one for each controller."""
+    if request.param == 1:
+        own = {name: Place(1, str(tree / name), str(tree / name / "user/scope")) for name in CONTROLLERS}
+        for place in own.values():
+            Path(place.folder).mkdir(parents=True)
+        monkeypatch.setattr(cgroups, "_places", lambda: own)
+    return request.param
 
 
 def kept(group: Group) -> dict[str, Fraction | None]:
@@ -194,10 +171,7 @@ def test_a_limit_holds_on_either_and_is_taken_away_with_its_folders(layout: Lite
     assert len({folder for _, folder in group.folders.values()}) == {1: 2, 2: 1}[layout]
 
 
-def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_the_pods_of_a_role(
-    layout: Literal[1, 2],
-) -> None:
-    """Replicas count together; OOM kills are told in words, with the limit."""
+def test_what_was_throttled_and_ended_is_counted_alike_and_summed_over_a_role(layout: Literal[1, 2]) -> None:
     groups = Groups()
     for pod in ("backend-0", "backend-1"):
         group = groups.make("backend", pod, "Deployment/backend", LIMITS)

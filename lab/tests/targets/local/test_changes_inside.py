@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,20 +11,17 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import Variant, load_variant
-from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
-from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import asked, edited, faulty
+from lab.tests.support.inside import answers, asked, edited, faulty
 from lab.tests.support.waiting import until
 
 
 def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:
     """`baseline` with a Deployment edited, its controller gone as soon as its nginx, and more objects."""
-    soon = edited(
-        load_variant("baseline"), lambda item: container_of(item)["args"].append("--post-shutdown-grace-period=0")
-    )
+    at_once = "--post-shutdown-grace-period=0"
+    soon = edited(load_variant("baseline"), lambda item: container_of(item)["args"].append(at_once))
     variant = edited(soon, edit, of=of)
     return variant.model_copy(update={"manifests": (*variant.manifests, *more)})
 
@@ -37,20 +32,6 @@ def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
 
 def replicas(count: int) -> Callable[[dict[str, Any]], None]:
     return lambda item: item["spec"].update(replicas=count)
-
-
-@contextmanager
-def flooded(system: LocalSystem, folder: Path) -> Iterator[None]:
-    """More requests than a hundredth of a core answers in a second wait all the time: a probe waits behind them."""
-    entry = system.entry()
-    argv = ["wrk", "-t1", "-c900", "-d600s", "-H", f"Host: {entry.host}", f"{entry.base_url}/1kB.bin"]
-    with (folder / "wrk").open("wb") as output:
-        wrk = system.popen(argv, folder, output, output)
-        try:
-            yield
-        finally:
-            wrk.kill()
-            wrk.wait()
 
 
 def names(system: LocalSystem, role: Any = "proxy") -> list[str]:
@@ -76,12 +57,8 @@ def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> 
         events = recorder.events()
         (ended,) = [event.object for event in events if event.kind == "Deleted"]
         kinds = [event.kind for event in sorted(events, key=lambda event: event.at_s) if event.object == ended]
-        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == [
-            "Deleted",
-            "Killing",
-            "Exited",
-            "Gone",
-        ]
+        lasting = [kind for kind in kinds if kind not in ("Probe", "Unhealthy")]
+        assert lasting == ["Deleted", "Killing", "Exited", "Gone"]
         assert "within its grace period" in [event.detail for event in events if event.object == ended]
         assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
         assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]
@@ -114,23 +91,6 @@ def test_a_host_port_keeps_the_replacement_waiting_until_the_old_pod_is_gone(tar
         assert at(events, "Gone", "proxy-0") - at(events, "Deleted", "proxy-0") > 2.5 and client.gap_s > 2.5
 
 
-def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: LocalTarget) -> None:
-    def edit(item: dict[str, Any]) -> None:
-        item["spec"]["template"]["spec"] |= {"hostNetwork": True, "securityContext": {}}
-
-    with target.up(changed(edit), changing=True) as system:
-        assert system.entry().way == f"{ingress_nginx.SYSTEM.note}, {AT_ONCE}"
-        address = system.pod_address("proxy")
-        with system.recorder() as recorder, asked(system) as client:
-            system.end_pod("proxy", "delete")
-            until(lambda: names(system) == ["proxy-1"])
-        events = recorder.events()
-        assert system.pod_address("proxy") == address and client.rows[-1][2] == 200
-        assert at(events, "Gone", "proxy-0") < at(events, "Started", "proxy-1")
-        (shown,) = system.pods("proxy")
-        assert shown["spec"]["hostNetwork"] is True
-
-
 def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
     labels = {"matchLabels": {"lab/role": "proxy"}}
     spec = {"minAvailable": 1, "selector": labels}
@@ -150,11 +110,15 @@ def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
         assert client.failed == []
 
 
-def test_a_crashed_container_is_started_again_in_its_pod(target: LocalTarget) -> None:
+def test_a_crashed_container_is_started_again_in_its_pod_and_a_helper_ends_with_it(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
+        helper = system.spawn("backend", ["sleep", "600"])
+        system.end_pod("backend", "delete")
+        assert helper.wait(10.0) == -9
+        until(lambda: names(system, "backend") == ["backend-1"])
         with system.recorder() as recorder:
             system.end_pod("proxy", "crash")
-            until(lambda: system.restarts() == {"proxy-0/proxy": 1, "backend-0/backend": 0} and bool(names(system)))
+            until(lambda: system.restarts() == {"proxy-0/proxy": 1, "backend-1/backend": 0} and bool(names(system)))
         kinds = [(event.kind, event.detail) for event in recorder.events() if event.object == "proxy-0"]
         assert ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
         assert [kind for kind, _ in kinds if kind in ("NotReady", "Ready", "Gone")] == ["NotReady", "Ready"]
@@ -174,42 +138,18 @@ def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTar
         assert system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers["x-lab-backend"] == "backend-2"
 
 
-def test_an_outage_of_exactly_two_seconds_is_two_seconds(target: LocalTarget) -> None:
-    def edit(item: dict[str, Any]) -> None:
-        # The first of three probes in a row that take a pod out of its Service may have failed before, on a busy machine.
-        container_of(item)["readinessProbe"] |= {"failureThreshold": 99}
-
-    with target.up(changed(edit), changing=True) as system, asked(system) as client:
-        began = time.time()
-        system.freeze("proxy", True)
-        time.sleep(2.0)
-        system.freeze("proxy", False)
-        stood_still_s = time.time() - began
-    assert client.failed == [] and client.gap_s == pytest.approx(stood_still_s, abs=0.3)
-
-
-def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: LocalTarget, tmp_path: Path) -> None:
-    def edit(item: dict[str, Any]) -> None:
-        container_of(item)["livenessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1, "failureThreshold": 99}
-
-    with target.up(changed(edit), changing=True) as system:
+def test_a_proxy_without_cpu_is_throttled_and_let_go_again(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
         if (tried := cgroups.trial()) and not tried[0]:
             with pytest.raises(MeasuringError, match="CPU limit of proxy-0-proxy"):
                 system.squeeze("proxy", "10m")
             pytest.skip(f"no CPU limit can be set here, and that is said: {tried[1]}")
         assert system.counters()["proxy/cpu_throttled_periods"] == 0
-        with system.recorder() as recorder, flooded(system, tmp_path):
-            before = len(system.events)  # while it came up probes failed, too
-            system.squeeze("proxy", "1m")
-            until(lambda: any(event.kind == "Unhealthy" for event in system.events[before:]))
-            until(lambda: system.counters()["proxy/cpu_throttled_periods"] > 5)
-            system.squeeze("proxy", None)
-        missed = [event for event in recorder.events() if event.kind == "Unhealthy"]
-        assert missed and {event.object for event in missed} == {"proxy-0"}
-        assert all("no answer within" in event.detail for event in missed), missed
-        with asked(system) as client:
-            pass
-        assert client.gap_s < 5.0
+        system.squeeze("proxy", "1m")
+        system.fetch(system.entry(), "/100MB.bin", 120.0)  # which takes more CPU than it has in a second
+        assert system.counters()["proxy/cpu_throttled_periods"] > 5
+        system.squeeze("proxy", None)
+        until(lambda: answers(system))
         with pytest.raises(MeasuringError, match="expected a quantity"):
             system.squeeze("proxy", "much")
 
@@ -237,18 +177,10 @@ def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bo
 
 @pytest.mark.parametrize("after_s", [0.0, 0.03])
 def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, after_s: float) -> None:
-    """`clean` finds whatever is left."""
     with target.up(changed(replicas(1)), changing=True) as system:
         system.scale("proxy", 3)
         system.scale("backend", 3)
         time.sleep(after_s)
-
-
-def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> None:
-    with target.up(changed(replicas(1)), changing=True) as system:
-        helper = system.spawn("backend", ["sleep", "600"])
-        system.end_pod("backend", "delete")
-        assert helper.wait(10.0) == -9
 
 
 def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarget) -> None:
@@ -267,19 +199,6 @@ def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarge
             recorder.events()
 
 
-def test_nothing_happens_where_nothing_is_done(target: LocalTarget) -> None:
-    """No pod, no endpoint, no reload (a turn of the router's comes by), no gap."""
-
-    def often(item: dict[str, Any]) -> None:
-        (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
-        interval["value"] = "1s"
-
-    with target.up(edited(load_variant("okd"), often), changing=True) as system:
-        with system.recorder() as recorder, asked(system) as client:
-            time.sleep(2.0)
-        assert client.failed == [] and {event.kind for event in recorder.events()} == {"Probe"}
-
-
 def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         assert system.endpoint(make_point()).way == ""
@@ -292,7 +211,6 @@ def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
 
 @pytest.mark.parametrize("name", ["workers-2", "nginx", "haproxy", "okd"])
 def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarget, name: str) -> None:
-    """Of the configuration that there is: what is served is what was."""
     variant = load_variant(name)
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:

@@ -29,8 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> None:
-    """Without such a volume nothing is made."""
+def test_a_folder_goes_with_its_bring_up_and_a_dead_labs_is_swept(place: Path) -> None:
     Disk().remove()
     assert not place.exists()
     one, other = Disk(), Disk()
@@ -41,9 +40,6 @@ def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> No
     assert not mine.exists() and theirs.exists()
     other.remove()
     assert list(place.iterdir()) == []
-
-
-def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> None:
     dead, living = place / "lab-dead", place / "lab-living"
     for folder in (dead, living):
         (folder / "proxy-0/log").mkdir(parents=True)
@@ -56,7 +52,6 @@ def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> 
 
 
 def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is cut while nginx goes on appending."""
     monkeypatch.setattr(disk, "CUT_EVERY_S", 0.01)
     monkeypatch.setattr(disk, "CUT_BYTES", 100)
     disks = Disk()
@@ -73,9 +68,8 @@ def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("tmpfs", "ramfs"):
         monkeypatch.setattr(disk, "filesystem", lambda path, kind=kind: kind)
-        with pytest.raises(
-            UsageError, match=f"no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
-        ):
+        said = f"no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
+        with pytest.raises(UsageError, match=said):
             disk.check()
     monkeypatch.setattr(disk, "filesystem", lambda path: "ext4")
     monkeypatch.setattr(disk, "NEEDED_BYTES", 2**60)
@@ -84,10 +78,6 @@ def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, mon
     monkeypatch.setenv(disk.PLACE, "/proc/nowhere")
     with pytest.raises(UsageError, match="cannot be made"):
         disk.check()
-
-
-def test_a_filesystem_is_told_by_its_mount() -> None:
-    assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"
 
 
 def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory() -> None:
@@ -99,3 +89,4 @@ def test_the_deepest_and_last_mount_holds_a_path() -> None:
     found = list(cgroup.mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
     assert cgroup.holding(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
     assert cgroup.holding(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}
+    assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,12 +17,10 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
-from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.systems.ingress_nginx import system as ingress_nginx
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.systems.manifests import objects
 from lab.systems.nginx import system as nginx
 from lab.targets.local import LocalTarget
-from lab.targets.local.kubelet.containers import Process
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox import cgroups, network
 from lab.targets.readback import read_back
@@ -61,58 +58,20 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
 
 
-def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:
-    with target.up(load_variant("direct")) as system, (tmp_path / "out").open("w+b") as out:
-        script = (
-            "sleep 30 & taskset -cp $$; ulimit -n; hostname >/dev/null; ip -o addr show to 10.64.0.2; kill %1; wait"
-        )
-        process = system.popen(["bash", "-c", script], tmp_path, out, out)
-        assert process.pid in system.processes("generator")
-        assert process.wait() == 0 and system.processes("generator") == []
-        text = (tmp_path / "out").read_text()
-        assert f"list: {min(target.cpus()['generator'])}" in text and "10.64.0.2/32" in text
-
-
 def test_a_process_of_nginx_that_ends_by_itself_is_none_that_must_stay(target: LocalTarget) -> None:
-    """The loader of its cache, a minute after each start: a sample meanwhile has lost nothing."""
     with target.up(load_variant("proxy-cache")) as system:
         pids = [pid for runner in system.kubelet.runners("proxy") for pid in runner.process.processes()]
         loaders = [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_text().startswith(nginx.LOADER)]
         assert loaders and sorted(system.processes("proxy")) == sorted({*pids}.difference(loaders))
 
 
-def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
+def test_an_unready_pod_comes_back_and_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
     probe = {"exec": {"command": ["test", "!", "-e", "/srv/run/sick"]}, "periodSeconds": 1, "failureThreshold": 2}
 
     def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["containers"][0]["livenessProbe"] = probe
-
-    with target.up(changed("direct", edit, of="backend")) as system:
-        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
-        until(lambda: system.restarts()["backend-0/backend"] == 1)
-        killing = [event.detail for event in system.events if event.kind == "Killing"]
-        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
-
-
-def test_a_container_that_is_just_started_again_ends_with_the_rest(
-    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And with its thread, which `clean` looks for."""
-    start = Process.start
-
-    def late(process: Process) -> None:
-        time.sleep(0.5)
-        start(process)
-
-    with target.up(load_variant("direct")) as system:
-        monkeypatch.setattr(Process, "start", late)
-        os.kill(system.processes("backend")[0], signal.SIGKILL)
-        until(lambda: system.restarts()["backend-0/backend"] == 1)
-
-
-def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["containers"][0]["readinessProbe"].update(failureThreshold=1)
+        (container,) = pod_of(deployment)["containers"]
+        container["livenessProbe"] = probe
+        container["readinessProbe"].update(failureThreshold=1)
 
     with target.up(changed("direct", edit, of="backend")) as system:
         until(lambda: any(event.kind == "Ready" for event in system.events))
@@ -122,6 +81,10 @@ def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
         worker.resume()
         until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
         assert any(event.detail == "no answer within 1 s" for event in system.events)
+        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
+        until(lambda: system.restarts()["backend-0/backend"] == 1)
+        killing = [event.detail for event in system.events if event.kind == "Killing"]
+        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
 
 
 def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
@@ -133,87 +96,17 @@ def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
         until(lambda: runner.process.stdout.read_text().count("\n") == 1)
 
 
-def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: LocalTarget) -> None:
-    """An address that drops everything, so that nothing answers before the minutes of a connect are over."""
-    net = network.build([], [])
-    try:
-        client = net[network.CLIENT]
-        subprocess.run(
-            [*client.enter, "ip", "neighbour", "add", "10.64.0.99", "lladdr", "02:00:00:00:00:01", "dev", "node"],
-            check=True,
-        )
-        subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
-        code = (
-            "import signal\n"
-            "from lab.targets.local.sandbox import network\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
-            f"place = network.Place({client.name!r}, {client.address!r})\n"
-            "print('connecting', flush=True)\n"
-            "network.connect(place, ('10.64.0.99', 80), 300.0)\n"
-        )
-        connecting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert connecting.stdout is not None and connecting.stdout.readline() == b"connecting\n"
-        time.sleep(0.3)  # into the connect; earlier would only make the test easier
-        assert connecting.poll() is None
-        connecting.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in connecting.communicate(timeout=PATIENCE_S)[1]
-    finally:
-        net.remove()
-
-
-def test_sysctls_in_a_pod_hold_there_only(target: LocalTarget) -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        pod_of(deployment)["securityContext"]["sysctls"] = [
-            {"name": "net.core.somaxconn", "value": "1234"},
-            {"name": "net.ipv4.ip_local_port_range", "value": "2000 2999"},
-        ]
-
-    before = Path("/proc/sys/net/core/somaxconn").read_text()
-    with target.up(changed("baseline", edit)) as system:
-        checks = [
-            Check(kind="sysctl", name="net.core.somaxconn", value="1234"),
-            Check(kind="sysctl", name="net.ipv4.ip_local_port_range", value="2000 2999"),
-            Check(kind="backlog", port=80, value="1234"),
-            Check(kind="sysctl", role="backend", name="net.core.somaxconn", value=before.strip()),
-        ]
-        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
-    assert Path("/proc/sys/net/core/somaxconn").read_text() == before
-
-
-def drop_second_sysctl(deployment: dict[str, Any]) -> None:
-    pod_of(deployment)["securityContext"]["sysctls"] = [{"name": "net.core.somaxconn", "value": "1234"}]
-
-
-def ask_for_files(config: dict[str, Any]) -> None:
-    config.setdefault("data", {}).update({"max-worker-open-files": "2000000"})
-
-
-def ask_for_nothing(config: dict[str, Any]) -> None:
-    config.setdefault("data", {}).clear()
-
-
-@pytest.mark.parametrize(
-    ("kind", "of", "edit", "check", "found"),
-    [
-        ("Deployment", "proxy", drop_second_sysctl, Check(kind="sysctl", name="net.ipv4.tcp_max_syn_backlog", value="7"), ""),
-        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="nginx", name="worker_rlimit_nofile", value="2000000"), "hard limit is lower"),
-        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="limit", name="Max open files", process="nginx: worker process", value="2000000"), "expected '2000000'"),
-        ("ConfigMap", "ingress-nginx-controller", ask_for_nothing, Check(kind="nginx", name="keepalive_requests", context="http", value="10000"), "found '1000'"),
-    ],
-)  # fmt: skip
-def test_a_knob_that_does_not_take_is_read_back_as_such(
-    target: LocalTarget,
-    kind: str,
-    of: str,
-    edit: Callable[[dict[str, Any]], None],
-    check: Check,
-    found: str,
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_interrupt_ends_the_wait_for_a_connect_that_hangs(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingress_nginx, "refuse_open_files", lambda *_: None)  # as if it had not been foreseen
-    with target.up(changed("baseline", edit, kind=kind, of=of)) as system:
-        (reading,) = read_back(system, [check])
-        assert not reading.ok and found in reading.detail
+    """And the lab does not wait on for the thread that connects."""
+    monkeypatch.setattr(network, "set_namespace", lambda path: None)
+    over, main = threading.Event(), threading.main_thread().ident
+    threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        network.call_in(network.Place("hanging", "192.0.2.1"), over.wait)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "in-hanging")
+    over.set()
 
 
 def snippet(text: str) -> Callable[[dict[str, Any]], None]:
@@ -266,7 +159,6 @@ def test_an_interrupted_bring_up_ends_at_once(target: LocalTarget, monkeypatch: 
 
 
 def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:
-    """Namespaces, addresses, folders and what hosts resolve to of their own; both go, whichever ends first."""
     plain, tls = load_variant("baseline"), load_variant("okd-edge")
     with target.up(tls, side="right") as right, target.up(plain) as left:
         for system, variant in ((left, plain), (right, tls)):
@@ -277,20 +169,16 @@ def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:
         assert not set(left.processes("proxy")) & set(right.processes("proxy"))
         url = urlsplit(right.entry().base_url)
         assert url.scheme == "https" and url.hostname
-        seen = subprocess.run(
-            [*right.client, "getent", "hosts", url.hostname], capture_output=True, text=True, check=True
-        )
+        asking = ["getent", "hosts", url.hostname]
+        seen = subprocess.run([*right.client, *asking], capture_output=True, text=True, check=True)
         assert seen.stdout.split()[0] == "10.65.0.1", "its Service's"
-        assert subprocess.run(
-            [*left.client, "getent", "hosts", url.hostname], check=False, capture_output=True
-        ).returncode
+        assert subprocess.run([*left.client, *asking], check=False, capture_output=True).returncode
     assert list(Path("/run/netns").iterdir()) == []
 
 
 def test_nothing_of_the_users_environment_reaches_what_is_measured(
     target: LocalTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Neither a generator, nor a helper, nor a container, nor what runs in one: PATH alone is the same everywhere."""
     for name in ("http_proxy", "HTTPS_PROXY", "all_proxy", "GOMAXPROCS", "K6_VUS", "LC_NUMERIC", "NGINX"):
         monkeypatch.setenv(name, "127.0.0.1:9")
     with target.up(load_variant("baseline")) as system:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import MeasuringError
-from lab.model.variants.variants import Check, Variant, load_variant
+from lab.model.variants.variants import Check, Variant
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, pod_of
+from lab.tests.support.inside import changed, pod_of
 from lab.tests.support.waiting import until
 
 LIMITS, WHY_NOT = cgroups.trial()
@@ -59,28 +58,6 @@ def test_every_process_of_a_container_is_inside_its_limits_and_they_read_back(ta
 
 
 @limited
-def test_a_restarted_container_is_inside_again(target: LocalTarget) -> None:
-    with target.up(changed("direct", limits(cpu="500m"), of="backend")) as system:
-        before = system.processes("backend")
-        os.kill(before[0], 9)
-        until(lambda: set(system.restarts().values()) == {1} and answers(system))
-        after = system.processes("backend")
-        assert not set(before) & set(after) and all("backend-0-backend" in groups_of(pid) for pid in after)
-
-
-@limited
-def test_an_init_container_without_enough_memory_says_so(target: LocalTarget) -> None:
-    eat = {"name": "eat", "image": "nginx", "command": ["sh", "-c", "exec tail /dev/zero"]}
-    eat |= {"resources": {"limits": {"memory": "16Mi"}}}
-    edit: Callable[[dict[str, Any]], None] = lambda item: pod_of(item)["initContainers"].insert(0, eat)  # noqa: E731
-    with (
-        pytest.raises(MeasuringError, match=r"out of memory: .* at the limit of 16Mi"),
-        target.up(changed("direct", edit, of="backend")),
-    ):
-        pass
-
-
-@limited
 def test_a_proxy_that_runs_out_of_memory_is_said_to_have_done_so(target: LocalTarget) -> None:
     script = (
         "nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;' & "
@@ -95,37 +72,6 @@ def test_a_proxy_that_runs_out_of_memory_is_said_to_have_done_so(target: LocalTa
         said = [event.detail for event in system.events if event.kind == "Exited"]
         assert said[0].startswith("ended by signal 9, out of memory")
         assert system.counters()["proxy/memory_limit_hits"] > 0
-
-
-def shell(environment: dict[str, str]) -> Callable[[dict[str, Any]], None]:
-    """A container whose main process is a shell: nginx's own writes its title over its environment."""
-    script = "nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;' & wait"
-    variables = [{"name": name, "value": value} for name, value in environment.items()]
-    return container_with(command=["sh", "-c", script], env=variables)
-
-
-def test_a_variable_of_the_containers_environment_reads_back(target: LocalTarget) -> None:
-    check = {"kind": "environment", "role": "backend", "name": "LAB_THREADS"}
-    with target.up(changed("direct", shell({"LAB_THREADS": "4"}), of="backend")) as system:
-        assert reading(system, **check, value="4").ok and not reading(system, **check, value="5").ok
-        assert reading(system, **{**check, "name": "LAB_TREADS"}, value="4").observed == "absent"
-        assert reading(system, **{**check, "name": "PATH"}, value="x").observed == os.environ["PATH"]
-
-
-def test_an_environment_that_cannot_be_read_is_not_taken_for_empty(target: LocalTarget) -> None:
-    with target.up(load_variant("direct")) as system:
-        seen = reading(system, kind="environment", role="backend", name="LAB_THREADS", value="4")
-        assert seen.observed == "unreadable" and "overwritten" in seen.detail
-
-
-def test_the_cpus_of_the_workers_read_back(target: LocalTarget) -> None:
-    cpus = target.cpus()["proxy"]
-    with target.up(load_variant("baseline")) as system:
-        check = {"kind": "affinity", "process": "nginx: worker process"}
-        seen = reading(system, **check, value=", ".join(str(cpu) for cpu in sorted(cpus)[:1]))
-        assert seen.observed and seen.ok is (len(cpus) == 1)
-        other = reading(system, **check, value=str(max(cpus) + 1))
-        assert not other.ok and f"expected '{max(cpus) + 1}'" in other.detail
 
 
 def replicas(number: int) -> Variant:

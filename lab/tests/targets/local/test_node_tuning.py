@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lab.model.variants.knobs import knob_names, load_knob
-from lab.model.variants.variants import load_variant
-from lab.systems.manifests import objects
 from lab.targets.cluster.rollout import NODE_REFUSES
 
 SCRIPT = Path(__file__).parents[4] / "manifests/clusters/node-tuning/tune.sh"
@@ -39,35 +36,23 @@ def node(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 Node = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.parametrize(
-    ("commands", "printed"),
-    [
+def test_what_was_there_comes_back(node: Node, tmp_path: Path) -> None:
+    for commands, printed in (
         ("tune apply; value; tune revert; value", ["1024 65000", BEFORE]),
         # A second apply after a crash keeps what was there at first.
         ("tune apply; tune apply; tune revert; value; tune revert; value", [BEFORE, BEFORE]),
-    ],
-)
-def test_what_was_there_comes_back(commands: str, printed: list[str], node: Node) -> None:
-    done = node(commands)
-    assert done.stdout.splitlines() == printed, done.stderr
-
-
-def test_verify_says_what_the_node_has_instead(node: Node) -> None:
+    ):
+        done = node(commands)
+        assert done.stdout.splitlines() == printed, done.stderr
     done = node("tune apply; tune verify; echo good; tune revert; tune verify")
     assert done.stdout.splitlines() == ["good"] and done.returncode == 1
     assert done.stderr.strip() == f"{NAME}: asked for 1024 65000, the node has {BEFORE}"
-
-
-def test_held_until_it_is_told_to_end(node: Node, tmp_path: Path) -> None:
     done = node(
         f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state & pid=$!\n"
         "i=0; while ! tune verify 2>/dev/null; do i=$((i + 1)); [ $i -lt 100 ]; sleep 0.05; done\n"
         f"value; kill -{signal.SIGTERM.value} $pid; wait $pid; value"
     )
     assert done.stdout.splitlines() == ["1024 65000", BEFORE], done.stderr
-
-
-def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(node: Node, tmp_path: Path) -> None:
     (tmp_path / "settings" / "net.ipv4.tcp_fin_timeout").write_text("soon\n")  # sorted after NAME
     done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended $?; value")
     assert done.stdout.splitlines() == ["ended 1", BEFORE], done.stderr
@@ -82,27 +67,8 @@ def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(
         ("irq-affinity", "0,1", "has no interrupts of its own"),
     ],
 )
-def test_what_it_may_not_or_cannot_set_is_refused_with_why(
-    name: str, value: str, why: str, node: Node, tmp_path: Path
-) -> None:
+def test_what_it_may_not_set_is_refused_with_why(name: str, value: str, why: str, node: Node, tmp_path: Path) -> None:
     (tmp_path / "settings" / name).write_text(f"{value}\n")
     done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended; value; ls {tmp_path}/state")
     assert done.stdout.splitlines() == ["ended", BEFORE], done.stderr
     assert why in done.stderr and done.stderr.splitlines()[-1] == f"tune.sh: {name}: {NODE_REFUSES}"
-
-
-def test_every_knob_of_the_node_has_a_daemon_set_of_its_own_and_several_keep_every_one() -> None:
-    knobs = [name for name in knob_names() if any(check.kind == "node" for check in load_knob(name).readback)]
-    variant = load_variant("+".join(["baseline", *knobs]))
-    found = objects.read(variant.manifests).node_settings
-    assert {(check.name, check.value) for check in variant.readback} == {
-        (name, value) for name, (_, value) in found.items()
-    }
-    assert sum(item["kind"] == "DaemonSet" for item in variant.manifests) == len(knobs) > 1
-    for item in variant.manifests:
-        if item["kind"] == "DaemonSet":
-            mounted = [
-                volume.get("configMap", {}).get("name") for volume in item["spec"]["template"]["spec"]["volumes"]
-            ]
-            suffix = item["metadata"]["name"].removeprefix("node-tuning")
-            assert mounted[:2] == [f"node-tuning{suffix}", f"node-tuning-script{suffix}"]

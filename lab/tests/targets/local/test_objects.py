@@ -12,7 +12,7 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
-from lab.model.variants.variants import covering_names, load_variant
+from lab.model.variants.variants import covering_names, load_overlay, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.systems.manifests import objects
 from lab.targets.local import LocalTarget
@@ -47,9 +47,12 @@ def first(deployment: dict[str, Any]) -> dict[str, Any]:
     return pod(deployment)["containers"][0]
 
 
-@pytest.mark.parametrize("name", covering_names())
+# Every day the systems as shipped, and in `--all` every overlay and component.
+ALL = [pytest.param(name, marks=[pytest.mark.slow] * bool(load_overlay(name).baseline)) for name in covering_names()]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_every_overlay_is_honoured_whole(name: str) -> None:
-    """Or not measurable here, which is said of what this machine lacks."""
     variant = load_variant(name)
     points = load_sweep(variant.sweep)[1].expanded() if variant.sweep else []
     changing = any(point.disturbance is not None for point in points)
@@ -112,9 +115,7 @@ def test_a_pod_knows_its_name_and_namespace() -> None:
         (lambda item: item["spec"].update(template="x"), "expected a mapping, got 'x'"),
     ],
 )  # fmt: skip
-def test_a_deployment_that_cannot_be_honoured_is_refused_with_its_place(
-    edit: Callable[[dict[str, Any]], object], message: str
-) -> None:
+def test_a_deployment_not_honoured_whole_is_refused(edit: Callable[[dict[str, Any]], object], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         vet(edit)
     assert message in str(raised.value)
@@ -136,9 +137,7 @@ def test_a_deployment_that_cannot_be_honoured_is_refused_with_its_place(
         ("Ingress", "bench", lambda item: item.update(kind="TCPRoute"), "does not know objects of kind TCPRoute"),
     ],
 )  # fmt: skip
-def test_other_objects_that_cannot_be_honoured_are_refused(
-    kind: str, of: str, edit: Callable[[dict[str, Any]], object], message: str
-) -> None:
+def test_other_objects_are_refused(kind: str, of: str, edit: Callable[[dict[str, Any]], object], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         vet(edit, kind, of)
     assert message in str(raised.value)
@@ -158,45 +157,30 @@ CONTROLLER, FILE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "of", "edit", "place"),
-    [
+def test_more_workers_than_cpus_and_a_setting_of_the_machine_are_not_measurable() -> None:
+    for name, of, edit, place in (
         ("baseline", "ingress-nginx-controller", of_controller("worker-processes", "8"), CONTROLLER),
         ("nginx", "nginx", of_file("# comment\nworker_processes  8;"), FILE),
-    ],
-)
-def test_more_workers_than_cpus_are_not_measurable(
-    name: str, of: str, edit: Callable[[dict[str, Any]], object], place: str
-) -> None:
-    """Eight workers on one CPU would measure the scheduler; on eight they are a variant like any other."""
-    with pytest.raises(NotMeasurableError) as raised:
-        vet(edit, "ConfigMap", of, name)
-    assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
-    vet(edit, "ConfigMap", of, name, pinned=split(range(16)))
-
-
-@pytest.mark.parametrize(
-    ("name", "of", "edit"),
-    [
-        ("baseline", "ingress-nginx-controller", of_controller("max-worker-open-files", "65536")),
-        ("nginx", "nginx", of_file("  worker_rlimit_nofile 65536;")),
-    ],
-)
-def test_more_open_files_than_a_container_may_have_are_not_measurable(
-    name: str, of: str, edit: Callable[[dict[str, Any]], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nginx would log an alert and go on with fewer."""
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65535))
-    with pytest.raises(NotMeasurableError, match="asks for 65536 open files, a container may have 65535 here"):
-        vet(edit, "ConfigMap", of, name)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65536))
-    vet(edit, "ConfigMap", of, name)
-
-
-def test_a_setting_of_the_whole_machine_is_not_measurable() -> None:
+    ):
+        with pytest.raises(NotMeasurableError) as raised:
+            vet(edit, "ConfigMap", of, name)
+        assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
+        vet(edit, "ConfigMap", of, name, pinned=split(range(16)))
     with pytest.raises(NotMeasurableError, match="fs.file-max is the whole machine's.*asks for 1048576") as raised:
         bringup.vet(objects.read(load_variant("baseline+file-max-1048576").manifests), PINNED)
     assert raised.value.what == "host-wide"
+
+
+def test_more_open_files_than_a_container_may_have_are_not_measurable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, of, edit in (
+        ("baseline", "ingress-nginx-controller", of_controller("max-worker-open-files", "65536")),
+        ("nginx", "nginx", of_file("  worker_rlimit_nofile 65536;")),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65535))
+        with pytest.raises(NotMeasurableError, match="asks for 65536 open files, a container may have 65535 here"):
+            vet(edit, "ConfigMap", of, name)
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 65536))
+        vet(edit, "ConfigMap", of, name)
 
 
 def test_a_point_that_cannot_be_served_is_refused_beforehand() -> None:
@@ -210,17 +194,14 @@ def test_a_point_that_cannot_be_served_is_refused_beforehand() -> None:
         target.check_variant(variant, [make_point(routes=2)])
 
 
-@pytest.mark.parametrize(
-    ("cpus", "proxy", "generator", "backend"),
-    [
+def test_cpus_are_shared_out_by_role() -> None:
+    for cpus, proxy, generator, backend in (
         ([0, 1], {0}, {1}, {1}),
         ([0, 1, 2], {0}, {1}, {2}),
         ([0, 4, 1, 5], {0, 4}, {1}, {5}),
         (list(range(8)), {0, 1, 2, 3}, {4, 5}, {6, 7}),
         (list(range(9)), {0, 1, 2, 3}, {4, 5}, {6, 7, 8}),
-    ],
-)
-def test_cpus_are_shared_out_by_role(cpus: list[int], proxy: set[int], generator: set[int], backend: set[int]) -> None:
-    assert split(cpus) == {"proxy": proxy, "generator": generator, "backend": backend, "lab": backend}
-    with pytest.raises(UsageError, match="needs two CPUs"):
-        split(cpus[:1])
+    ):
+        assert split(cpus) == {"proxy": proxy, "generator": generator, "backend": backend, "lab": backend}
+        with pytest.raises(UsageError, match="needs two CPUs"):
+            split(cpus[:1])

@@ -32,6 +32,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_variants_on_kind_run_and_is_one_program_is_built_once(built: dict[str, str]) -> None:
     """Envoy, too, which no manifest of Envoy Gateway names but on a cluster; not what runs on other targets alone."""
     chosen = packing.pack("debian:a")

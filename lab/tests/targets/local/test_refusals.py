@@ -52,81 +52,59 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
     return tried
 
 
-@pytest.mark.parametrize(
-    ("disturbance", "role"),
-    [
-        (STARVED, "proxy"),
-        (of("starve", role="backend", cpu="20m", for_s=5), "backend"),
-        (of("startup", cpu="100m", within_s=5), "proxy"),
-        (SLOW, "backend"),
-    ],
-)
-def test_who_cannot_be_given_less_cpu_is_not_measurable(
-    disturbance: Disturbance, role: str, asked: list[Mapping[str, str]]
-) -> None:
-    """Before anything starts, with the reason and what gives the right; a control run needs none of it."""
-    check("baseline", disturbance, only_control=True)
-    assert asked == []
-    with pytest.raises(
-        NotMeasurableError, match=f"point disturbed: the {role} cannot be given less CPU here"
-    ) as raised:
+def test_who_cannot_be_given_less_cpu_is_not_measurable(asked: list[Mapping[str, str]]) -> None:
+    for disturbance in (of("startup", within_s=5), of("kill"), of("outage"), ROLLED):
         check("baseline", disturbance)
-    assert raised.value.what == "CPU limits" and WHY in raised.value.why
-    assert "--target kind" in raised.value.remedy
-    assert len(asked) == 1
+    for tried, (disturbance, role) in enumerate(
+        (
+            (STARVED, "proxy"),
+            (of("starve", role="backend", cpu="20m", for_s=5), "backend"),
+            (of("startup", cpu="100m", within_s=5), "proxy"),
+            (SLOW, "backend"),
+        )
+    ):
+        check("baseline", disturbance, only_control=True)
+        assert len(asked) == tried
+        said = f"point disturbed: the {role} cannot be given less CPU here"
+        with pytest.raises(NotMeasurableError, match=said) as raised:
+            check("baseline", disturbance)
+        assert raised.value.what == "CPU limits" and WHY in raised.value.why
+        assert "--target kind" in raised.value.remedy and len(asked) == tried + 1
 
 
-@pytest.mark.parametrize("disturbance", [of("startup", within_s=5), of("kill"), of("outage"), ROLLED])
-def test_where_nobody_is_to_have_less_cpu_none_is_tried(
-    disturbance: Disturbance, asked: list[Mapping[str, str]]
-) -> None:
-    check("baseline", disturbance)
-    assert asked == []
-
-
-@pytest.mark.parametrize(
-    ("disturbance", "moved"),
-    [
+def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for disturbance, moved in (
         *((of("backends", what=what), True) for what in ("add", "remove", "fail", "roll")),
         (of("backends", what="freeze", for_s=5), True),
         (of("kill", role="backend"), True),
         (SLOW, False),
         (of("kill"), False),
         (of("outage"), False),
-    ],
-)
-def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
-    disturbance: Disturbance, moved: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nginx alone has its backends' addresses from its start; the controller, the router and no proxy at all do well."""
-    monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
-    for name in ("baseline", "okd", "direct"):
-        check(name, disturbance)
-    check("nginx", disturbance, only_control=True)
-    if not moved:
-        check("nginx", disturbance)
-        return
-    with pytest.raises(NotMeasurableError, match="knows its backends. addresses from its start") as raised:
-        check("nginx", disturbance)
-    assert raised.value.what == "fixed backends"
-    assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
+    ):
+        monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
+        for name in ("baseline", "okd", "direct"):
+            check(name, disturbance)
+        check("nginx", disturbance, only_control=True)
+        if not moved:
+            check("nginx", disturbance)
+            continue
+        with pytest.raises(NotMeasurableError, match="knows its backends. addresses from its start") as raised:
+            check("nginx", disturbance)
+        assert raised.value.what == "fixed backends"
+        assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
 
 
-@pytest.mark.parametrize(
-    ("name", "image", "pinned"),
-    [
+def test_a_version_that_would_change_nothing_here_is_refused() -> None:
+    for name, image, pinned in (
         ("nginx", "docker.io/library/nginx:1.27.4", "1.28.0-alpine"),
         ("baseline", "registry.example/ingress-nginx/controller:v1.11.2@sha256:1f", "v1.15.1"),
         ("haproxy", "docker.io/library/haproxy", "2.6-bookworm"),
         ("nginx", "registry.example:5000/library/nginx:1.28.0-alpine", ""),
         ("envoy", "docker.io/envoyproxy/envoy:v1.36.4", ""),
-    ],
-)
-def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
-    """But where the tag decides what runs, and for another registry's copy."""
-    variant = changed(name, lambda item: pod_of(item)["containers"][0].update(image=image))
-    if not pinned:
-        LocalTarget().check_variant(variant, [make_point()])
-        return
-    with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
-        LocalTarget().check_variant(variant, [make_point()])
+    ):
+        variant = changed(name, lambda item, image=image: pod_of(item)["containers"][0].update(image=image))
+        if not pinned:
+            LocalTarget().check_variant(variant, [make_point()])
+            continue
+        with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
+            LocalTarget().check_variant(variant, [make_point()])

@@ -32,6 +32,8 @@ def test_it_is_over_when_the_old_ones_are_gone_and_not_before() -> None:
     answers = chain([False], repeat(True))
     found = renewing.renewed(lambda: asked.append(1), serving, lambda: next(answers), lambda: "")
     assert (found.began, found.ended, asked) == ((4, 5), (2, 3, 6), [1])
+    found = running([os.getpid(), 2**22 + 1])
+    assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
 
 
 def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,17 +52,10 @@ def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.
     [([1, 2], "0 processes began, 0 ended and 0 old ones stayed"), ([1, 2, 3], "1 processes began, 0 ended and 1 old")],
     ids=["nothing-happened", "the-old-one-stays"],
 )
-def test_a_reload_that_does_not_come_about_is_a_fault(
-    after: list[int], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_that_stays_out_is_a_fault(after: list[int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewing, "MOST_S", 0.1)
     with pytest.raises(MeasuringError, match=said):
         renewing.renewed(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")
-
-
-def test_what_runs_is_read_with_its_name_and_who_started_it() -> None:
-    found = running([os.getpid(), 2**22 + 1])
-    assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
 
 
 @pytest.mark.parametrize("name", ["envoy", "traefik", "caddy", "workers-4"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -19,9 +18,7 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
-from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.sandbox import network
 from lab.tests.support import changing_objects
 from lab.tests.support.changing_objects import ROUTED as HOST
 from lab.tests.support.changing_objects import SERVICE, route
@@ -76,7 +73,6 @@ def ingress(prefix: str = "") -> Mapping[str, Any]:
 
 
 def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
-    """503, and one reload later 200; endpoints that move are another reload; none left is 503 again."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
         assert it.status() == 503 and it.status("bench-0000.apps.lab.test") == 200
         it.routing.apply([SERVICE, it.slice(8080), route("/7")])
@@ -96,7 +92,6 @@ def test_a_route_that_is_added_and_its_endpoints_move(target: LocalTarget) -> No
 
 
 def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) -> None:
-    """404, 200, 503 without an endpoint, 200; syncs no closer than the controller's rate allows."""
     with up(target, "baseline") as it:
         assert it.status() == 404
         it.routing.apply([SERVICE, it.slice(8080), ingress("/7")])
@@ -113,7 +108,6 @@ def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) ->
 
 
 def test_changes_within_an_interval_are_one_reload(target: LocalTarget) -> None:
-    """Thirty changes in 3 s with an interval of 1 s: what is served last is the last one, by about three reloads."""
     with up(target, "okd-routes-10", {"RELOAD_INTERVAL": "1s"}) as it:
         it.routing.apply([SERVICE, it.slice(8080)])
         began = time.monotonic()
@@ -129,46 +123,6 @@ def test_changes_within_an_interval_are_one_reload(target: LocalTarget) -> None:
         it.routing.apply([route("/30")])  # nothing new
         time.sleep(1.5)
         assert len(it.events("Reload")) == len(begun)
-
-
-def test_a_slow_download_holds_its_old_process_until_hard_stop_after(target: LocalTarget) -> None:
-    env = {"RELOAD_INTERVAL": "1s", "ROUTER_HARD_STOP_AFTER": "3s"}
-    with up(target, "okd-routes-10", env) as it, slow_download(it.system) as download:
-        it.routing.apply([SERVICE, it.slice(8080), route()])
-        until(lambda: len(it.events("Reloaded")) == 1)
-        assert len(haproxies(it.system)) == 2
-        until(lambda: it.status() == 200)
-        it.routing.apply([route("/1")])
-        until(lambda: len(it.events("Reloaded")) == 2)
-        until(lambda: len(haproxies(it.system)) == 1)
-        assert time.time() - it.events("Reloaded")[0].at_s > 2.5
-        assert got(download) < 50 << 20
-
-
-def test_a_slow_download_holds_an_old_worker(target: LocalTarget) -> None:
-    """worker-shutdown-timeout is 240 s by default: both workers are there, and the old one delivers."""
-    with up(target, "baseline") as it, slow_download(it.system) as download:
-        it.routing.apply([SERVICE, it.slice(8080), ingress("/1")])
-        until(lambda: len(it.events("Reloaded")) == 1)
-        until(lambda: it.status() == 200)  # for 0.1 s old workers accept as well
-        workers = len(target.cpus()["proxy"])
-        assert len(it.system.processes("proxy")) >= 1 + workers + 1
-        assert got(download) > 50 << 20
-        until(lambda: len(it.system.processes("proxy")) == 1 + workers)
-
-
-def test_pods_that_are_not_ready_get_no_requests(target: LocalTarget) -> None:
-    """A Service's selector, and what its pods' readiness makes of it."""
-    for name, none_left, interval in (("okd-routes-10", 503, {"RELOAD_INTERVAL": "1s"}), ("baseline", 503, {})):
-        with up(target, name, interval) as it:
-            host = it.system.entry().host
-            pods = it.wanted.pods
-            it.routing.changed(pods, {})
-            it.routing.changed([pod for pod in pods if pod.role != "backend"], {})
-            until(lambda it=it, host=host, none_left=none_left: it.status(host) == none_left)
-            it.routing.changed(pods, {})
-            until(lambda it=it, host=host: it.status(host) == 200)
-            until(lambda it=it: len(it.events("Reloaded")) >= 2)
 
 
 def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalTarget) -> None:
@@ -213,26 +167,6 @@ def haproxies(system: LocalSystem) -> list[int]:
             if psutil.Process(pid).name() == "haproxy":
                 found.append(pid)
     return found
-
-
-def got(connection: socket.socket) -> int:
-    """Bytes, until it ends or is cut."""
-    connection.settimeout(5)
-    count = 0
-    with contextlib.suppress(ConnectionResetError):
-        while part := connection.recv(1 << 20):
-            count += len(part)
-    return count
-
-
-@contextmanager
-def slow_download(system: LocalSystem) -> Iterator[socket.socket]:
-    """A large page that is begun, and then not read."""
-    entry = system.entry()
-    with network.connect(system.net[network.CLIENT], fetching.place(entry), 5) as connection:
-        connection.sendall(f"GET /100MB.bin HTTP/1.1\r\nHost: {entry.host}\r\nConnection: close\r\n\r\n".encode())
-        assert connection.recv(12) == b"HTTP/1.1 200"
-        yield connection
 
 
 @pytest.mark.parametrize("name", ["okd-routes-10", "baseline", "nginx", "direct"])

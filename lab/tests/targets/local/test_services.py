@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -37,10 +36,13 @@ def test_a_load_balancers_clients_use_the_services_own_address_and_port() -> Non
     assert services.address(wanted, net, "proxy") == (services.ADDRESS, 80)
     assert services.address(wanted, net, "proxy", "https") == (services.ADDRESS, 443)
     assert services.address(wanted, net, "backend") == (net["backend-0"].address, 8080)
+    wanted = balanced(host_network=True)
+    net = net_of(wanted)
+    assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
+    assert services.balancers(wanted) == [] and services.way(wanted) == ""
 
 
 def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out() -> None:
-    """Told by the places that are really there, not by the manifest."""
     for wanted in (balanced(), balanced(host_network=True)):
         (pod,) = wanted.role("proxy")
         net = net_of(wanted)
@@ -48,20 +50,6 @@ def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out()
         assert not services.on_the_node(net, wanted, pod) and services.on_the_node(straight, wanted, pod)
         assert not services.on_the_node(straight, wanted, wanted.role("backend")[0])
     assert not services.on_the_node(Network(()), plain(), plain().role("proxy")[0])
-
-
-def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
-    services.vet(balanced(host_network=True))
-    with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
-        services.vet(objects.read(load_variant("ingress-nginx+okd-host-network").manifests))
-    assert raised.value.what == "host network"
-
-
-def test_host_network_is_reached_at_the_pods_address_and_port() -> None:
-    wanted = balanced(host_network=True)
-    net = net_of(wanted)
-    assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
-    assert services.balancers(wanted) == [] and services.way(wanted) == ""
 
 
 @pytest.mark.parametrize(("policy", "marks"), [("Cluster", 1), ("Local", 0)])
@@ -80,41 +68,45 @@ def test_routers_that_share_the_routes_have_an_address_each() -> None:
     services.vet(wanted)
     assert [service.name for service in services.balancers(wanted)] == ["proxy", "proxy-2"]
     assert services.address(wanted, net, "proxy") == services.address(wanted, net, "proxy", by="proxy")
-    assert [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")] == [
-        ("10.65.0.1", 80),
-        ("10.65.0.2", 80),
-    ]
+    places = [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")]
+    assert places == [("10.65.0.1", 80), ("10.65.0.2", 80)]
     lines = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
     for line, place, pod in zip(lines, ("10.65.0.1", "10.65.0.2"), ("proxy-0", "proxy-2-0"), strict=True):
         assert f"ip daddr {place} " in line and f"mod 1 map {{ 0 : {net[pod].address} . 8080 }}" in line
     assert "2 Services, 2 endpoints" in services.way(wanted)
 
 
-def test_several_proxies_without_a_load_balancer_are_refused() -> None:
+def test_pods_without_a_load_balancer_in_front_are_refused() -> None:
     services.vet(balanced(2))
     with pytest.raises(UsageError, match="nothing balances over them here"):
         services.vet(objects.read(changed("baseline", lambda item: item["spec"].update(replicas=2)).manifests))
     with pytest.raises(UsageError, match="nothing balances over them here"):
         services.vet(balanced(2, host_network=True))
 
+    def edit(item: dict[str, Any]) -> None:
+        host_ports(item)
+        item["spec"]["replicas"] = 2
 
-@pytest.mark.parametrize(
-    ("fault", "error", "said"),
-    [
+    with pytest.raises(UsageError, match="all but one would stay Pending"):
+        services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))
+    services.vet(balanced(host_network=True))
+    with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
+        services.vet(objects.read(load_variant("ingress-nginx+okd-host-network").manifests))
+    assert raised.value.what == "host network"
+
+
+def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    for fault, error, said in (
         (services.MISSING, UsageError, "apt-get install nftables"),
         ("Error: Could not process rule", NotMeasurableError, "does not work here: Error: Could not process rule"),
-    ],
-)
-def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
-    fault: str, error: type[UsageError], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(services, "nft_fault", lambda: fault)
-    services.vet(plain())
-    with pytest.raises(error, match=said):
-        services.vet(balanced())
-
-
-def test_nft_is_tried_for_real_and_its_own_words_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ):
+        monkeypatch.setattr(services, "nft_fault", lambda fault=fault: fault)
+        services.vet(plain())
+        with pytest.raises(error, match=said):
+            services.vet(balanced())
+    monkeypatch.undo()
     services.nft_fault.cache_clear()
     assert services.nft_fault() is None
     (tmp_path / "nft").write_text("#!/bin/sh\necho 'No such file or directory' >&2; exit 1\n")
@@ -141,9 +133,8 @@ def members(*words: str) -> list[Member]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("replicas", "strategy", "there", "wanted"),
-    [
+def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy() -> None:
+    for replicas, strategy, there, wanted in (
         # As many as wanted: the unready and the youngest go first.
         (2, Strategy(), ["a new ready", "b new ready"], Step()),
         (2, Strategy(), ["a new ready"], Step(1)),
@@ -163,23 +154,15 @@ def members(*words: str) -> list[Member]:
         # Neither is allowed: one must be missing, or nothing could be replaced.
         (2, Strategy(surge=0, unavailable=0), ["a old ready", "b old ready"], Step(0, ("b",))),
         (2, Strategy(recreate=True), ["a old ready", "b old ready"], Step(0, ("b", "a"))),
-    ],
-)
-def test_the_number_of_pods_and_a_rolling_update_keep_to_the_strategy(
-    replicas: int, strategy: Strategy, there: Sequence[str], wanted: Step
-) -> None:
-    assert step(replicas, strategy, members(*there)) == wanted
-
-
-def test_recreate_waits_until_the_old_pods_are_gone() -> None:
+    ):
+        assert step(replicas, strategy, members(*there)) == wanted
     assert step(2, Strategy(recreate=True), [], old_ending=1) == Step()
     assert step(2, Strategy(recreate=True), []) == Step(2)
     assert step(2, SHIPPED, [], old_ending=2) == Step(2), "a deleted pod is replaced at once"
 
 
-@pytest.mark.parametrize(
-    ("least", "most_out", "ready", "healthy", "expected", "allowed"),
-    [
+def test_a_budget_allows_what_leaves_enough_healthy_pods() -> None:
+    for least, most_out, ready, healthy, expected, allowed in (
         (1, None, True, 1, 1, False),
         (1, None, True, 2, 2, True),
         ("50%", None, True, 2, 3, False),  # rounded up: two must stay
@@ -190,21 +173,10 @@ def test_recreate_waits_until_the_old_pods_are_gone() -> None:
         (None, 1, True, 1, 2, False),
         (1, None, False, 1, 2, True),  # it serves nobody, and enough others do
         (1, None, False, 0, 1, False),
-    ],
-)
-def test_a_budget_allows_what_leaves_enough_healthy_pods(
-    least: int | str | None, most_out: int | str | None, ready: bool, healthy: int, expected: int, allowed: bool
-) -> None:
-    fault = Budget("b", {}, least, most_out).refusal(ready, healthy, expected)
-    assert (fault is None) == allowed
-    assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
-
-
-def test_two_budgets_for_one_pod_are_an_error() -> None:
-    both = [Budget("a", {"x": "1"}, 1, None), Budget("b", {}, 1, None)]
-    assert over(both, {"y": "1"}) is both[1] and over(both[:1], {}) is None
-    with pytest.raises(MeasuringError, match="a and b: this pod has more than one"):
-        over(both, {"x": "1"})
+    ):
+        fault = Budget("b", {}, least, most_out).refusal(ready, healthy, expected)
+        assert (fault is None) == allowed
+        assert fault is None or fault.startswith("PodDisruptionBudget b needs ")
 
 
 def budget(spec: dict[str, Any]) -> dict[str, Any]:
@@ -219,25 +191,23 @@ def test_budgets_and_strategies_are_read() -> None:
     (proxy,) = [deployment for deployment in found.deployments if deployment.name == "proxy"]
     assert proxy.strategy == SHIPPED and proxy.pod(7).name == "proxy-7"
     assert proxy.pod(7).containers[0].env["POD_NAME"] == "proxy-7"
+    both = [Budget("a", {"x": "1"}, 1, None), Budget("b", {}, 1, None)]
+    assert over(both, {"y": "1"}) is both[1] and over(both[:1], {}) is None
+    with pytest.raises(MeasuringError, match="a and b: this pod has more than one"):
+        over(both, {"x": "1"})
 
 
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
+def test_a_wrong_budget_or_strategy_is_named() -> None:
+    for spec, fault in (
         ({"minAvailable": 1, "maxUnavailable": 1}, "expected one of minAvailable and maxUnavailable"),
         ({}, "expected one of minAvailable and maxUnavailable"),
         ({"minAvailable": "half"}, "expected a number or a percentage, got 'half'"),
         ({"minAvailable": 1, "unhealthyPodEvictionPolicy": "Never"}, "expected IfHealthyBudget, got 'Never'"),
         ({"minAvailible": 1}, "did you mean 'minAvailable'"),
-    ],
-)
-def test_a_wrong_budget_is_named(spec: dict[str, Any], fault: str) -> None:
-    labels = {"selector": {"matchLabels": {"lab/role": "proxy"}}}
-    with pytest.raises(UsageError, match=fault):
-        objects.read([*load_variant("baseline").manifests, budget({**labels, **spec})])
-
-
-def test_a_strategy_that_nobody_knows_is_named() -> None:
+    ):
+        labels = {"selector": {"matchLabels": {"lab/role": "proxy"}}}
+        with pytest.raises(UsageError, match=fault):
+            objects.read([*load_variant("baseline").manifests, budget({**labels, **spec})])
     manifests = changed("baseline", lambda item: item["spec"].update(strategy={"type": "BlueGreen"})).manifests
     with pytest.raises(UsageError, match=r"strategy.type: expected RollingUpdate or Recreate, got 'BlueGreen'"):
         objects.read(manifests)
@@ -248,16 +218,13 @@ def host_ports(item: dict[str, Any]) -> None:
         port["hostPort"] = port["containerPort"] + 8000
 
 
-def test_the_nodes_ports_are_one_pods_at_a_time() -> None:
+def test_a_nodes_ports_are_one_pods_at_a_time_by_its_nat() -> None:
     found = objects.read(changed("baseline", host_ports).manifests)
     (proxy, *_), (backend, *_) = found.role("proxy"), found.role("backend")
     assert proxy.host_ports == {80: 8080, 443: 8443}
     assert proxy.excludes(proxy) and not proxy.excludes(backend) and not backend.excludes(backend)
     (on_node,) = objects.read(load_variant("okd-hostnetwork").manifests).role("proxy")
     assert on_node.host_ports[8080] == 8080 and on_node.excludes(on_node)
-
-
-def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_change() -> None:
     plain = objects.read(load_variant("baseline").manifests)
     assert services.balancers(services.in_front(plain, changing=False)) == []
     (service,) = services.balancers(services.in_front(plain, changing=True))
@@ -265,12 +232,3 @@ def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_chang
     assert services.balancers(services.in_front(objects.read(changed("baseline", host_ports).manifests), False))
     straight = services.in_front(objects.read(load_variant("okd-hostnetwork").manifests), True)
     assert services.balancers(straight) == []
-
-
-def test_several_pods_cannot_have_one_nodes_ports() -> None:
-    def edit(item: dict[str, Any]) -> None:
-        host_ports(item)
-        item["spec"]["replicas"] = 2
-
-    with pytest.raises(UsageError, match="all but one would stay Pending"):
-        services.vet(services.in_front(objects.read(changed("baseline", edit).manifests), True))

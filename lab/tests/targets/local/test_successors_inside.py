@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -94,10 +92,7 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
 
 @pytest.mark.parametrize("limit", [None, "2500m"])
 @pytest.mark.parametrize("name", plain_systems("local"))
-def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
-    target: LocalTarget, name: str, limit: str | None
-) -> None:
-    """Of every system, as it counts them or the kernel lists them: they are in every sample."""
+def test_as_many_workers_run_as_its_rule_makes_of_both(target: LocalTarget, name: str, limit: str | None) -> None:
     variant = load_variant(name)
     variant = variant.model_copy(update={"manifests": tuple(limited(variant, limit))})
     count = workers.asked(variant.manifests, len(target.cpus()["proxy"]))
@@ -111,21 +106,8 @@ def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
             assert running == count if count is not None else running > 1
 
 
-@pytest.mark.parametrize("name", ["envoy", "haproxy"])
-def test_it_counts_requests_by_version_of_http(target: LocalTarget, name: str, tmp_path: Path) -> None:
-    with target.up(load_variant(f"{name}+gateway-tls")) as system, open(os.devnull, "wb") as nowhere:
-        for protocol, by_h2 in (("--h1", 0), ("--npn-list=h2", 20)):
-            before = system.counters()
-            argv = ["h2load", protocol, "-n", "20", "-c", "2", f"{system.entry().base_url}/1kB.bin"]
-            assert system.popen(argv, tmp_path, nowhere, nowhere).wait(20) == 0
-            after = system.counters()
-            assert after["proxy/requests"] - before["proxy/requests"] == 20
-            assert after["proxy/requests_h2"] - before["proxy/requests_h2"] == by_h2
-
-
 @pytest.mark.parametrize("name", changing())
 def test_told_to_end_it_answers_what_it_has(target: LocalTarget, name: str) -> None:
-    """A response that has begun is sent to its end, and the proxy ends by itself well before it would be killed."""
     with target.up(load_variant(name), changing=True) as system:
         sizes: list[int] = []
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router.control import RouterControl
@@ -80,16 +81,6 @@ class Broken:
         return 0
 
 
-def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) -> None:
-    follower = Follower("proxy-0", cast("Any", Held(tmp_path)), cast("Any", Broken()), dict, EventLog())
-    follower.start()
-    try:
-        until(lambda: follower.fault is not None)
-    finally:
-        follower.over.set()
-    assert follower.fault is not None and follower.fault.fault == "its routes: KeyError('upstream')"
-
-
 @pytest.fixture
 def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod, Process]:
     """A proxy pod, its process and who is to follow it, by a broken control."""
@@ -113,7 +104,8 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, P
         until(lambda: faulty(routing.check))
         routing.leave(pod)
         until(lambda: not followed())
-        assert faulty(routing.check)
+        with pytest.raises(MeasuringError, match=r"its routes: KeyError\('upstream'\)"):
+            routing.check()
     finally:
         routing.stop()
 
@@ -143,9 +135,7 @@ def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
 
 
 @pytest.mark.parametrize("name", ["router", "nginx"])
-def test_a_configuration_that_nobody_takes_or_tries_is_not_waited_for_when_the_system_ends(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_configuration_that_nobody_takes_is_not_waited_for_at_the_end(name: str, tmp_path: Path) -> None:
     held = cast("Any", Held(tmp_path, "sleep 61.3; exit 1"))  # the shell has the child that nsenter has
     path = "/var/lib/haproxy/conf/haproxy.config" if name == "router" else "/etc/nginx.conf"
     control = RouterControl(held, 1.0) if name == "router" else NginxControl(held, path, 1.0)
@@ -169,10 +159,7 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
     assert not process.started
 
 
-def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is past the look at whether it is to end, and says that the container has started."""
+def test_probes_that_were_just_beginning_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pod,) = objects.read(load_variant("okd-edge").manifests).role("proxy")
     ended, telling, told = threading.Event(), threading.Event(), threading.Event()
     process = cast("Any", Held(tmp_path))
@@ -213,16 +200,9 @@ def confined(monkeypatch: pytest.MonkeyPatch, own: set[int], masks: dict[int, se
     return found
 
 
-@pytest.mark.parametrize(
-    ("own", "one", "two"), [({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})]
-)
-def test_workers_that_bound_themselves_to_cpus_0_and_1_each_get_one_of_their_own(
-    own: set[int], one: set[int], two: set[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
-    assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
-
-
-def test_a_process_that_may_use_other_cpus_keeps_those_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_bound_to_cpus_0_and_1_each_get_one_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for own, one, two in (({2, 3}, {2}, {3}), ({1, 2}, {2}, {1}), ({0, 1}, {0}, {1}), ({5}, {5}, {5})):
+        found = confined(monkeypatch, own, {MASTER: own, ONE: {0}, POOL: {0}, TWO: {1}})
+        assert found == {MASTER: own, ONE: one, POOL: one, TWO: two}
     found = confined(monkeypatch, {2, 3}, {MASTER: {0, 1, 2, 3}, ONE: {0, 1}, TWO: {1, 3}})
     assert found == {MASTER: {2, 3}, ONE: {2, 3}, TWO: {3}}

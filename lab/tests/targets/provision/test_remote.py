@@ -24,21 +24,14 @@ class Narrow:
         return "v1.34.4"
 
     def denied(self, wanted: Iterable[rights.Right]) -> list[str]:
-        return [
-            f"{verb} {resource}"
-            for verb, group, resource, place in wanted
-            if (verb, group, resource, place) == self._missing
-        ]
+        return [f"{right[0]} {right[2]}" for right in wanted if right == self._missing]
 
 
 @pytest.mark.parametrize("missing", rights.EVERY_RUN)
-def test_a_right_that_every_run_needs_is_named_before_anything_is_made(
-    missing: rights.Right, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_right_that_every_run_needs_is_named_at_first(missing: rights.Right, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_api", lambda _: Narrow(missing))
-    with pytest.raises(
-        UsageError, match=f"context mine: you may not {missing[0]} {missing[2]}\n.*README.md names them"
-    ):
+    said = f"context mine: you may not {missing[0]} {missing[2]}\n.*README.md names them"
+    with pytest.raises(UsageError, match=said):
         remote.up("mine", Console(stderr=True))
 
 
