@@ -56,7 +56,7 @@ def test_confirmations_and_the_last_doubt_are_on_fresh_systems_and_nothing_else_
     assert not any(fresh[: -CONFIRMATIONS - 1])
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     threshold=st.floats(1, 3_000_000),
     start=st.integers(1, 100_000),
@@ -73,7 +73,7 @@ def test_any_threshold_is_found_within_the_precision(threshold: float, start: in
     assert len(confirmed) > CONFIRMATIONS, "confirmations are beside the trial that found it"
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(answers=st.binary(min_size=TRIALS_MOST, max_size=TRIALS_MOST))
 def test_it_ends_whatever_happens(answers: bytes) -> None:
     verdicts: tuple[Verdict, ...] = ("pass", "fail", "unclear")
@@ -101,16 +101,14 @@ def flaky(threshold: float, p: float, seed: int) -> Callable[[int], Verdict]:
 
 
 def test_hiccups_of_one_trial_in_ten_move_the_knee_little() -> None:
-    """Of 600 searches with p = 0.1 either way 95 % end within four steps of 5 % of the knee (a chance of 0.27 to lose a
-    confirmation costs one), and all end.
-    """
+    """Of 200 searches 95 % end within four steps of 5 % of the knee (a chance of 0.27 to lose a confirmation costs one), and all end."""
     near = 0
-    for seed in range(600):
+    for seed in range(200):
         threshold = 100 * 1.37 ** (seed % 20)
         step, _ = sought(FIVE, flaky(threshold, 0.1, seed))
         assert not isinstance(step, Try)
         near += isinstance(step, Found) and threshold / 1.05**4 <= step.passes_rps <= threshold * 1.05
-    assert near >= 570, near
+    assert near >= 190, near
 
 
 @pytest.mark.parametrize("at", range(24))
@@ -148,9 +146,7 @@ def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told(
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
-    """Twice beside it; a third time in a row says that this machine cannot tell. The rates known by then are kept, and one that failed once
-    bounds what was not resolved.
-    """
+    """Twice beside it; a third time in a row says that this machine cannot tell. One that failed once bounds what was not resolved."""
     step, trials = sought(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
     assert step == Stuck(400, None, "unclear")
     assert [trial.rate_rps for trial in trials[-UNCLEAR_MOST:]] == [800, 720, 880]

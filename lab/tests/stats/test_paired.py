@@ -82,7 +82,7 @@ def test_an_outlier_is_flagged_and_hodges_lehmann_stays_near_the_rest() -> None:
     assert stats.OUTLIERS in stats.paired([*[1.0] * 9, 1.5], [1.0] * 10).notes, "with a MAD of zero"
 
 
-def correlated(n: int, rho: float, runs: int = 3000) -> npt.NDArray[np.float64]:
+def correlated(n: int, rho: float, runs: int = 2000) -> npt.NDArray[np.float64]:
     """Blocks each of which has so much of the one before, shape (runs, n)."""
     found = np.random.default_rng(n).normal(0, 1, (runs, n))
     for block in range(1, n):
@@ -184,14 +184,6 @@ def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
     assert stats.ALL_EQUAL in found.notes
     nothing = stats.difference([0.0] * 6, [0.0] * 6)
     assert (nothing.interval, nothing.p_value) == ((0.0, 0.0), 1.0)
-
-
-def test_the_interval_of_a_difference_covers_it_where_both_sides_wait() -> None:
-    """Times as outages have them, each with an exponential wait: in their difference the skew cancels."""
-    rng = np.random.default_rng(7)
-    draws = rng.exponential(2.0, (3000, 2, 8)) + np.array([30.0, 10.0])[:, None]
-    found = [stats.difference(own, base) for own, base in draws]
-    assert np.mean([e.low <= 20.0 <= e.high for e in found if e.low is not None and e.high is not None]) > 0.94
 
 
 def test_a_middle_is_the_median_with_its_order_statistics() -> None:

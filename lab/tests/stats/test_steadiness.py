@@ -83,10 +83,10 @@ def test_no_noise_within_the_factors_is_a_change(rates: list[float], costs: list
     assert find_change(seconds(rates, costs[: len(rates)])) is None
 
 
-def test_of_a_thousand_ordinary_samples_none_is_flagged_and_falls_are() -> None:
+def test_of_two_thousand_ordinary_samples_none_is_flagged_and_falls_are() -> None:
     """Far below the ten runs of a thousand that all tests together may flag: a run has some hundred samples."""
     generator = np.random.default_rng(38)
-    ordinary = [find_change(simulate_sample(generator)) for _ in range(5_000)]
+    ordinary = [find_change(simulate_sample(generator)) for _ in range(2_000)]
     assert sum(found is not None for found in ordinary) == 0
     fallen = [find_change(simulate_sample(generator, drifting=True)) for _ in range(300)]
     assert sum(found is not None for found in fallen) >= 290
