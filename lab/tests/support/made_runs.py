@@ -40,7 +40,7 @@ class MadeStore(RunStore):
         return self._histograms.get(sample.id)
 
 
-def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
+def made_record(name: str, planned: Plan, primary: Mapping[str, str] = PRIMARY, **overrides: Any) -> RunRecord:
     variants = {
         arm.variant: VariantRecord(
             name=arm.variant,
@@ -48,7 +48,7 @@ def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
             baseline=arm.baseline if arm.role == "variant" else None,
             knobs=(arm.variant,) if arm.role == "variant" else (),
             own_knobs=(arm.variant,) if arm.role == "variant" else (),
-            primary_metric=PRIMARY.get(arm.variant),
+            primary_metric=primary.get(arm.variant),
             hypothesis_sweep=None,
             manifests_sha256=f"of {arm.variant}",
             snippet=SNIPPETS.get(arm.variant, ""),
