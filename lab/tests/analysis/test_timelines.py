@@ -21,19 +21,14 @@ def test_an_outage_is_in_its_bins_and_nowhere_else() -> None:
     assert hit["max_s"].is_null().all()
 
 
-def test_a_wrong_status_is_a_failure_of_its_own_kind() -> None:
-    """503 counts as `status`, not as an error of the connection."""
-    found = timelines.bins(requests(out=(1.0, 1.5), status=503), ZERO_S)
-    assert found["status"].sum() == 50
-    assert sum(found[kind].sum() for kind in timelines.NO_ANSWER) == 0
-
-
 def test_what_is_right_has_not_failed_and_is_no_good_answer_either() -> None:
-    """404 for a host that has no route yet."""
+    """404 for a host that has no route yet; a wrong status counts as `status`, not as an error of the connection."""
     log = requests(out=(1.0, 1.5), status=404)
     found = timelines.bins(log, ZERO_S, right=(log["status"] == 200) | (log["due_s"] < ZERO_S + 1.2495))
     assert found["status"].sum() == 25
-    assert found["good_rps"].to_list() == timelines.bins(log, ZERO_S)["good_rps"].to_list()
+    every = timelines.bins(log, ZERO_S)
+    assert every["status"].sum() == 50 and sum(every[kind].sum() for kind in timelines.NO_ANSWER) == 0
+    assert found["good_rps"].to_list() == every["good_rps"].to_list()
 
 
 def test_answers_count_when_they_arrive() -> None:
@@ -72,18 +67,13 @@ def test_every_event_but_single_probes_is_a_mark() -> None:
     found = timelines.marks(told, ZERO_S)
     assert found.height == told.height
     assert found.row(1) == (pytest.approx(5.01), "pods", "Deleted", "proxy proxy-1: grace 30 s (kubelet)")
-    assert timelines.marks(events((1, "kubelet", "proxy", "p", "Probe", "readiness 0.001 ok")), ZERO_S).is_empty()
-
-
-def test_probes_are_read() -> None:
-    told = events(
+    probes = events(
         (1.0, "kubelet", "proxy", "p", "Probe", "readiness 0.0031 ok"),
         (2.0, "kubelet", "proxy", "p", "Probe", "liveness 1.0004 no answer within 1 s"),
     )
-    assert timelines.probes(told, ZERO_S).rows() == [
-        (1.0, "p", "readiness", 0.0031, True),
-        (2.0, "p", "liveness", 1.0004, False),
-    ]
+    assert timelines.marks(probes, ZERO_S).is_empty()
+    read = [(1.0, "p", "readiness", 0.0031, True), (2.0, "p", "liveness", 1.0004, False)]
+    assert timelines.probes(probes, ZERO_S).rows() == read
 
 
 def test_transfers_are_read() -> None:
