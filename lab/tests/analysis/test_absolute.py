@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.analysis.aggregate.absolute import absolute_of, absolute_text, clusters_text, same_blocks_high, split_text
 from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.effects import Asked
 from lab.analysis.judge.rows import misleading_ratios
-from lab.analysis.summary import Summary, summarise
+from lab.analysis.summary import Summary
 from lab.model.metrics import METRICS
-from lab.model.plan import Shape, Slot
-from lab.model.samples import Sample
+from lab.model.plan import Shape
+from lab.model.sweeps import Point
 from lab.report.grid import Grid
 from lab.report.tables.run import page
 from lab.report.terminal import terminal
 from lab.studies.results import RESULT
-from lab.tests.report.tables.test_run import effect_of, row_of
-from lab.tests.support.factories import alter, costing, make_plan, make_run
+from lab.tests.report.tables.test_run import effect_of, row_of, summary_of
+from lab.tests.support.factories import alter, costing, make_plan, make_point
 
 CPU, RATE = METRICS["cpu_per_request"], METRICS["rate"]
+CEILING = make_point("ceiling", rate_rps=None)
 TWO = [366.0, 325.0, 401.0, 58_600.0, 57_900.0, 60_100.0, 59_000.0, 380.0, 61_000.0, 350.0]
 
 
@@ -47,6 +52,21 @@ def test_from_six_blocks_on_it_is_the_mean_that_effects_are_ratios_of() -> None:
     assert absolute_of([], "rate") is None
 
 
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12), st.none() | st.floats(1e-6, 1e6))
+def test_no_absolute_value_lies_outside_the_range_or_the_clusters_of_its_blocks(
+    values: list[float], merged: float | None
+) -> None:
+    found, ordered = absolute_of(values, "rate", merged), sorted(values)
+    assert found is not None and (found.low, found.high) == (ordered[0], ordered[-1])
+    assert (found.value is None) == (len(values) < 6 or bool(found.clusters))
+    assert found.value is None or found.low <= found.value <= found.high
+    if found.clusters:
+        few = found.clusters[0].blocks
+        for cluster, part in zip(found.clusters, (ordered[:few], ordered[few:]), strict=True):
+            assert len(part) == cluster.blocks
+            assert part[0] * (1 - 1e-9) <= cluster.value <= part[-1] * (1 + 1e-9)
+
+
 def test_two_clusters_are_shown_as_two_and_have_no_mean() -> None:
     found = absolute_of(TWO, "rate")
     assert found is not None and found.value is None and found.interval is None
@@ -66,37 +86,30 @@ def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_it
     assert split_text(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
 
 
-def in_clusters(slot: Slot, sample: Sample) -> Sample:
-    """Of the variant's blocks every second one costs thirty times as much, at saturation."""
-    if slot.arm.name != "keepalive" or slot.block % 2 or slot.point.name != "ceiling":
-        return sample
-    return sample.model_copy(update=dict(costing(30)(sample)))
-
-
 def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None:
-    run = make_plan(blocks=10)
-    samples, histograms = make_run(run, change=in_clusters)
-    asked = Asked({"keepalive": "cpu_per_request"})
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), asked)
+    def in_clusters_at(points: Sequence[Point]) -> Summary:
+        """Of the variant's blocks every second one costs thirty times as much, at saturation."""
+        dear = alter(
+            lambda slot: slot.arm.name == "keepalive" and slot.block % 2 == 0 and slot.point.name == "ceiling",
+            costing(30),
+        )
+        return summary_of(make_plan(blocks=10, points=points), {"keepalive": "cpu_per_request"}, change=dear)
+
+    summary = in_clusters_at([CEILING, make_point()])
     row = row_of(summary, "keepalive", "ceiling")
     effect = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
     assert (effect.decision, effect.estimate) == (Decision.BIMODAL, None)
     assert "keepalive: 5 of 10 blocks at" in effect.note and "in two clusters" in " ".join(row.notes)
     (verdict,) = verdicts(summary)
-    assert (
-        "CPU per request at ceiling" in verdict.text and "falls into two clusters (keepalive: 5 of 10" in verdict.text
-    )
-    printed = next(
-        each for each in RESULT.plain(summary)["rows"] if (each["arm"], each["point"]) == ("keepalive", "ceiling")
-    )
+    assert "CPU per request at ceiling" in verdict.text
+    assert "falls into two clusters (keepalive: 5 of 10" in verdict.text
+    rows = RESULT.plain(summary)["rows"]
+    printed = next(each for each in rows if (each["arm"], each["point"]) == ("keepalive", "ceiling"))
     assert printed["cpu_per_request_s"] is None, "no mean of two clusters"
     found = printed["absolute"]["cpu_per_request"]
     assert found["value"] is None and [each["blocks"] for each in found["clusters"]] == [5, 5]
     assert [each["ratio"] for each in printed["effects"] if each["metric"] == "cpu_per_request"] == [None]
-    ceiling = [point for point in run.points if point.name == "ceiling"]
-    alone = make_plan(blocks=10, points=ceiling)
-    samples, histograms = make_run(alone, change=in_clusters)
-    summary = summarise(alone, samples, lambda sample: histograms.get(sample.id), asked)
+    summary = in_clusters_at([CEILING])
     (verdict,) = verdicts(summary)
     assert verdict.kind == "bimodal" and verdict.text.endswith("as no number of blocks narrows it")
     assert summary.complete, "where every point falls into clusters, that is the outcome"
@@ -104,14 +117,11 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
 
 def paired_run(factor: float) -> Summary:
     """Pairs in all blocks, solo samples in two; the variant's solo samples cost `factor` of what its pairs say."""
-    names = ("keepalive", "baseline")
     points = frozenset({"ceiling", "rate-1000"})
-    shape = Shape({"keepalive": 8}, points, {(arm, point): 2 for arm in names for point in points})
-    run = make_plan(blocks=8, shape=shape)
-
+    shape = Shape({"keepalive": 8}, points, dict.fromkeys(product(("keepalive", "baseline"), points), 2))
     change = alter(lambda slot: slot.arm.name == "keepalive" and not slot.other, costing(factor))
-    samples, histograms = make_run(run, noise=0.005, change=change)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({"keepalive": "cpu_per_request"}))
+    primary = {"keepalive": "cpu_per_request"}
+    return summary_of(make_plan(blocks=8, shape=shape), primary, noise=0.005, change=change)
 
 
 @pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (1.02, False), (1.2, True), (0.8, True)])

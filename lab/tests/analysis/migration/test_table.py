@@ -18,10 +18,14 @@ from lab.systems.table import refuse_checks
 
 
 @pytest.mark.parametrize("system", systems())
-def test_every_key_of_ingress_nginx_has_a_row_for_every_successor(system: str) -> None:
+def test_every_key_and_annotation_has_a_row_for_every_successor_and_what_is_not_for_all_a_source(system: str) -> None:
     rows = load(system).rows
     assert all(rows[key] for key in KEYS)
     assert all(row.default or row.how in ("arg", "key", "field", "hand") for key in KEYS for row in rows[key])
+    named = {name for name in subjects() if name.startswith("@")}
+    assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
+    own = [row for each in rows.values() for row in each if row.setting or row.weight]
+    assert [row.keys for row in own if not row.source] == []
 
 
 @pytest.mark.parametrize("system", systems())
@@ -41,19 +45,6 @@ def test_a_table_says_nothing_that_is_not_known_and_nothing_twice(system: str) -
 def test_a_system_that_there_is_not_is_told() -> None:
     with pytest.raises(UsageError, match="did you mean 'traefik'"):
         load("trafik")
-
-
-@pytest.mark.parametrize("system", systems())
-def test_every_row_that_is_not_for_all_names_its_source(system: str) -> None:
-    own = [row for rows in load(system).rows.values() for row in rows if row.setting or row.weight]
-    assert [row.keys for row in own if not row.source] == []
-
-
-@pytest.mark.parametrize("system", systems())
-def test_every_known_annotation_has_a_row_or_a_key_that_does_the_same(system: str) -> None:
-    rows = load(system).rows
-    named = {name for name in subjects() if name.startswith("@")}
-    assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
 
 
 @pytest.mark.parametrize("system", systems())
