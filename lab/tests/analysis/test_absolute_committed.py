@@ -21,13 +21,11 @@ CPU = "cpu_per_request"
 
 @lru_cache(1)
 def steady() -> tuple[tuple[str, Summary], ...]:
-    """Each committed run's folder and its steady loads."""
     whole, _ = references()
     return tuple((run.name, found[0]) for run in whole if (found := summaries(run)) and found[0].rows)
 
 
 def rows() -> list[tuple[str, Row]]:
-    """Where each stands, and every row of a committed run."""
     return [(f"{name}: {row.arm.name} at {row.point.name}", row) for name, summary in steady() for row in summary.rows]
 
 

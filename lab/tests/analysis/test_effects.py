@@ -98,8 +98,6 @@ def test_slices_tell_no_latency() -> None:
 
 
 def more_in(longer: bool, factor: float) -> Change:
-    """The variant answers so much more in the longer slices, or in the shorter."""
-
     def change(slot: Slot, sample: Sample) -> Sample:
         hit = slot.layout and slot.layout.longer is longer and slot.arm.name == "keepalive" and sample.untimed
         return sample.model_copy(update={"requests": round((sample.requests or 0) * factor)}) if hit else sample
@@ -173,7 +171,6 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 
 
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
-    """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
     uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD

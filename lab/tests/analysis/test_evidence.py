@@ -44,7 +44,6 @@ ROUTES = [{**ROUTE, "metadata": {"name": f"r{n}"}, "spec": {"host": f"r{n}.lab.t
 
 
 def told(figure: go.Figure) -> Any:
-    """As it is written down: plotly has no types of its own for `data` and `layout`."""
     return json.loads(figure.to_json() or "")
 
 
@@ -54,7 +53,6 @@ def annotation(figure: go.Figure) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on local, and one on kind."""
     made = tmp_path_factory.mktemp("reference")
     manifests = {VARIANT: [PROXY, *ROUTES], BASE: [PROXY]}
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -88,7 +86,6 @@ def one(shelf: Shelf) -> Evidence:
 
 
 def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
-    """Local ones first, unless another target is asked for."""
     on_kind = shelf.of("kill-quick", target="kind")
     assert isinstance(on_kind, Evidence)
     assert (one(shelf).run.record.target, on_kind.run.record.target) == ("local", "kind")
@@ -98,7 +95,6 @@ def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
     ("sweep", "wanted"), [("reload", {}), ("kill-quick", {"variant": "okd"}), ("kill-quick", {"target": "remote"})]
 )
 def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, Any]) -> None:
-    """The command, with the target where it is no default."""
     found = shelf.of(sweep, **wanted)
     assert isinstance(found, Missing)
     assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
@@ -106,7 +102,6 @@ def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wa
 
 
 def test_a_damaged_run_is_named_where_it_was_meant(copied: Callable[[str], Path]) -> None:
-    """With the file and the remedy; where another run is missing, it is not spoken of."""
     run = copied("hurt")
     path = sample_of(run, 2) / "sample.json"
     path.write_bytes(path.read_bytes()[:500])
@@ -129,7 +124,6 @@ def test_a_damaged_run_is_named_where_it_was_meant(copied: Callable[[str], Path]
 
 
 def test_a_run_is_read_once_and_again_when_it_changes(copied: Callable[[str], Path]) -> None:
-    """So is its summary; a file that is another now, or gone, is seen."""
     run = copied("mine")
     (first,), _ = evidence.references()
     (second,), _ = evidence.references()
@@ -140,7 +134,6 @@ def test_a_run_is_read_once_and_again_when_it_changes(copied: Callable[[str], Pa
 
 
 def test_what_another_run_of_the_sweep_could_not_show_is_told(copied: Callable[[str], Path]) -> None:
-    """Where the run that is taken was not asked for it; never what the taken one has."""
     copied("taken")
     path = copied("other") / "run.json"
     told = json.loads(path.read_text()) | {"created_at": "2026-01-01T00:00:00.000+00:00"}
@@ -157,7 +150,6 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(copied: Callable[[
 def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own noise, not that of what it is compared with itself."""
     run_of(tmp_path, monkeypatch, "kill-quick", [(BASE, "ingress-nginx"), *VARIANTS], nds_story, blocks=1)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
@@ -166,7 +158,6 @@ def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
 
 
 def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the manifests and logs tell beside it."""
     run = one(shelf)
     gone = run.values(VARIANT, "delete", "terminating_s")
     assert gone == {1: pytest.approx(30.09, abs=0.02), 2: pytest.approx(30.19, abs=0.02)}
@@ -232,7 +223,6 @@ def test_another_raw_file_makes_the_run_a_gap(copied: Callable[[str], Path]) -> 
 def test_what_has_intervals_comes_before_what_has_a_shape_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever sweep is named first, and whichever is newer; unless it is the shape that is wanted."""
     run_of(tmp_path, monkeypatch, "kill", VARIANTS, nds_story, blocks=1, points=["delete"])
     run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=6)
     run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=1, name="a-newer-one")
@@ -244,7 +234,6 @@ def test_what_has_intervals_comes_before_what_has_a_shape_alone(
 
 
 def test_what_is_lost_is_told(copied: Callable[[str], Path]) -> None:
-    """In the run's own line, beside what its blocks show, and as a gap where none is left."""
     run = copied("cut")
     for lost in [sample_of(run, 2), *(run / "samples").glob(f"*-{BASE}-delete")]:
         shutil.rmtree(lost)
@@ -262,7 +251,6 @@ def test_what_is_lost_is_told(copied: Callable[[str], Path]) -> None:
 
 
 def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
-    """Its own sample's, or that its control run does not count."""
     run = one(shelf)
     control = {key: each for key, each in run.counted.items() if not (key[0] == 1 and each.point.control)}
     assert replace(run, counted=control).lost(VARIANT, "delete") == "1 of 2 blocks: no valid control run"
@@ -273,7 +261,6 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
 
 
 def test_what_is_misspelt_is_a_gap(shelf: Shelf) -> None:
-    """With its name: no table without a row, and no figure that says no more than that it is empty."""
     run = one(shelf)
     unknown = "kill-nsd is not part of this run: just bench kill-nsd --sweep kill-quick"
     cases: list[tuple[dict[str, Any], str]] = [({"point": "no*"}, "no load of this run is called `no*`")]
@@ -298,7 +285,6 @@ def test_a_damaged_log_is_a_gap(copied: Callable[[str], Path]) -> None:
 
 
 def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
-    """Figures of what there is, a table, and a frame of what there is not."""
     run = one(shelf)
     title = told(exhibits.timeline(run, "T", VARIANT))["layout"]["title"]["text"]
     assert title.startswith(f"T (local): {VARIANT} at delete, block 1 of 2")

@@ -75,7 +75,6 @@ def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_
 
 
 def opening_many(opened: int) -> Change:
-    """The variant's proxy opened so many connections in each sample."""
     return alter(lambda slot: slot.arm.role == "variant", lambda _: {"counters": {"proxy/ActiveOpens": opened}})
 
 
@@ -97,7 +96,6 @@ def test_of_more_than_a_minute_no_rate_says_when_it_came() -> None:
 
 
 def said(change: Change) -> list[str]:
-    """The sentences on what a migration's numbers do not show."""
     store = made(planned=make_plan(points=[POINT]), change=change)
     return list(outcomes([summarise_run(store.record, store.samples(), store.histogram)]))
 

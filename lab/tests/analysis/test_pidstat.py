@@ -128,7 +128,6 @@ def test_the_threads_of_a_real_process_are_its_parts() -> None:
 
 
 def test_usage_of_earlier_labs_is_still_read() -> None:
-    """The reference run was recorded before there were threads: its processes are whole ones, and its proxy was busy."""
     run = RunStore.open(str(REFERENCE))
     sample = next(sample for sample in run.samples() if sample.valid and sample.point.name == "ceiling")
     frame = run.usage(sample)
@@ -169,7 +168,6 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
 
 @pytest.mark.slow
 def test_the_verb_shows_averages_and_for_one_arm_and_point_every_second(capfd: pytest.CaptureFixture[str]) -> None:
-    """`table --usage RUN` is one block of each pair; asked for one pair it is every block, second by second."""
     assert main(["table", "--usage", str(REFERENCE)]) == 0
     brief = capfd.readouterr().out
     assert brief.count("keepalive at ceiling") == 1 and "keepalive at ceiling, block" in brief and "minflt/s" in brief

@@ -84,7 +84,6 @@ def test_a_load_is_known_when_every_sample_of_it_left_too_much() -> None:
 
 
 def test_a_plan_counts_a_bring_up_after_each_such_load_but_the_last() -> None:
-    """In each bring-up of the variant one of two points leaves too much: a fresh system is certain where the other comes after it."""
     points = [WAIT, make_point("calm", rate_rps=None, connections=4)]
     planned = make_plan((("baseline", None),), points=points, blocks=6, reference=None)
     known = leaving_loads([load("12:00:00", 10_000)] * 2)

@@ -74,7 +74,6 @@ CHANGE = Change(at_s=2.0, rate_before_rps=11_300.0, rate_after_rps=340.0, rate=T
 
 
 def changing(sample: Sample) -> Sample:
-    """The sample with a change for good within it."""
     return sample.model_copy(update={"steadiness": Steadiness(source="sent-bytes", seconds=LENGTH_S, change=CHANGE)})
 
 

@@ -77,7 +77,6 @@ def test_every_event_but_single_probes_is_a_mark() -> None:
 
 
 def test_transfers_are_read() -> None:
-    """From when until when, how large, and its status; of one that failed with a reason behind that, and no first byte."""
     told = events(
         (3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first 0.0113 s status 413"),
         (4.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0 EOF of a kind"),

@@ -196,7 +196,6 @@ def test_an_answer_of_a_stored_run() -> None:
 
 
 def test_what_is_applied_makes_proxies_of_the_size_that_is_advised() -> None:
-    """Not only so many of them; OpenShift takes at most 64 threads."""
     run = stored("2026-nginx")
     values = yaml.safe_load(snippet(run, "ingress-nginx", 9, 8))["controller"]
     assert values == {"config": {"worker-processes": "8"}, "resources": {"requests": {"cpu": 8}}, "replicaCount": 9}
@@ -347,7 +346,6 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(capsys: pytest.
 
 
 def test_bad_input_exits_2_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """What there is no run for is in `bad_input.toml`."""
     stored(blocks=1)
     for arguments, fault in {
         ("--handshakes", "full"): "--handshakes: is for new TLS connections",

@@ -40,7 +40,6 @@ def pairs_of(found: Comparison) -> set[tuple[str, str]]:
 
 
 def with_variant(store: MadeStore, name: str, **update: Any) -> MadeStore:
-    """The same run, of which a variant's record is another."""
     variants = store.record.variants
     other = variants | {name: variants[name].model_copy(update={"manifests_sha256": "another", **update})}
     store.record = store.record.model_copy(update={"variants": other})
@@ -228,7 +227,6 @@ def test_resumptions_and_arms_of_one_run_only_are_told() -> None:
     ],
 )
 def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | None], told: str) -> None:
-    """A version that was not told is no other version."""
     change = alter(lambda slot: slot.point.name == "rate-1000", lambda _: changed)
     found = compare_runs(made(), made("run-2", seed=2, change=change))
     row = row_of(found, "p99")
@@ -249,7 +247,6 @@ def test_a_run_with_k6s_rows_is_not_compared_with_one_without(out: str, compared
 
 
 def test_loads_are_the_same_in_every_key_not_by_name() -> None:
-    """A name that means another load is told with what differs; a load that has another name is the same."""
     points = [make_point("ceiling", rate_rps=None, keepalive=False), make_point("steady")]
     found = compare_runs(made(), made("run-2", planned=make_plan(points=points), seed=2))
     assert {row.point.name for row in found.rows} == {"rate-1000"}

@@ -74,7 +74,6 @@ def only(found: Gate, metric: str, point: str = "rate-1000") -> Gated:
 
 
 def another(store: MadeStore) -> MadeStore:
-    """The same run, of other settings under the names of the variants."""
     variants = {
         name: each.model_copy(update={"manifests_sha256": f"another {name}"} if each.baseline else {})
         for name, each in store.record.variants.items()
@@ -100,7 +99,6 @@ def killed(seconds: Mapping[str, float], name: str = "run-1", **record: Any) -> 
 
 
 def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
-    """20 % more latency and CPU, a sixth less rate: all of it, in what judges each load, and exit 1."""
     found = gated(made(effects={"keepalive": 1.2}), FIVE)
     judged = [("ceiling", "rate"), ("ceiling", "cpu_per_request"), ("rate-1000", "p50"), ("rate-1000", "p99")]
     assert verdicts(found) == dict.fromkeys(judged, "regression")
@@ -125,7 +123,6 @@ def test_what_an_interval_shows_to_be_within_the_bound_passes(worth: float) -> N
 
 
 def test_what_may_be_beyond_the_bound_cannot_be_told() -> None:
-    """0, or 2 where it was asked to be sure; the sentence says how many blocks would do. Also where 4 % with an interval to 6 % is resolved."""
     found = gated(made(noise=0.2), FIVE)
     assert found.verdict == "cannot-tell" and exits(found) == UNTOLD
     assert "let through" in conclusion(found, strict=False) and "refused (--strict)" in conclusion(found, strict=True)
@@ -139,7 +136,6 @@ def test_what_may_be_beyond_the_bound_cannot_be_told() -> None:
 
 
 def test_two_runs_are_gated_unpaired_and_by_the_arms_of_both() -> None:
-    """The candidate is 30 % worse in one arm: that one. Neither A/A twins nor references are rows."""
     base, other = made("base", noise=0.01), made("candidate", {"keepalive": 1.3}, noise=0.01, seed=2)
     found = gated(base, FIVE, other)
     assert not found.comparison.paired
@@ -186,7 +182,6 @@ def test_a_candidate_that_does_not_work_is_a_regression() -> None:
 
 
 def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
-    """Six of ten blocks survive, as fast as ever: told in every form, and refused where it is asked to be sure."""
     planned = make_plan(blocks=10)
     base, fresh = made("base", planned=planned, noise=0.01), made("candidate", planned=planned, noise=0.01, seed=2)
     found = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=7), ["keepalive"])
@@ -200,8 +195,6 @@ def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
 
 
 def test_what_is_not_the_systems_fault_does_not_show_that_it_is_broken() -> None:
-    """Nor does a valid block, or a base that has too few; a single fault of its own does where nothing else is valid."""
-
     def verdict(store: MadeStore, base: int = 6, metric: str = "p50") -> str:
         bounds = Bounds(0.05, metrics=(metric,))
         found = gated(made("base", planned=make_plan(blocks=base)), bounds, store, ["keepalive"])
@@ -286,7 +279,6 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
 
 
 def test_runs_of_two_machines_are_refused_with_the_facts_that_differ() -> None:
-    """However small the difference between them is: exit 2, whatever was asked for."""
     base, other = made("base"), another(made("candidate", seed=2, facts=FACTS | {"cpu": "EPYC", "cpus": "64"}))
     said = "base and candidate are of two machines: cpu: .* / EPYC; cpus: .* / 64"
     with pytest.raises(UsageError, match=said) as error:
@@ -351,7 +343,6 @@ def test_a_metric_that_no_planned_block_could_tell_is_listed_once_and_changes_no
 
 
 def test_what_nobody_asked_to_gate_is_not_missing() -> None:
-    """Other arms than the named, what a bound is not for, A/A twins, references and control runs."""
     base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
     other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
     assert gated(base, HALF, other, ["keepalive"]).missing == ("point ceiling",)
@@ -386,7 +377,6 @@ limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by
 
 
 def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
-    """Said so, and no reason to refuse; but who asks for the rate by name is told that it cannot be told."""
     store = made(noise=0.01, change=limited)
     found = gated(store, FIVE)
     assert ("ceiling", "rate") not in verdicts(found) and verdicts(found)["ceiling", "cpu_per_request"] == "passed"
@@ -468,7 +458,6 @@ def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
 
 
 def test_a_sample_that_was_measured_again_is_not_what_is_lacking() -> None:
-    """Six blocks are valid; p99 needs more requests in each."""
     store = made(planned=make_plan(points=[make_point(rate_rps=150.0)]))
     first = next(sample for sample in store.samples() if sample.role == "variant")
     again = made_invalid(first, Reason.STEAL).model_copy(update={"id": "again", "attempt": 0})
@@ -611,7 +600,6 @@ def test_json_and_markdown_say_the_same_and_json_keeps_its_schema() -> None:
 
 
 def test_commands_of_the_workflows_are_understood() -> None:
-    """Every `just` of a step, without the plans that a shell has yet to fill in."""
     for workflow, gates in ((GATING, True), (ON_KIND, False)):
         text = workflow.read_text().replace("\\\n", " ")
         commands = [shlex.split(words) for words in re.findall(r"scripts/shell just ([^|&;<>()\n]*)", text)]

@@ -30,7 +30,6 @@ def test_every_key_and_annotation_has_a_row_for_every_successor_and_what_is_not_
 
 @pytest.mark.parametrize("system", systems())
 def test_a_table_says_nothing_that_is_not_known_and_nothing_twice(system: str) -> None:
-    """Keys, ways of setting, conversions, weights and checks; a key has several rows only together with the same others."""
     table = load(system)
     for key, rows in table.rows.items():
         assert key in subjects() or key.removeprefix("@") in KEYS, key
