@@ -328,21 +328,22 @@ def test_rates_are_read_as_people_write_them() -> None:
 
 
 def test_json_says_what_the_table_says_and_is_as_its_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
-    schema = jsonschema.Draft202012Validator(CAPACITY.schema())
+    def printed(*asked: str) -> str:
+        assert main(["capacity", "--rate", "1M", *asked]) == 0
+        return capsys.readouterr().out
+
     data: dict[str, Any] = {}
     for blocks in (1, 6):
         stored(f"2026-{blocks}", blocks=blocks)
-        assert main(["capacity", "--rate", "1M", "--run", f"2026-{blocks}", "--page", "1kB", "--json"]) == 0
-        data = json.loads(capsys.readouterr().out)
-        schema.validate(data)
-    assert main(["capacity", "--rate", "1M"]) == 0
-    text = capsys.readouterr().out
+        data = json.loads(printed("--run", f"2026-{blocks}", "--page", "1kB", "--json"))
+        jsonschema.Draft202012Validator(CAPACITY.schema()).validate(data)
     four = next(size for size in data["sizes"] if size["cores"] == 4)
+    snippet = data["advised"]["snippet"]
+    assert data["advised"] == {"cores": 4, "proxies": four["advised"], "snippet": snippet}
+    text = printed()
     assert text.startswith(f"run {four['advised']} proxies of 4 cores: {four['proxies']} [")
-    assert data["advised"] == {"cores": 4, "proxies": four["advised"], "snippet": data["advised"]["snippet"]}
-    assert data["advised"]["snippet"].splitlines()[-1].strip() in text
-    assert main(["capacity", "--rate", "1M", "--markdown"]) == 0
-    assert f"| 4 | {four['serves_rps']:,.0f} |" in capsys.readouterr().out
+    assert snippet.splitlines()[-1].strip() in text
+    assert f"| 4 | {four['serves_rps']:,.0f} |" in printed("--markdown")
 
 
 def test_bad_input_exits_2_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

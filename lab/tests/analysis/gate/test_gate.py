@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shlex
@@ -16,7 +15,6 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 import yaml
-from rich.console import Console
 
 from lab.__main__ import main
 from lab.analysis.comparison.comparison import compare_runs
@@ -30,15 +28,15 @@ from lab.base.errors import UsageError
 from lab.commands import fraction
 from lab.commands.gate import BOUND, own_unit
 from lab.commands.verbs import parser
-from lab.model.plan import Slot, plan
+from lab.model.plan import Plan, Slot, plan
 from lab.model.samples import Reason, Sample
 from lab.records.store import RunStore
 from lab.report.json.runs import GATE, describe_gate
 from lab.report.markdown import markdown
 from lab.report.tables import gate as junit
-from lab.report.terminal import show
 from lab.stats.power import blocks_for
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
+from lab.tests.support.golden import print_page
 from lab.tests.support.made_runs import FACTS, KILL, MadeStore, made, made_disturbed, made_kill, made_search
 
 ROOT = Path(__file__).parents[4]
@@ -46,6 +44,7 @@ GATING, ON_KIND = ROOT / "lab/analysis/gate/gate.yml", ROOT / "lab/targets/provi
 FIVE, HALF = Bounds(0.05), Bounds(0.5)
 ALIKE = {"baseline": 1, "again": 1, "variant": 1}
 """For `killed`."""
+LIMITED = {"limited_by": "generator"}
 
 
 def gated(store: RunStore, bounds: Bounds, other: RunStore | None = None, arms: Sequence[str] = ()) -> Gate:
@@ -91,11 +90,14 @@ def broken(store: MadeStore, reason: Reason, first: int = 1) -> MadeStore:
     return MadeStore(store.record, told, found)
 
 
-def killed(seconds: Mapping[str, float], name: str = "run-1", **record: Any) -> MadeStore:
+def candidate(effects: Mapping[str, float] | None = None, planned: Plan | None = None, **more: Any) -> MadeStore:
+    """A second run, with other settings under the names of the variants."""
+    return another(made("candidate", effects, planned, 0.01, 2, **more))
+
+
+def killed(seconds: Mapping[str, float], name: str = "run-1") -> MadeStore:
     """Each role's arm is gone for about so long."""
-    return made_kill(
-        name, lambda arm, block: seconds[arm.role] + (block * 7 % 5 + (arm.role == "again")) / 10, **record
-    )
+    return made_kill(name, lambda arm, block: seconds[arm.role] + (block * 7 % 5 + (arm.role == "again")) / 10)
 
 
 def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
@@ -109,15 +111,14 @@ def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
     assert "worse than the bound of 5 % and resolved" in rate.said and "just compare run-1" in rate.do
 
 
-@pytest.mark.parametrize("worth", [0.02, 0.08])
-def test_what_an_interval_shows_to_be_within_the_bound_passes(worth: float) -> None:
+def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
     """Whether it is resolved (3 % of a quiet machine), called the same, or nothing at all; and a gain however large."""
-    small = gated(made(effects={"keepalive": 1.03}, noise=0.002, worth=worth), FIVE)
-    decision = Decision.WORSE if worth == 0.02 else Decision.SAME
-    assert {one.row.decision for one in small.rows} == {decision} and small.exit_status(strict=True) == 0
-    assert only(small, "p99").do == "nothing to do"
-    assert worth > 0.02 or "worse, resolved, but within the bound of 5 %" in small.rows[0].said
-    assert "nothing to do" in conclusion(small, strict=True)
+    for worth, decision in ((0.02, Decision.WORSE), (0.08, Decision.SAME)):
+        small = gated(made(effects={"keepalive": 1.03}, noise=0.002, worth=worth), FIVE)
+        assert {one.row.decision for one in small.rows} == {decision} and exits(small) == PASSED
+        assert only(small, "p99").do == "nothing to do" and "nothing to do" in conclusion(small, strict=True)
+        within = "worse, resolved, but within the bound of 5 %" in small.rows[0].said
+        assert within is (decision is Decision.WORSE)
     for fine in (made(noise=0.01), made(effects={"keepalive": 0.5})):
         assert set(verdicts(gated(fine, FIVE)).values()) == {"passed"}
 
@@ -152,21 +153,20 @@ def test_a_regression_that_the_baseline_shares_is_remeasured() -> None:
     """Everything is slower in the second run, the same baseline too: still exit 1, and what to do is not to revert."""
 
     def advice(effects: Mapping[str, float]) -> dict[str, str]:
-        slower = another(made("candidate", effects, noise=0.01, seed=2))
-        return {one.row.other.arm: one.do for one in gated(made("base", noise=0.01), FIVE, slower).of("regression")}
+        found = gated(made("base", noise=0.01), FIVE, candidate(effects))
+        return {one.row.other.arm: one.do for one in found.of("regression")}
 
     both = advice({"keepalive": 1.3, "baseline": 1.3})
     assert both["keepalive"].startswith("the baseline itself moved as much")
     assert both["baseline"].startswith("the manifests are the same in both runs, so no setting did this")
     assert "measure both again" in both["baseline"] and "keep" not in both["baseline"]
-    assert advice({"keepalive": 1.3}) == {
-        "keepalive": "keep keepalive as it was; `just compare base candidate` shows every metric"
-    }
+    keep = "keep keepalive as it was; `just compare base candidate` shows every metric"
+    assert advice({"keepalive": 1.3}) == {"keepalive": keep}
 
 
 def test_a_candidate_that_does_not_work_is_a_regression() -> None:
     """No valid block, by a fault of its own, where the base has enough: told as such wherever CI reads it; of outcomes that are 0, too."""
-    fresh, base = another(made("candidate", noise=0.01, seed=2)), made("base", noise=0.01)
+    fresh, base = candidate(), made("base", noise=0.01)
     for reason in (reason for reason in Reason if reason.broken):
         found = gated(base, HALF, broken(fresh, reason))
         wanted = {("keepalive", "regression"), ("baseline", "passed")}
@@ -183,14 +183,14 @@ def test_a_candidate_that_does_not_work_is_a_regression() -> None:
 
 def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
     planned = make_plan(blocks=10)
-    base, fresh = made("base", planned=planned, noise=0.01), made("candidate", planned=planned, noise=0.01, seed=2)
-    found = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=7), ["keepalive"])
-    assert {one.verdict for one in found.rows} == {"cannot-tell"} and found.exit_status(strict=True) == 2
+    base, dying = made("base", planned=planned, noise=0.01), broken(candidate(None, planned), Reason.PROXY_DIED, 7)
+    found = gated(base, HALF, dying, ["keepalive"])
+    assert {one.verdict for one in found.rows} == {"cannot-tell"} and exits(found) == UNTOLD
     assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
     assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
     for text in (markdown_of(found, strict=False), junit.xml(found, strict=False).decode()):
         assert "proxy-died 4" in text
-    mended = gated(broken(another(fresh), Reason.PROXY_DIED, first=7), HALF, base, ["keepalive"])
+    mended = gated(dying, HALF, base, ["keepalive"])
     assert set(verdicts(mended).values()) == {"passed"}, "the base was the one that died"
 
 
@@ -210,11 +210,11 @@ def test_what_is_not_the_systems_fault_does_not_show_that_it_is_broken() -> None
 
 def test_a_rate_that_the_candidate_does_not_serve_is_searched_for() -> None:
     """Measuring the same once more would not tell who was the limit. Where the base did not serve it either, nothing is known."""
-    slow = broken(another(made("candidate", noise=0.01, seed=2)), Reason.DROPPED)
-    one = only(gated(made("base", noise=0.01), HALF, slow, ["keepalive"]), "p99")
+    base, slow = made("base", noise=0.01), broken(candidate(), Reason.DROPPED)
     limit = "`just knee keepalive` finds whether the proxy or the generator was the limit, or compare closed loops"
-    assert one.do == f"the base served rate-1000 and this did not: {limit}"
-    neither = gated(broken(made("base"), Reason.DROPPED), HALF, slow, ["keepalive"])
+    told = f"the base served rate-1000 and this did not: {limit}"
+    assert only(gated(base, HALF, slow, ["keepalive"]), "p99").do == told
+    neither = gated(broken(base, Reason.DROPPED), HALF, slow, ["keepalive"])
     assert only(neither, "p99").do == "measure again where this does not happen: dropped"
 
 
@@ -225,12 +225,9 @@ def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
     found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
     (one,) = found.of("regression")
     assert one.do.startswith("a false claim: it is the same variant") and "--blocks 12 or more" in one.do
-    assert found.exit_status(strict=False) == 1
-    assert "no change is to blame" in conclusion(found, strict=False)
-    dead = gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")
-    assert dead and all(
-        one.do.startswith("it is the same variant, so no setting did this: `just table") for one in dead
-    )
+    assert exits(found) == WORSE and "no change is to blame" in conclusion(found, strict=False)
+    dead = {one.do for one in gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")}
+    assert len(dead) == 1 and dead.pop().startswith("it is the same variant, so no setting did this: `just table")
 
 
 def test_a_finished_search_has_too_few_blocks_and_nothing_to_go_on_with() -> None:
@@ -268,11 +265,10 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     """How the baseline moved, and blocks that do not count; what differs between the runs stands first."""
     lost = lose(lambda slot: slot.arm.role == "variant" and slot.block == 8)
     planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
-    moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"kernel": "another"}))
+    moved = candidate(effects, planned, change=lost, facts=FACTS | {"kernel": "another"})
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
-    out = io.StringIO()
-    show(Console(file=out, width=80), junit.page(found, strict=False))
-    for text in (out.getvalue(), markdown_of(found, False), junit.xml(found, False).decode()):
+    printed = print_page(junit.page(found, strict=False))
+    for text in (printed, markdown_of(found, False), junit.xml(found, False).decode()):
         assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
         assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
     assert found.footnotes[0].startswith("kernel: ")
@@ -286,38 +282,36 @@ def test_runs_of_two_machines_are_refused_with_the_facts_that_differ() -> None:
     assert error.value.exit_status == 2
 
 
-CLOSE_BY = Bounds(0.05, metrics=("cpu_per_request",))
-
-
-def close_run(name: str, factor: float = 1.065, seed: int = 1) -> MadeStore:
-    """A run whose CPU per request is worse by about 6.5 %, known to half a per cent."""
-    return made(name, effects={"keepalive": factor}, noise=0.004, seed=seed)
+def closely(factor: float, name: str = "first", seed: int = 1) -> Gate:
+    """Of a run whose CPU per request is worse by so much, known to half a per cent."""
+    bounds = Bounds(0.05, metrics=("cpu_per_request",))
+    return gated(made(name, effects={"keepalive": factor}, noise=0.004, seed=seed), bounds)
 
 
 def test_a_regression_that_begins_less_than_one_per_cent_above_the_bound_is_none_before_it_is_measured_again() -> None:
-    found = gated(close_run("first", 1.055), CLOSE_BY)
+    found = closely(1.055)
     one = only(found, "cpu_per_request", "ceiling")
     assert one.row.decision is Decision.WORSE and one.row.estimate is not None
     assert worse_by(one.row, one.row.estimate.effect) > 0.05 and one.close
     assert found.to_measure_again and exits(found) == UNTOLD
     assert "its interval begins less than 1% above the bound" in one.said
     assert re.search(r"measure it again on fresh bring-ups: just bench keepalive.*--again RUN", one.do)
-    farther = gated(close_run("first", 1.09), CLOSE_BY)
+    farther = closely(1.09)
     assert farther.verdict == "regression" and farther.to_measure_again == []
 
 
 def test_what_two_measurements_show_is_a_regression_and_what_one_shows_is_none() -> None:
-    first, second = gated(close_run("first", 1.055), CLOSE_BY), gated(close_run("second", 1.056, seed=2), CLOSE_BY)
-    both = confirmed(first, second)
+    first = closely(1.055)
+    both = confirmed(first, closely(1.056, "second", 2))
     one = only(both, "cpu_per_request", "ceiling")
-    assert both.exit_status(strict=False) == 1 and one.verdict == "regression" and not one.close
+    assert exits(both) == WORSE and one.verdict == "regression" and not one.close
     assert "in two measurements on bring-ups of their own, worse than the bound of 5 %" in one.said
-    gone = confirmed(first, gated(close_run("second", 1.0, seed=2), CLOSE_BY))
-    assert gone.verdict == "passed" and gone.exit_status(strict=True) == 0
+    gone = confirmed(first, closely(1.0, "second", 2))
+    assert gone.verdict == "passed" and exits(gone) == PASSED
     assert any("measured twice: first first, then second" in note for note in gone.footnotes), gone.footnotes
-    certain = gated(close_run("first", 1.2), CLOSE_BY)
-    assert confirmed(certain, gated(close_run("second", 1.0, seed=2), CLOSE_BY)) is certain
-    assert confirmed(first, gated(close_run("second", 1.09, seed=2), CLOSE_BY)).exit_status(strict=False) == 1
+    certain = closely(1.2)
+    assert confirmed(certain, closely(1.0, "second", 2)) is certain
+    assert exits(confirmed(first, closely(1.09, "second", 2))) == WORSE
     beside = replace(first.rows[0], verdict="regression", close=False)
     assert replace(first, rows=(beside, *first.rows)).to_measure_again == [], "one is certain without it"
 
@@ -348,10 +342,8 @@ def test_what_nobody_asked_to_gate_is_not_missing() -> None:
     assert gated(base, HALF, other, ["keepalive"]).missing == ("point ceiling",)
     assert gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ("point ceiling",)
     assert gated(made("base"), HALF, made("candidate", planned=make_plan(reference=None), seed=2)).missing == ()
-    concern = [
-        bounds.concern(point) for bounds in (FIVE, Bounds(None, {"failed": 0})) for point in (KILL[0], make_point())
-    ]
-    assert concern == [False, True, True, False]
+    asked = [[bounds.concern(point) for point in (KILL[0], make_point())] for bounds in (FIVE, Bounds(None, {"a": 0}))]
+    assert asked == [[False, True], [True, False]]
     without = made_disturbed("run-2", KILL[:1], lambda _arm, _point, block: {"gap_s": 1 + block / 10}, sweep="kill")
     assert not KILL[0].control and gated(killed(ALIKE), Bounds(None, {"gap_s": 9.0}), without).missing == ()
 
@@ -365,36 +357,33 @@ def test_what_an_interruption_left_out_is_measured_by_going_on() -> None:
 
         return made("candidate", seed=2, change=change)
 
-    goes_on = "measure what an interruption left out: `just bench --resume candidate`"
-    assert only(gated(until(0), FIVE), "p50").do == goes_on
-    assert only(gated(until(4), FIVE), "p50").do == goes_on
     across = gated(made("base"), FIVE, until(0), ["keepalive"])
-    assert {(one.verdict, one.do) for one in across.rows} == {("cannot-tell", goes_on)}
+    for found in (gated(until(0), FIVE), gated(until(4), FIVE), across):
+        one = only(found, "p50")
+        assert one.verdict == "cannot-tell"
+        assert one.do == "measure what an interruption left out: `just bench --resume candidate`"
     assert only(gated(until(3, Reason.STEAL), FIVE), "p50").do == "measure again where this does not happen: steal"
 
 
-limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
-
-
 def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
-    store = made(noise=0.01, change=limited)
+    """Said so, and no reason to refuse; but who asks for the rate by name is told that it cannot be told."""
+    store = made(noise=0.01, change=alter(lambda slot: slot.point.rate_rps is None, lambda _: LIMITED))
     found = gated(store, FIVE)
     assert ("ceiling", "rate") not in verdicts(found) and verdicts(found)["ceiling", "cpu_per_request"] == "passed"
-    assert found.exit_status(strict=True) == 0
-    assert "rate: generator-limited" in found.left_out[0]
+    assert exits(found) == PASSED and "rate: generator-limited" in found.left_out[0]
     named = gated(store, Bounds(0.05, metrics=("rate",)))
-    assert only(named, "rate", "ceiling").verdict == "cannot-tell" and named.exit_status(strict=True) == 2
+    assert only(named, "rate", "ceiling").verdict == "cannot-tell" and exits(named) == UNTOLD
 
 
 def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
-    base_limited = alter(
-        lambda slot: slot.point.rate_rps is None and slot.arm.role != "variant", lambda _: {"limited_by": "generator"}
-    )
-    one = only(gated(made(effects={"keepalive": 1.03}, noise=0.002, change=base_limited), FIVE), "rate", "ceiling")
-    assert one.row.bound and one.row.decision is Decision.WORSE and one.verdict == "cannot-tell"
-    assert "or more" in one.said and "--metric cpu_per_request" in one.do
-    beyond = gated(made(effects={"keepalive": 1.1}, noise=0.002, change=base_limited), FIVE)
-    assert only(beyond, "rate", "ceiling").verdict == "regression"
+    def one(factor: float) -> Gated:
+        of = alter(lambda slot: slot.point.rate_rps is None and slot.arm.role != "variant", lambda _: LIMITED)
+        return only(gated(made(effects={"keepalive": factor}, noise=0.002, change=of), FIVE), "rate", "ceiling")
+
+    small = one(1.03)
+    assert small.row.bound and small.row.decision is Decision.WORSE and small.verdict == "cannot-tell"
+    assert "or more" in small.said and "--metric cpu_per_request" in small.do
+    assert one(1.1).verdict == "regression"
 
 
 def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
