@@ -282,16 +282,3 @@ def test_a_damaged_log_is_a_gap(copied: Callable[[str], Path]) -> None:
     run = one(evidence.shelf())
     assert "raw.zst: cannot be read" in annotation(exhibits.timeline(run, "T", VARIANT))
     assert told(exhibits.intervals(run, "T", "gap_s"))["data"]
-
-
-def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
-    run = one(shelf)
-    title = told(exhibits.timeline(run, "T", VARIANT))["layout"]["title"]["text"]
-    assert title.startswith(f"T (local): {VARIANT} at delete, block 1 of 2")
-    for draw in (exhibits.intervals, exhibits.scaling):
-        assert told(draw(run, "T", "gap_s"))["data"]
-    assert told(exhibits.processes(run, "T"))["data"]
-    for missing in (exhibits.timeline(run, "T", VARIANT, "held"), exhibits.delays(run, "T")):
-        assert not told(missing)["data"]
-    assert f"| {VARIANT} at delete | 30 |" in exhibits.table(run, ["gap_s"])
-    assert exhibits.table(Missing("none yet"), ["gap_s"]) == "*no run: none yet*"

@@ -167,15 +167,6 @@ def test_what_is_not_judged_says_why() -> None:
     assert both == {7}, "blocks that are valid in both arms"
 
 
-@pytest.mark.slow
-def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
-    """In 20 runs of two null arms each: about the 5 % that are allowed, and every comparison is counted once."""
-    found = [noise for seed in range(20) for noise in noises(summary_of(planned(), seed=seed))]
-    assert all(noise.compared == (0 if noise.why else 2) for noise in found)
-    compared = sum(noise.compared for noise in found)
-    assert compared >= 200 and not suspicious(sum(noise.claimed for noise in found), compared)
-
-
 def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
     heavier = alter(lambda slot: slot.arm.name == "ingress-nginx-null-1", costing(1.3))

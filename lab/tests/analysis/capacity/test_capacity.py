@@ -344,15 +344,3 @@ def test_json_says_what_the_table_says_and_is_as_its_schema_says(capsys: pytest.
     assert text.startswith(f"run {four['advised']} proxies of 4 cores: {four['proxies']} [")
     assert snippet.splitlines()[-1].strip() in text
     assert f"| 4 | {four['serves_rps']:,.0f} |" in printed("--markdown")
-
-
-def test_bad_input_exits_2_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    stored(blocks=1)
-    for arguments, fault in {
-        ("--handshakes", "full"): "--handshakes: is for new TLS connections",
-        ("--handshakes", "half"): "--handshakes: expected full or resumed",
-        ("--page", "100MB"): "was measured with 100MB.bin",
-    }.items():
-        assert main(["capacity", "--rate", "1M", *arguments]) == 2
-        out, err = capsys.readouterr()
-        assert fault in err and out == ""

@@ -508,14 +508,8 @@ def test_a_bound_is_a_share() -> None:
 
 
 def test_outcomes_have_bounds_by_name() -> None:
-    assert own_unit("gap_s=0.5") == ("gap_s", 0.5)
-    assert own_unit("failed=0") == ("failed", 0.0)
-    for text, said in [
-        ("gap_s", "METRIC=VALUE"), ("gap_s=-1", "0 or more"), ("gap_s=inf", "0 or more"), ("gap=1", "did you mean 'gap_s'"),
-        ("requests=5", "neither better nor worse"), ("gap_s=5%", "METRIC=VALUE"),
-    ]:  # fmt: skip
-        with pytest.raises(UsageError, match=f"--max-more: (?s:.*){re.escape(said)}"):
-            own_unit(text)
+    """What is none is in `bad_input.toml`."""
+    assert (own_unit("gap_s=0.5"), own_unit("failed=0")) == (("gap_s", 0.5), ("failed", 0.0))
 
 
 @pytest.mark.parametrize("defect", [True, False])
@@ -539,8 +533,6 @@ def test_what_cannot_be_judged_is_no_regression(
         "gate: ZeroDivisionError: nobody foresaw it",
     )
     assert not out and (broke if defect else mixed) in err and ("a defect of the lab" in err) is defect
-    assert main(["gate", "run", "--max-more", "failed=0", "--metric", "p99"]) == 2
-    assert "--metric: is of steady loads, and these have no bound" in capfd.readouterr().err
 
 
 def test_junit_has_no_character_that_xml_has_not() -> None:

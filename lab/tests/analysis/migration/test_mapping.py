@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, keys_of, migration
@@ -63,37 +66,14 @@ def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
     assert traps[0].keys == ("proxy-read-timeout",)
 
 
-@pytest.mark.parametrize(
-    ("system", "key", "value", "standing", "to"),
-    [
-        ("envoy", "proxy-buffer-size", "16k", "same", "80"),
-        ("envoy", "proxy-buffer-size", "128k", "set", "128"),
-        ("envoy-gateway", "proxy-buffer-size", "128k", "hand", "128"),
-        ("contour", "proxy-buffer-size", "128k", "lost", ""),
-        ("haproxy", "proxy-buffer-size", "16k", "hand", "16384"),
-        ("haproxy-ingress", "proxy-buffer-size", "8k", "same", "15360"),
-        ("envoy", "keep-alive-requests", "0", "set", "1"),
-        ("caddy", "keep-alive-requests", "0", "lost", ""),
-        ("envoy", "upstream-keepalive-connections", "0", "set", "1"),
-        ("nginx-ngf", "upstream-keepalive-connections", "0", "set", "0"),
-        ("envoy", "compute-full-forwarded-for", "true", "same", ""),
-        ("caddy", "enable-underscores-in-headers", "true", "hand", "each-by-its-name"),
-        ("envoy", "ssl-ciphers", "DHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256", "set", "[ECDHE-RSA-AES128-GCM-SHA256]"),
-        ("nginx-f5", "max-worker-connections", "0", "hand", ""),
-        ("nginx-ngf", "max-worker-connections", "100000", "hand", ""),
-        ("nginx-ngf", "proxy-read-timeout", "86400", "set", "1440m"),
-        ("envoy-gateway", "keep-alive", "604800", "set", "168h"),
-        ("caddy", "keep-alive", "300", "same", "300s"),
-        ("caddy", "upstream-keepalive-connections", "0", "hand", ""),
-        ("envoy", "http-snippet", "more_set_headers 'a: b';", "lost", ""),
-        ("httpd", "disable-access-log", "true", "set", ""),
-        ("contour", "hide-headers", "X-A,X-B", "set", "[X-A,X-B, Server]"),
-        ("traefik", "gzip-level", "9", "off", ""),
-    ],
-)  # fmt: skip
-def test_what_a_value_comes_to_depends_on_it(system: str, key: str, value: str, standing: str, to: str) -> None:
-    found = line(system, key, value)
-    assert (found.standing, found.to) == (standing, to)
+with Path(__file__).with_name("mapping.tsv").open(encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['system']} {row['key']} {row['value']}")
+def test_what_a_value_comes_to_depends_on_it(row: dict[str, str]) -> None:
+    found = line(row["system"], row["key"], row["value"])
+    assert (found.standing, found.to) == (row["standing"], row["to"])
 
 
 def test_of_two_keys_with_one_setting_the_larger_is_set_and_the_other_told() -> None:
