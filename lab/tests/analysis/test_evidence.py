@@ -85,20 +85,19 @@ def one(shelf: Shelf) -> Evidence:
     return found
 
 
-def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
+def test_a_run_is_chosen_by_sweep_variant_and_target_and_where_there_is_none_it_says_how_to_get_one(
+    shelf: Shelf,
+) -> None:
+    """Local ones first, unless another target is asked for; the command has the target where it is no default."""
     on_kind = shelf.of("kill-quick", target="kind")
     assert isinstance(on_kind, Evidence)
     assert (one(shelf).run.record.target, on_kind.run.record.target) == ("local", "kind")
-
-
-@pytest.mark.parametrize(
-    ("sweep", "wanted"), [("reload", {}), ("kill-quick", {"variant": "okd"}), ("kill-quick", {"target": "remote"})]
-)
-def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, Any]) -> None:
-    found = shelf.of(sweep, **wanted)
-    assert isinstance(found, Missing)
-    assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
-    assert ("--target remote" in found.said) == ("target" in wanted)
+    asked: list[tuple[str, dict[str, Any]]] = [("reload", {}), ("kill-quick", {"variant": "okd"})]
+    for sweep, wanted in [*asked, ("kill-quick", {"target": "remote"})]:
+        found = shelf.of(sweep, **wanted)
+        assert isinstance(found, Missing)
+        assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
+        assert ("--target remote" in found.said) == ("target" in wanted)
 
 
 def test_a_damaged_run_is_named_where_it_was_meant(copied: Callable[[str], Path]) -> None:
