@@ -13,13 +13,12 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.model.design import GUARD, LEVELS, shape_of, solo_places
-from lab.model.pairs import SIDES
-from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.design import GUARD, LEVELS, solo_places
+from lab.model.plan import Plan, Slot, arms_for
 from lab.model.samples import Reason, Sample
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, costing, lose, make_point
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.made_runs import MadeStore, made, paired_plan, with_variant
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
 BLOCKS = 8
@@ -29,8 +28,7 @@ Change = Callable[[Slot, Sample], Sample | None]
 def planned(shared: bool = False, close: bool = False) -> Plan:
     arms = arms_for([("keepalive", "baseline")], None)
     loads = [point.model_copy(update={"keepalive": not close}) for point in POINTS]
-    places = solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")})
-    return plan(arms, loads, BLOCKS, 1, shape_of(arms, loads, BLOCKS, SIDES, places))
+    return paired_plan(loads, BLOCKS, solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")}))
 
 
 def run(
@@ -43,11 +41,8 @@ def run(
     worth: float = 0.02,
 ) -> MadeStore:
     """A run of `keepalive` against `baseline`, with pairs; the pairs' noise is a tenth of that of the arms alone."""
-    of = of or planned(shared)
-    record = made_record("run-1", of)
-    told = {"primary_metric": primary, "shared_cost": shared}
-    variants = {**record.variants, "keepalive": record.variants["keepalive"].model_copy(update=told)}
-    return made("run-1", {"keepalive": factor}, of, noise, 1, change, variants=variants, worth=worth)
+    store = made("run-1", {"keepalive": factor}, of or planned(shared), noise, 1, change, worth=worth)
+    return with_variant(store, primary_metric=primary, shared_cost=shared)
 
 
 def summary(store: MadeStore) -> Summary:
@@ -225,9 +220,7 @@ def test_backends_that_cost_more_on_one_side_are_told() -> None:
 def test_what_a_side_costs_whoever_is_there_is_told_and_is_in_no_effect(blocks: int) -> None:
     """The left side costs 10 % more: half of the blocks have it for the variant, half for the baseline."""
     left_costs = alter(lambda slot: slot.layout and slot.layout.side == "left", costing(1.1))
-    arms = arms_for([("keepalive", "baseline")], None)
-    of = plan(arms, POINTS[:1], blocks, 1, shape_of(arms, POINTS[:1], blocks, SIDES))
-    store = run(1.0, change=left_costs, of=of, noise=0.001)
+    store = run(1.0, change=left_costs, of=paired_plan(POINTS[:1], blocks), noise=0.001)
     found = effect(store).estimate
     assert found is not None and found.effect == pytest.approx(0, abs=0.002)
     (told,) = (note for note in summary(store).notes if note.startswith("the left side against the right one"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
@@ -16,7 +14,7 @@ from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Change as Changed
 from lab.model.steadiness import Steadiness
 from lab.tests.support.factories import Change, alter, lose, make_plan, make_point, make_sample
-from lab.tests.support.made_runs import made
+from lab.tests.support.made_runs import made, with_variant
 
 POINT = make_point("ceiling", rate_rps=None, duration_s=4.0)
 
@@ -79,8 +77,8 @@ def opening_many(opened: int) -> Change:
 
 
 def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
-    made_so: dict[str, Any] = {"effects": {"keepalive": 0.8}, "noise": 0.005, "primary": {"keepalive": "rate"}}
-    store = made(planned=make_plan(points=[POINT]), change=opening_many(5000), **made_so)
+    planned, change = make_plan(points=[POINT]), opening_many(5000)
+    store = with_variant(made("run-1", {"keepalive": 0.8}, planned, 0.005, change=change), primary_metric="rate")
     summary = summarise_run(store.record, store.samples(), store.histogram)
     (verdict,) = verdicts(summary)
     assert "(before exhaustion, which comes after 12 s if the proxy" in verdict.text

@@ -22,9 +22,8 @@ from lab.analysis.summary import Summary, null_arms, summarise, summarise_run
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
 from lab.experiments.bench import Request, prepare, resume
-from lab.model.design import GUARD, shape_of, solo_places
+from lab.model.design import GUARD, solo_places
 from lab.model.metrics import about
-from lab.model.pairs import SIDES
 from lab.model.plan import Plan, arms_for, plan
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
@@ -38,6 +37,7 @@ from lab.studies.site.site import methods
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import alter, costing, lose, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.made_runs import paired_plan
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
 
@@ -89,14 +89,14 @@ def shown(found: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_the_arms_are_one_variant_under_several_names() -> None:
     arms = aa_arms("keepalive", 2, "direct")
-    told = [(arm.name, arm.variant, arm.role, arm.baseline) for arm in arms]
-    assert told == [
-        ("keepalive", "keepalive", "baseline", None),
-        ("keepalive-again", "keepalive", "again", "keepalive"),
-        ("keepalive-null-1", "keepalive", "variant", "keepalive"),
-        ("keepalive-null-2", "keepalive", "variant", "keepalive"),
-        ("direct", "direct", "reference", None),
+    assert [(arm.name, arm.role) for arm in arms] == [
+        ("keepalive", "baseline"),
+        ("keepalive-again", "again"),
+        ("keepalive-null-1", "variant"),
+        ("keepalive-null-2", "variant"),
+        ("direct", "reference"),
     ]
+    assert {(arm.variant, arm.baseline) for arm in arms[1:4]} == {("keepalive", "keepalive")}
     assert [arm.name for arm in null_arms(arms)] == ["keepalive-null-1", "keepalive-null-2"]
     assert [arm.name for arm in aa_arms("direct", 0, "direct")] == ["direct", "direct-again"]
     assert null_arms(make_plan().arms) == [], "a variant against its baseline is none"
@@ -121,9 +121,8 @@ def test_each_metric_has_its_level_and_scatter() -> None:
 
 def test_pairs_and_arms_alone_are_two_noises() -> None:
     """As they were judged: of pairs where both were up at once, the variant's too; the levels of the arms alone."""
-    arms = arms_for([("keepalive", "baseline")], None)
-    of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES))
-    found = [noise for noise in noises(summary_of(of)) if noise.metric == "cpu_per_request" and not noise.why]
+    every = noises(summary_of(paired_plan(POINTS)))
+    found = [noise for noise in every if noise.metric == "cpu_per_request" and not noise.why]
     assert [(noise.point, noise.scheme) for noise in found] == [("ceiling", "slices"), ("rate-1000", "together")]
     for noise in found:
         assert noise.pilot_blocks == 1 + 7 + GUARD - 1 and noise.aa is not None and noise.aa.n == GUARD
@@ -133,9 +132,7 @@ def test_pairs_and_arms_alone_are_two_noises() -> None:
 
 @pytest.mark.parametrize(("singly", "blocks"), [(False, 8), (True, 8 * 3 + GUARD - 1)])
 def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters_by(singly: bool, blocks: int) -> None:
-    arms = arms_for([("keepalive", "baseline")], None)
-    points = [make_point("ceiling", rate_rps=None, generations=3, singly=singly)]
-    of = plan(arms, points, 8, 1, shape_of(arms, points, 8, SIDES))
+    of = paired_plan([make_point("ceiling", rate_rps=None, generations=3, singly=singly)])
     cpu = one(noises(summary_of(of)), "cpu_per_request")
     assert cpu.pilot_blocks == blocks and cpu.aa is not None and cpu.aa.n == GUARD
 
@@ -143,7 +140,7 @@ def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters
 def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     arms = arms_for([("keepalive", "baseline")], None)
     places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
-    of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES, places))
+    of = paired_plan(POINTS, 8, places)
     samples, histograms = make_run(of, {"keepalive": 0.5})
     asked = Asked({"keepalive": "cpu_per_request"}, solo=places)
     found = noises(summarise(of, samples, lambda sample: histograms.get(sample.id), asked))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log
-from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +17,7 @@ from lab.model.steadiness import Change, Steadiness
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.steadiness import judge_again
 from lab.tests.support.factories import make_plan, make_point, make_sample
-from lab.tests.support.made_runs import made
+from lab.tests.support.made_runs import made, with_variant
 
 LENGTH_S = 180
 POINT = make_point("ceiling", rate_rps=None).for_minutes()
@@ -91,8 +90,8 @@ def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda s
     def alone(slot: Slot, sample: Sample) -> Sample:
         return change(sample) if slot.arm.role == "variant" else sample
 
-    made_so: dict[str, Any] = {"effects": {"keepalive": 0.8}, "noise": 0.005, "primary": {"keepalive": "rate"}}
-    store = made(planned=make_plan(points=[POINT]), change=alone, **made_so)
+    store = made("run-1", {"keepalive": 0.8}, make_plan(points=[POINT]), 0.005, change=alone)
+    with_variant(store, primary_metric="rate")
     (verdict,) = verdicts(summarise_run(store.record, store.samples(), store.histogram, False, steady(rates)))
     return verdict.kind, verdict.text
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.model.plan import Arm, Plan, Slot, arms_for, plan
+from lab.model.design import shape_of
+from lab.model.pairs import SIDES
+from lab.model.plan import Arm, Place, Plan, Slot, arms_for, plan
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
@@ -40,7 +42,7 @@ class MadeStore(RunStore):
         return self._histograms.get(sample.id)
 
 
-def made_record(name: str, planned: Plan, primary: Mapping[str, str] = PRIMARY, **overrides: Any) -> RunRecord:
+def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
     variants = {
         arm.variant: VariantRecord(
             name=arm.variant,
@@ -48,7 +50,7 @@ def made_record(name: str, planned: Plan, primary: Mapping[str, str] = PRIMARY, 
             baseline=arm.baseline if arm.role == "variant" else None,
             knobs=(arm.variant,) if arm.role == "variant" else (),
             own_knobs=(arm.variant,) if arm.role == "variant" else (),
-            primary_metric=primary.get(arm.variant),
+            primary_metric=PRIMARY.get(arm.variant),
             hypothesis_sweep=None,
             manifests_sha256=f"of {arm.variant}",
             snippet=SNIPPETS.get(arm.variant, ""),
@@ -83,6 +85,20 @@ def made(
     planned = planned or make_plan()
     samples, histograms = make_run(planned, effects, noise, seed, change)
     return MadeStore(made_record(name, planned, **record), samples, histograms)
+
+
+def with_variant(store: MadeStore, name: str = "keepalive", **update: Any) -> MadeStore:
+    """The same run, of which a variant's record is another."""
+    variants = store.record.variants
+    changed = variants | {name: variants[name].model_copy(update=update)}
+    store.record = store.record.model_copy(update={"variants": changed})
+    return store
+
+
+def paired_plan(points: Sequence[Point], blocks: int = 8, solo: Mapping[Place, str] | None = None) -> Plan:
+    """`keepalive` against `baseline`, both up at once; `solo`: as in `lab.model.design.shape_of`."""
+    arms = arms_for([("keepalive", "baseline")], None)
+    return plan(arms, points, blocks, 1, shape_of(arms, points, blocks, SIDES, solo))
 
 
 def made_search(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,16 +15,24 @@ from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
-from lab.model.design import shape_of
 from lab.model.metrics import RATIOS
-from lab.model.pairs import SIDES
-from lab.model.plan import Arm, Slot, arms_for, plan
+from lab.model.plan import Arm, Slot
 from lab.model.run import AtKnee
 from lab.model.samples import Reason, Sample
 from lab.stats import paired as stats
 from lab.stats.unpaired import unpaired, unpaired_difference
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
-from lab.tests.support.made_runs import FACTS, KILL, MadeStore, made, made_disturbed, made_kill, made_search
+from lab.tests.support.made_runs import (
+    FACTS,
+    KILL,
+    MadeStore,
+    made,
+    made_disturbed,
+    made_kill,
+    made_search,
+    paired_plan,
+    with_variant,
+)
 
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 
@@ -37,13 +44,6 @@ def row_of(found: Comparison, metric: str, point: str = "rate-1000", arm: str = 
 
 def pairs_of(found: Comparison) -> set[tuple[str, str]]:
     return {row.pair for row in found.rows}
-
-
-def with_variant(store: MadeStore, name: str, **update: Any) -> MadeStore:
-    variants = store.record.variants
-    other = variants | {name: variants[name].model_copy(update={"manifests_sha256": "another", **update})}
-    store.record = store.record.model_copy(update={"variants": other})
-    return store
 
 
 def outage(arm: Arm, block: int) -> float:
@@ -99,9 +99,8 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
 
 @pytest.mark.parametrize(("metric", "point"), [("cpu_per_request", "ceiling"), ("p99", "rate-1000")])
 def test_a_run_with_pairs_is_told_by_them(metric: str, point: str) -> None:
-    arms = arms_for([("keepalive", "baseline")], None)
-    points = [make_point("ceiling", rate_rps=None), make_point()]
-    store = made(planned=plan(arms, points, 8, 1, shape_of(arms, points, 8, SIDES)), effects={"keepalive": 0.95})
+    planned = paired_plan([make_point("ceiling", rate_rps=None), make_point()])
+    store = made(planned=planned, effects={"keepalive": 0.95})
     row = row_of(compare_runs(store, None), metric, point)
     table = summarise_run(store.record, store.samples(), store.histogram)
     line = next(line for line in table.rows if (line.arm.name, line.point.name) == ("keepalive", point))
@@ -181,13 +180,13 @@ def test_the_common_baseline_says_what_drifted() -> None:
 
 
 def test_manifests_that_differ_are_told_and_another_baseline_says_nothing_of_drift() -> None:
-    found = compare_runs(made(), with_variant(made("run-2", seed=2), "baseline"))
+    found = compare_runs(made(), with_variant(made("run-2", seed=2), "baseline", manifests_sha256="another"))
     assert row_of(found, "p99").baseline_move is None
     assert found.same_settings(("keepalive", "keepalive")) and not found.same_settings(("baseline", "baseline"))
     told = "baseline: the manifests differ, so that is what is compared: compare manifests/baseline.yaml in the runs' folders"
     assert told in row_of(found, "p99", arm="baseline").notes
     assert told not in row_of(found, "p99").notes
-    more = with_variant(made("run-2", seed=2), "keepalive", knobs=("backlog", "keepalive"))
+    more = with_variant(made("run-2", seed=2), knobs=("backlog", "keepalive"), manifests_sha256="another")
     told = "keepalive: the manifests differ, so that is what is compared: knobs +backlog"
     assert told in row_of(compare_runs(made(), more), "p99").notes
 

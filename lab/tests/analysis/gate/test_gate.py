@@ -37,7 +37,16 @@ from lab.report.tables import gate as junit
 from lab.stats.power import blocks_for
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.golden import print_page
-from lab.tests.support.made_runs import FACTS, KILL, MadeStore, made, made_disturbed, made_kill, made_search
+from lab.tests.support.made_runs import (
+    FACTS,
+    KILL,
+    MadeStore,
+    made,
+    made_disturbed,
+    made_kill,
+    made_search,
+    with_variant,
+)
 
 ROOT = Path(__file__).parents[4]
 GATING, ON_KIND = ROOT / "lab/analysis/gate/gate.yml", ROOT / "lab/targets/provision/ci.yml"
@@ -72,15 +81,6 @@ def only(found: Gate, metric: str, point: str = "rate-1000") -> Gated:
     return one
 
 
-def another(store: MadeStore) -> MadeStore:
-    variants = {
-        name: each.model_copy(update={"manifests_sha256": f"another {name}"} if each.baseline else {})
-        for name, each in store.record.variants.items()
-    }
-    store.record = store.record.model_copy(update={"variants": variants})
-    return store
-
-
 def broken(store: MadeStore, reason: Reason, first: int = 1) -> MadeStore:
     """From its block `first` on no sample of a variant is valid."""
     samples = store.samples()
@@ -92,7 +92,7 @@ def broken(store: MadeStore, reason: Reason, first: int = 1) -> MadeStore:
 
 def candidate(effects: Mapping[str, float] | None = None, planned: Plan | None = None, **more: Any) -> MadeStore:
     """A second run, with other settings under the names of the variants."""
-    return another(made("candidate", effects, planned, 0.01, 2, **more))
+    return with_variant(made("candidate", effects, planned, 0.01, 2, **more), manifests_sha256="another")
 
 
 def killed(seconds: Mapping[str, float], name: str = "run-1") -> MadeStore:
@@ -275,7 +275,7 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
 
 
 def test_runs_of_two_machines_are_refused_with_the_facts_that_differ() -> None:
-    base, other = made("base"), another(made("candidate", seed=2, facts=FACTS | {"cpu": "EPYC", "cpus": "64"}))
+    base, other = made("base"), candidate(facts=FACTS | {"cpu": "EPYC", "cpus": "64"})
     said = "base and candidate are of two machines: cpu: .* / EPYC; cpus: .* / 64"
     with pytest.raises(UsageError, match=said) as error:
         gated(base, HALF, other)
@@ -413,21 +413,6 @@ def test_what_the_baseline_shows_of_itself_is_told_so() -> None:
     )
 
 
-@pytest.mark.parametrize(("metric", "point"), [("p99", "rate-1000"), ("rate", "ceiling")])
-def test_a_named_metric_is_gated_where_it_is_judged(metric: str, point: str) -> None:
-    found = gated(made(noise=0.01), Bounds(0.5, metrics=(metric,)))
-    assert list(verdicts(found)) == [(point, metric)] and exits(found) == PASSED
-    assert len(found.left_out) == 1
-
-
-def test_a_bound_of_nothing_is_not_answered_with_more_blocks() -> None:
-    """One more second in half of the blocks, and one less in the others."""
-    store = made_kill("run-1", lambda arm, block: 2 + (-1) ** block * (arm.role == "variant"))
-    one = only(gated(store, Bounds(None, {"failed": 0.0})), "failed", "delete")
-    assert one.verdict == "cannot-tell"
-    assert one.do == "what varies is never shown to be no more at all: allow some, as --max-more failed=N"
-
-
 def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
     """None valid: the reason. Too few: how many are needed, of those that count here; pairs are what counts, of which six of eight blocks
     on each side may have only four in common, or three of six none.
@@ -461,6 +446,10 @@ def test_outcomes_are_held_to_bounds_in_their_own_unit() -> None:
     assert [one.row.metric for one in tight.rows] == ["gap_s"] and exits(tight) == WORSE
     assert "worse than the bound of 0.50 s and resolved (p < 0.001)" in tight.rows[0].said
     assert exits(gated(store, Bounds(None, {"gap_s": 5.0, "failed": 500.0}))) == PASSED
+    varying = made_kill("run-1", lambda arm, block: 2 + (-1) ** block * (arm.role == "variant"))
+    one = only(gated(varying, Bounds(None, {"failed": 0.0})), "failed", "delete")
+    assert one.verdict == "cannot-tell"
+    assert one.do == "what varies is never shown to be no more at all: allow some, as --max-more failed=N"
     better = killed({"baseline": 3, "again": 3, "variant": 1})
     assert exits(gated(better, Bounds(None, {"gap_s": 0.0}))) == PASSED
 
@@ -475,7 +464,8 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
     assert found.missing == ("metric terminating_s", "a steady load") and exits(found) == UNTOLD
     assert "not in run-1: metric terminating_s, a steady load" in conclusion(found, strict=True)
     given = made(planned=make_plan(points=[make_point()]), noise=0.01)
-    assert exits(gated(given, Bounds(0.5, metrics=("p99",)))) == PASSED
+    named = gated(made(noise=0.01), Bounds(0.5, metrics=("p99",)))
+    assert list(verdicts(named)) == [("rate-1000", "p99")] and exits(named) == PASSED and len(named.left_out) == 1
     assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)
     assert gated(given, Bounds(0.5, {"failed": 0.0})).missing == ("metric failed",)
     for run, bounds, said in (

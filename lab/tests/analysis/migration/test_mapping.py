@@ -101,17 +101,13 @@ def test_of_an_annotation_that_traefik_reads_the_values_that_it_passes_over_are_
         assert (name, found.standing) == (name, standing)
 
 
-def test_an_annotation_that_sets_a_key_for_one_ingress_has_that_keys_counterpart() -> None:
-    each = Annotation("web/shop", "proxy-read-timeout", "600")
-    found = moved("traefik", {}, each).annotations
-    assert [(one.ingress, one.standing, one.to) for one in found] == [("web/shop", "hand", "600s")]
-    assert "this Ingress alone" in found[0].note
-
-
-def test_an_annotation_that_nobody_knows_is_told_by_name() -> None:
+def test_an_annotation_has_its_keys_counterpart_for_one_ingress_and_one_that_nobody_knows_is_told_by_name() -> None:
+    (found,) = moved("traefik", {}, Annotation("web/shop", "proxy-read-timeout", "600")).annotations
+    assert (found.ingress, found.standing, found.to) == ("web/shop", "hand", "600s")
+    assert "this Ingress alone" in found.note
     for system in systems():
-        found = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1"))
-        assert any("invented-yesterday" in key for each in found.traps for key in each.keys), system
+        traps = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1")).traps
+        assert any("invented-yesterday" in key for each in traps for key in each.keys), system
 
 
 def test_a_key_of_the_file_decides_a_setting_that_it_shares_with_one_that_is_not_in_it() -> None:
