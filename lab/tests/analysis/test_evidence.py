@@ -172,8 +172,10 @@ def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf, monkeypatch: py
     assert run.values(VARIANT, "delete", "least_reload_spacing_s") == dict.fromkeys((1, 2), pytest.approx(5.0))
 
 
-def test_a_log_begins_with_its_load(shelf: Shelf) -> None:
-    """Its zero is when the first request was due; requests come back as they were written, to k6's millisecond."""
+def test_a_log_begins_with_its_load_and_that_with_its_first_request(shelf: Shelf) -> None:
+    """As `lab.records.outcomes` counts, however late the disturbance began; requests come back as they were written, to k6's millisecond, and
+    usage is moved by what the generator took to begin.
+    """
     log = one(shelf).log(VARIANT, "delete", 2)
     assert log is not None
     assert log.zero_s == pytest.approx(ZERO_S, abs=2e-3)
@@ -181,6 +183,11 @@ def test_a_log_begins_with_its_load(shelf: Shelf) -> None:
     assert log.bins["connect"].sum() == pytest.approx(20 * 30.2, abs=1)
     assert log.marks.filter(log.marks["kind"] == "Gone")["t_s"][0] == pytest.approx(35.2, abs=0.01)
     assert one(shelf).log(VARIANT, "delete", 9) is None
+    requests, usage = disturbed.requests(duration_s=1), disturbed.usage([2] * 3)
+    assert (evidence.zero_s(requests), evidence.zero_s(requests.clear())) == (ZERO_S, 0)
+    late = evidence.since_load(make_sample(load_after_s=0.75), usage)
+    assert late["t_s"].unique().sort().to_list() == [-0.75, 0.25, 1.25]
+    assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
 
 
 def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline() -> None:
@@ -193,17 +200,6 @@ def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline()
     shown = Log(sample, ZERO_S, log, disturbed.events(), disturbed.usage([1])).bins
     assert (~outcomes.right(point, log)).sum() == shown["status"].sum() == 1
     assert shown.filter(shown["t_s"] < 7.9)["good_rps"].sum() == 0
-
-
-def test_a_load_begins_with_its_first_request_however_late_the_disturbance_began() -> None:
-    """As `lab.records.outcomes` counts, in control runs too; usage is moved by what the generator took to begin."""
-    log = disturbed.requests(duration_s=1)
-    assert evidence.zero_s(log) == ZERO_S
-    assert evidence.zero_s(log.clear()) == 0
-    usage = disturbed.usage([2] * 3)
-    late = evidence.since_load(make_sample(load_after_s=0.75), usage)
-    assert late["t_s"].unique().sort().to_list() == [-0.75, 0.25, 1.25]
-    assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
 
 
 def test_another_raw_file_makes_the_run_a_gap(copied: Callable[[str], Path]) -> None:
