@@ -40,17 +40,14 @@ def test_same_is_not_said_where_it_cannot_be_known() -> None:
     assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
 
 
-def test_nothing_smaller_than_the_guard_is_claimed() -> None:
-    assert decide(FASTER, Size(0.0, guard=-FASTER.effect), 0.0, more_is_better=False) is Decision.CANNOT_TELL
-    assert decide(FASTER, Size(0.0, guard=-FASTER.effect - 1e-9), 0.0, more_is_better=False) is Decision.BETTER
-
-
-def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing() -> None:
+def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing_and_nothing_smaller_is_claimed() -> None:
     apart = stats.paired([1.05 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
     assert apart.interval is not None and guard_of(apart) == apart.interval[1] > 0
     assert guard_of(stats.paired(BASE[::-1], BASE)) == 0.0
     assert guard_of(stats.paired([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
     assert guard_of(None) == 0.0
+    for guard, word in ((-FASTER.effect, Decision.CANNOT_TELL), (-FASTER.effect - 1e-9, Decision.BETTER)):
+        assert decide(FASTER, Size(0.0, guard=guard), 0.0, more_is_better=False) is word
 
 
 def test_nothing_is_decided_without_an_interval() -> None:

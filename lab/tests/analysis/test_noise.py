@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import polars as pl
 import pytest
 from rich.console import Console
 
@@ -25,7 +24,6 @@ from lab.experiments.bench import Request, prepare, resume
 from lab.model.design import GUARD, solo_places
 from lab.model.metrics import about
 from lab.model.plan import Plan, arms_for, plan
-from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
@@ -37,7 +35,7 @@ from lab.studies.site.site import methods
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import alter, costing, lose, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.made_runs import paired_plan
+from lab.tests.support.made_runs import MadeStore, paired_plan
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
 
@@ -65,15 +63,14 @@ def one(found: tuple[Noise, ...], metric: str, point: str = "ceiling") -> Noise:
     return next(noise for noise in found if (noise.metric, noise.point) == (metric, point))
 
 
-def stored(blocks: int = 10, nulls: int = 2, name: str = "run-aa", **made: Any) -> RunStore:
-    """A finished A/A run."""
+def finished(blocks: int = 10, nulls: int = 2, **made: Any) -> MadeStore:
+    """An A/A run."""
     of = planned(nulls, blocks)
     variants = {name: record("x").variants["ingress-nginx"] for name in ("ingress-nginx", "direct")}
-    run = RunStore.create(record(name, of, variants=variants, command=("lab", "aa", "--sweep=quick")), {})
     samples, histograms = make_run(of, **made)
-    for sample in samples:
-        run.write_sample(sample, "", {"latency": histograms[sample.id]}, pl.DataFrame(schema=USAGE_SCHEMA))
-    return run
+    return MadeStore(
+        record("run-aa", of, variants=variants, command=("lab", "aa", "--sweep=quick")), samples, histograms
+    )
 
 
 def report_of(run: RunStore) -> Report:
@@ -191,7 +188,7 @@ def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path)
 
 def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureFixture[str]) -> None:
     """As power.blocks_for does, from the pooled spread, and how long that takes by this run's own bring-ups."""
-    found = report_of(stored())
+    found = report_of(finished())
     cpu = one(found.noises, "cpu_per_request")
     assert cpu.sd is not None
     blocks = power.blocks_for(cpu.sd, cpu.pilot_blocks, 0.05)
@@ -206,7 +203,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
     assert any("pooled over 3 pairs of the same variant (27 degrees of freedom)" in line for line in lines)
     assert any(line == "not judged: rate at rate-1000: the rate is given here, not measured" for line in lines)
     assert lines[-1] == "do this"
-    wild = report_of(stored(blocks=6, nulls=0, noise=1.0, name="run-wild"))
+    wild = report_of(finished(blocks=6, nulls=0, noise=1.0))
     out = "\n".join(shown(wild, capsys))
     assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
     example = Example("just bench x --resolve {}", (one(wild.noises, "rate"),))
@@ -215,7 +212,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
 
 def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest.CaptureFixture[str]) -> None:
     """How much it varies, without blocks that would resolve anything, and why; of too few blocks nothing."""
-    found = report_of(stored(change=limited))
+    found = report_of(finished(change=limited))
     lines = shown(found, capsys)
     (line,) = (line for line in lines if line.startswith("ceiling") and " rate† " in line)
     rate = one(found.noises, "rate")
@@ -240,32 +237,38 @@ def test_more_false_claims_than_chance_makes_are_called_so() -> None:
 
 
 def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
-    run = stored()
+    run = finished()
     found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
     assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
     assert {name for name, _ in found.noises} == {run.record.id} and found.untold == ()
     assert methods([]).nulls == ""
 
 
-def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str]:
-    fields = {"subject": subject, "target": None, "context": None, "plan": False, "json": False, "resume": None}
-    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
-    status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
+def printed(
+    run: RunStore, capsys: pytest.CaptureFixture[str], goes_on: bool = False, **options: Any
+) -> tuple[int, str]:
+    """What `aa` does about this run, by name or by --resume."""
+    asked = {"subject": None if goes_on else f"made/{run.record.id}", "resume": run.record.id if goes_on else None}
+    fields = dict.fromkeys(("target", "context", "sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
+    given = {**fields, "plan": False, "json": False, **asked, **options}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(RunStore, "open", lambda _name: run)
+        status = aa._aa(argparse.Namespace(**given), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out
 
 
 def test_a_stored_run_is_printed_again_as_text_or_json_and_ends_in_something_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = stored(nulls=1)
+    run = finished(nulls=1)
     found = report_of(run)
-    status, out = printed("run-aa", capsys)
+    status, out = printed(run, capsys)
     last = out.splitlines()[-1]
     assert status == 0 and last.startswith("in CPU per request one block's comparison scatters by ")
     counts = [found.needed(noise, 0.02) for noise in found.judged if noise.metric == "cpu_per_request"]
     assert "`just bench " in last and "--resolve 2%`" in last
     assert f"would take {max(filter(None, counts))} blocks" in last
-    told = json.loads(printed("run-aa", capsys, json=True)[1])
+    told = json.loads(printed(run, capsys, json=True)[1])
     jsonschema.Draft202012Validator(schema.schemas()["aa"]).validate(told)
     assert told["nulls"]["arms"] == 1 and told["complete"] and told["advice"]
     rows = {row["point"]: row for row in told["rows"] if row["metric"] == "rate"}
@@ -281,8 +284,8 @@ def test_a_stored_run_is_printed_again_as_text_or_json_and_ends_in_something_to_
 def test_too_few_blocks_say_what_to_run_and_a_stored_run_is_asked_nothing_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    stored(blocks=2)
-    status, out = printed("run-aa", capsys)
+    run = finished(blocks=2)
+    status, out = printed(run, capsys)
     last = "nothing is known of the noise here yet: just aa ingress-nginx --blocks 10"
     assert (status, out.splitlines()[-1]) == (0, last)
     assert f"2 blocks of both arms valid, {stats.MIN_BLOCKS} are needed" in out
@@ -290,13 +293,12 @@ def test_too_few_blocks_say_what_to_run_and_a_stored_run_is_asked_nothing_else(
     asked = {"blocks": 3, "nulls": 0, "sweep": "quick", "knee": "2000", "target": "local", "plan": True, "resume": "x"}
     for name, value in asked.items():
         with pytest.raises(UsageError, match="leave everything else out"):
-            printed("run-aa", capsys, **{name: value})
+            printed(run, capsys, **{name: value})
 
 
 def test_a_run_without_a_pair_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     of = plan([arm for arm in planned().arms if arm.role != "again"], POINTS, 6, 1)
-    RunStore.create(record("lonely", of), {})
-    with pytest.raises(UsageError, match="has no steady A/A pair: nothing in it was measured twice"):
-        printed("lonely", capsys)
-    with pytest.raises(UsageError, match="has no steady A/A pair"):
-        printed(None, capsys, resume="lonely")
+    lonely = MadeStore(record("lonely", of), [], {})
+    for goes_on in (False, True):
+        with pytest.raises(UsageError, match="has no steady A/A pair: nothing in it was measured twice"):
+            printed(lonely, capsys, goes_on)

@@ -18,11 +18,10 @@ PLAN = make_plan(blocks=12, reference=None)
 
 def predecessors(plan: Plan) -> dict[str, str]:
     """Sample id → the point before it in its bring-up, or empty."""
-    found: dict[str, str] = {}
-    for _, slots in groupby(plan.slots, key=lambda slot: slot.bring_up):
-        last = ""
-        for slot in slots:
-            found[slot.sample_id(1)], last = last, slot.point.name
+    found, before = dict[str, str](), dict[int, str]()
+    for slot in plan.slots:
+        found[slot.sample_id(1)] = before.get(slot.bring_up, "")
+        before[slot.bring_up] = slot.point.name
     return found
 
 

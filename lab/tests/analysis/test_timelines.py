@@ -44,21 +44,16 @@ def test_answers_count_when_they_arrive() -> None:
     assert at[5.0][0] == pytest.approx(200.0)
 
 
-def test_empty_bins_are_there() -> None:
+def test_empty_bins_are_there_and_the_band_holds_every_block() -> None:
     log = requests(duration_s=2.0)
     found = timelines.bins(pl.concat([log.head(50), log.tail(50)]), ZERO_S)
     assert found.height == 20
     assert found.filter(pl.col("due_rps") == 0).height == 10
     nothing = timelines.bins(requests(duration_s=0), ZERO_S)
     assert nothing.is_empty() and dict(nothing.schema) == timelines.BINS_SCHEMA
-
-
-def test_the_band_holds_every_block() -> None:
     several = [timelines.bins(requests(out=out), ZERO_S) for out in (None, (5.0, 6.0), (5.5, 6.5))]
-    band = timelines.across(several)
-    at = {round(t_s, 1): (low, high) for t_s, low, high in band.rows()}
-    assert at[5.2] == (0.0, 100.0)
-    assert at[4.0] == (100.0, 100.0)
+    at = {round(t_s, 1): (low, high) for t_s, low, high in timelines.across(several).rows()}
+    assert (at[5.2], at[4.0]) == ((0.0, 100.0), (100.0, 100.0))
     assert timelines.across([]).is_empty()
 
 

@@ -119,16 +119,6 @@ def test_a_side_that_falls_is_the_finding_and_the_other_one_is_steady() -> None:
     assert found["backlog"].startswith("worse ") and summary.complete
 
 
-def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:
-    falls = in_blocks("keepalive", 4)
-
-    def change(slot: Slot, sample: Sample) -> Sample | None:
-        lost = (sample.arm, sample.point.name, sample.block) == ("keepalive", "ceiling", 9)
-        return None if lost else falls(slot, sample)
-
-    assert not summary_of(change).complete
-
-
 @pytest.mark.parametrize("valid", [True, False])
 def test_what_counts_is_none_of_an_arm_that_is_not_steady_there(valid: bool) -> None:
     plan = make_plan(points=POINTS, blocks=6)
@@ -136,3 +126,11 @@ def test_what_counts_is_none_of_an_arm_that_is_not_steady_there(valid: bool) -> 
     counted = counted_samples(samples if valid else [each for each in samples if not each.valid])
     assert not any(place[1:3] == ("keepalive", "ceiling") for place in counted)
     assert set(unsteady_arms(samples)) == {("keepalive", "ceiling")}
+
+
+def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample | None:
+        is_ninth = (sample.arm, sample.point.name, sample.block) == ("keepalive", "ceiling", 9)
+        return None if is_ninth else in_blocks("keepalive", 4)(slot, sample)
+
+    assert not summary_of(lost).complete

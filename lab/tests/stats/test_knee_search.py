@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from math import sqrt
 
@@ -116,10 +117,10 @@ def test_one_hiccup_wherever_it_comes_moves_the_knee_by_no_more_than_a_step(at: 
 
 
 def test_a_failed_confirmation_means_a_step_down() -> None:
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
 
     def verdict(rate: int) -> Verdict:
-        seen[rate] = seen.get(rate, 0) + 1
+        seen[rate] += 1
         return "pass" if rate <= 1000 and not (rate > 900 and seen[rate] == 3) else "fail"
 
     step, trials = sought(FIVE, verdict)

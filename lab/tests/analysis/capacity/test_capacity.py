@@ -84,7 +84,7 @@ def stored(
     variants: Sequence[tuple[str, str | None]] = (("keepalive", "ingress-nginx"),),
     points: Sequence[Point] = (CEILING, RATE),
     story: Story = woken,
-    blocks: int = 6,
+    blocks: int = 1,
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     created: str = "2026-11-22",
@@ -182,7 +182,7 @@ def test_the_number_of_proxies_is_that_of_the_utilisation_law() -> None:
 
 def test_an_answer_of_a_stored_run() -> None:
     """The baseline's price at 70 %: S + 0.3 W = 25.8 µs; 36.9 cores."""
-    stored()
+    stored(blocks=6)
     told = found()
     assert told.cost.value_s == pytest.approx(S + 0.3 * W, rel=0.01)
     assert told.cores == pytest.approx(36.9, rel=0.01)
@@ -252,10 +252,10 @@ def test_full_and_resumed_handshakes_are_never_one_price() -> None:
 
 
 def test_the_latest_run_with_an_interval_goes_before_a_later_one_without() -> None:
-    stored("2026-c", blocks=1)
+    stored("2026-c")
     assert found().runs == ("2026-c",)
     for name in ("2026-a", "2026-b"):
-        stored(name)
+        stored(name, blocks=6)
     stored("2026-d", variants=[("okd-edge", None)], manifests={"okd-edge": route("edge")})
     assert found().runs == ("2026-b",)
 
@@ -315,7 +315,7 @@ def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
         return {**told(slot, 20e-6, sum(busy)), "proxy_core": min(busy), "busy": shares}
 
     facts, manifests = {**FACTS, "cpus_proxy": "0-3"}, {"keepalive": nginx(asked), "ingress-nginx": nginx(asked)}
-    run = stored(points=[CEILING], story=uneven, facts=facts, manifests=manifests, blocks=1)
+    run = stored(points=[CEILING], story=uneven, facts=facts, manifests=manifests)
     assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
 
 
