@@ -149,23 +149,6 @@ GUARDS = 6
 """Blocks with the pair that guards."""
 
 
-def null_runs(noise: Noise, runs: int, n: int) -> tuple[float, float]:
-    """(share of runs of nothing that claim a sign anywhere, coverage of their intervals). A run is as `quick`: two points, and the guard."""
-    rng = np.random.default_rng(1000 + n)
-    effects = PER_SCATTER * np.stack([noise(rng, runs, n) for _ in range(2)])
-    again = PER_SCATTER * noise(rng, runs, GUARDS)
-    wrong = sum(any(word.resolved for word in told(effects[:, run], again[run])) for run in range(runs))
-    return wrong / runs, covered(0.0, [(one.low, one.high) for one in map(estimated, effects[0])])
-
-
-def called_same(noise: Noise, runs: int, n: int, scatters: float) -> float:
-    """The share of runs that call *same* what is just as large as what is worth knowing, so many scatters of a run's mean."""
-    rng = np.random.default_rng(1100 + n)
-    worth = PER_SCATTER * scatters / n**0.5
-    values, again = worth + PER_SCATTER * noise(rng, runs, n), PER_SCATTER * noise(rng, runs, GUARDS)
-    return float(np.mean([Decision.SAME in told([one], by, worth) for one, by in zip(values, again, strict=True)]))
-
-
 def short(share: float, runs: int) -> float:
     """What so few runs err by at most: three standard errors; ten thousand are let off nothing."""
     return 0.0 if runs >= 10_000 else 3 * (share * (1 - share) / runs) ** 0.5
@@ -178,8 +161,12 @@ SOME = [*((n, 300) for n in (6, 12, 40)), *(pytest.param(n, 10_000, marks=pytest
 @pytest.mark.parametrize(("n", "runs"), SOME)
 @pytest.mark.parametrize("noise", NOISES)
 def test_of_nothing_a_run_claims_a_sign_5_times_in_100_and_covers_as_promised(noise: Noise, n: int, runs: int) -> None:
-    """At most 5.7 of 100, with Gaussian noise 3 at least: fewer would be resolution thrown away."""
-    wrong, covers = null_runs(noise, runs, n)
+    """At most 5.7 of 100, with Gaussian noise 3 at least: fewer would be resolution thrown away. A run is as `quick`: two points, and the guard."""
+    rng = np.random.default_rng(1000 + n)
+    effects = PER_SCATTER * np.stack([noise(rng, runs, n) for _ in range(2)])
+    again = PER_SCATTER * noise(rng, runs, GUARDS)
+    wrong = sum(any(word.resolved for word in told(effects[:, run], again[run])) for run in range(runs)) / runs
+    covers = covered(0.0, [(one.low, one.high) for one in map(estimated, effects[0])])
     assert wrong <= 0.057 + short(0.057, runs)
     assert covers >= 0.935 - short(0.935, runs)
     if noise is gaussian:
@@ -190,7 +177,12 @@ def test_of_nothing_a_run_claims_a_sign_5_times_in_100_and_covers_as_promised(no
 @pytest.mark.parametrize(("n", "runs"), SOME)
 @pytest.mark.parametrize("noise", NOISES)
 def test_what_is_worth_knowing_is_hardly_ever_called_the_same(noise: Noise, n: int, runs: int) -> None:
-    assert called_same(noise, runs, n, 30.0) <= 0.05 + short(0.05, runs)
+    """What is just as large as that: thirty scatters of a run's mean."""
+    rng = np.random.default_rng(1100 + n)
+    worth = PER_SCATTER * 30.0 / n**0.5
+    values, again = worth + PER_SCATTER * noise(rng, runs, n), PER_SCATTER * noise(rng, runs, GUARDS)
+    same = [Decision.SAME in told([one], by, worth) for one, by in zip(values, again, strict=True)]
+    assert np.mean(same) <= 0.05 + short(0.05, runs)
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
@@ -224,12 +216,6 @@ def test_two_runs_of_the_same_claim_nothing_in_a_table_of_twelve_rows(n: int) ->
     assert wrong / runs <= 0.05
 
 
-def found_in(rng: np.random.Generator, blocks: int, noise: float, effect: float) -> bool:
-    """Whether a run claims it; its measurements have this noise."""
-    base, own = measured(rng, 2, blocks, noise, 1)[:, 0]
-    return (stats.paired(own * (1 + effect), base).p_value or 0) <= SURE_P
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pilot", [6, 10, 20])
 @pytest.mark.parametrize(("effect", "noise"), [(0.02, 0.012), (0.05, 0.02), (0.10, 0.03)])
@@ -243,7 +229,8 @@ def test_what_is_planned_from_a_pilot_is_found_9_times_in_10(pilot: int, effect:
         blocks = power.blocks_for(sd or 0.0, pilot, effect)
         assert blocks is not None
         lengths.append(blocks)
-        claimed += found_in(rng, blocks, noise, effect)
+        base, own = measured(rng, 2, blocks, noise, 1)[:, 0]
+        claimed += (stats.paired(own * (1 + effect), base).p_value or 0) <= SURE_P
     assert claimed / runs >= 0.9 - short(0.9, runs)
     known = next(n for n in range(6, 999) if (power.resolvable(noise * 2**0.5, n) or 1) <= effect)
     assert known <= np.median(lengths) <= 2 * known, "the price of a pilot's error: less than twice the blocks"
