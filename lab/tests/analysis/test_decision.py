@@ -16,15 +16,12 @@ TWO = Size(worth_of(0.02))
 
 
 @pytest.mark.parametrize("more_is_better", [True, False])
-def test_less_is_worse_where_more_is_better(more_is_better: bool) -> None:
+def test_less_is_worse_where_more_is_better_and_a_sign_needs_a_p(more_is_better: bool) -> None:
     found = decide(FASTER, TWO, SURE_P, more_is_better=more_is_better)
     assert found is (Decision.WORSE if more_is_better else Decision.BETTER) and found.resolved and found.judged
-
-
-@pytest.mark.parametrize("adjusted_p", [None, SURE_P + 1e-9])
-def test_a_sign_needs_a_p(adjusted_p: float | None) -> None:
-    found = decide(FASTER, TWO, adjusted_p, more_is_better=False)
-    assert found is Decision.CANNOT_TELL and found.judged and not found.resolved
+    for adjusted_p in (None, SURE_P + 1e-9):
+        found = decide(FASTER, TWO, adjusted_p, more_is_better=more_is_better)
+        assert found is Decision.CANNOT_TELL and found.judged and not found.resolved
 
 
 def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
@@ -36,33 +33,26 @@ def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
 
 
 def test_same_is_not_said_where_it_cannot_be_known() -> None:
-    wide = Size(1.0)
     assert decide(FASTER, Size(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
-    assert decide(FASTER, wide, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
     assert decide(FASTER, Size(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.CANNOT_TELL
+    for size in (Size(1.0), TWO):
+        assert decide(FASTER, size, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
+    assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
 
 
-def test_nothing_smaller_than_the_guard_is_claimed() -> None:
-    assert decide(FASTER, Size(0.0, guard=-FASTER.effect), 0.0, more_is_better=False) is Decision.CANNOT_TELL
-    assert decide(FASTER, Size(0.0, guard=-FASTER.effect - 1e-9), 0.0, more_is_better=False) is Decision.BETTER
-
-
-def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing() -> None:
+def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing_and_nothing_smaller_is_claimed() -> None:
     apart = stats.paired([1.05 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
     assert apart.interval is not None and guard_of(apart) == apart.interval[1] > 0
     assert guard_of(stats.paired(BASE[::-1], BASE)) == 0.0
     assert guard_of(stats.paired([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
     assert guard_of(None) == 0.0
+    for guard, word in ((-FASTER.effect, Decision.CANNOT_TELL), (-FASTER.effect - 1e-9, Decision.BETTER)):
+        assert decide(FASTER, Size(0.0, guard=guard), 0.0, more_is_better=False) is word
 
 
 def test_nothing_is_decided_without_an_interval() -> None:
     few = decide(stats.paired(BASE[:5], BASE[1:]), TWO, 0.0, more_is_better=False, bound=True)
     assert few is Decision.NO_INTERVAL and not few.judged
-
-
-def test_a_bound_that_is_not_resolved_is_not_judged() -> None:
-    assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
-    assert decide(FASTER, TWO, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.3))

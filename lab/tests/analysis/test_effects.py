@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 
@@ -13,27 +13,22 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
-from lab.model.design import GUARD, LEVELS, shape_of, solo_places
-from lab.model.pairs import SIDES
-from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.design import GUARD, LEVELS, solo_places
+from lab.model.plan import Plan, Slot, arms_for
 from lab.model.samples import Reason, Sample
-from lab.model.usage import Usage
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, costing, lose, make_point
-from lab.tests.support.made_runs import MadeStore, made, made_record
+from lab.tests.support.made_runs import MadeStore, made, paired_plan, with_variant
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
 BLOCKS = 8
 Change = Callable[[Slot, Sample], Sample | None]
 
 
-def planned(shared: bool = False, points: list[str] | None = None, close: bool = False) -> Plan:
+def planned(shared: bool = False, close: bool = False) -> Plan:
     arms = arms_for([("keepalive", "baseline")], None)
-    loads = [point for point in POINTS if points is None or point.name in points]
-    if close:
-        loads = [point.model_copy(update={"keepalive": False}) for point in loads]
-    places = solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")})
-    return plan(arms, loads, BLOCKS, 1, shape_of(arms, loads, BLOCKS, SIDES, places))
+    loads = [point.model_copy(update={"keepalive": not close}) for point in POINTS]
+    return paired_plan(loads, BLOCKS, solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")}))
 
 
 def run(
@@ -46,11 +41,8 @@ def run(
     worth: float = 0.02,
 ) -> MadeStore:
     """A run of `keepalive` against `baseline`, with pairs; the pairs' noise is a tenth of that of the arms alone."""
-    of = of or planned(shared)
-    record = made_record("run-1", of)
-    told = {"primary_metric": primary, "shared_cost": shared}
-    variants = {**record.variants, "keepalive": record.variants["keepalive"].model_copy(update=told)}
-    return made("run-1", {"keepalive": factor}, of, noise, 1, change, variants=variants, worth=worth)
+    store = made("run-1", {"keepalive": factor}, of or planned(shared), noise, 1, change, worth=worth)
+    return with_variant(store, primary_metric=primary, shared_cost=shared)
 
 
 def summary(store: MadeStore) -> Summary:
@@ -69,10 +61,6 @@ def only_pairs(_slot: Slot, sample: Sample) -> Sample | None:
     return sample if sample.pair else None
 
 
-def only_alone(_slot: Slot, sample: Sample) -> Sample | None:
-    return sample if sample.pair is None else None
-
-
 @pytest.mark.parametrize(("point", "scheme"), [("ceiling", "slices"), ("rate-1000", "together")])
 def test_where_the_two_were_a_pair_its_ratio_is_the_effect(point: str, scheme: str) -> None:
     found = effect(run(1.05), point=point)
@@ -87,7 +75,8 @@ def test_a_cost_that_a_pair_shares_is_told_by_the_arms_alone_and_the_pair_stands
     found = effect(run(1.5, shared=True))
     assert found.scheme is None and found.note == effects.SHARED
     assert found.estimate is not None and found.estimate.n == BLOCKS
-    assert found.estimate == effect(run(1.5, shared=True, change=only_alone)).estimate
+    alone = effect(run(1.5, shared=True, change=lambda _, sample: None if sample.pair else sample))
+    assert found.estimate == alone.estimate
     assert found.beside is not None and found.beside == effect(run(1.5, shared=True, change=only_pairs)).beside
     assert found.beside.n < stats.MIN_BLOCKS, "for a look only"
     opened = effect(run(1.5, of=planned(close=True)))
@@ -104,8 +93,6 @@ def test_slices_tell_no_latency() -> None:
 
 
 def more_in(longer: bool, factor: float) -> Change:
-    """The variant answers so much more in the longer slices, or in the shorter."""
-
     def change(slot: Slot, sample: Sample) -> Sample:
         hit = slot.layout and slot.layout.longer is longer and slot.arm.name == "keepalive" and sample.untimed
         return sample.model_copy(update={"requests": round((sample.requests or 0) * factor)}) if hit else sample
@@ -147,12 +134,7 @@ def test_no_rate_is_told_of_one_length_alone_nor_where_many_answers_came_in_the_
 
 
 def test_levels_come_from_the_arms_alone_only() -> None:
-    def slower(_slot: Slot, sample: Sample) -> Sample:
-        if sample.pair is None:
-            return sample
-        usage = {role: Usage(cpu_s=9 * each.cpu_s, rss_bytes=1, processes=2) for role, each in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
+    slower = alter(lambda slot: slot.other, costing(9))
     for arm in ("baseline", "keepalive"):
         plain, changed = (row(run(change=each), arm).cell for each in (lambda _, one: one, slower))
         assert (plain.valid_blocks, plain.planned_blocks) == (LEVELS, LEVELS)
@@ -184,7 +166,6 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 
 
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
-    """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
     uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD
@@ -214,29 +195,22 @@ def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytes
 
 
 def test_backends_that_cost_more_on_one_side_are_told() -> None:
-    def costly(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive" or not sample.pair:
-            return sample
-        used = sample.usage["backend"]
-        usage = sample.usage | {"backend": used.model_copy(update={"cpu_s": (1.2 + slot.block / 1000) * used.cpu_s})}
-        return sample.model_copy(update={"usage": usage})
+    def backend(factor: Callable[[Slot], float]) -> Change:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            if not slot.other:
+                return sample
+            used = sample.usage["backend"]
+            more = used.model_copy(update={"cpu_s": factor(slot) * used.cpu_s})
+            return sample.model_copy(update={"usage": sample.usage | {"backend": more}})
 
-    def noisy(slot: Slot, sample: Sample) -> Sample:
-        used = sample.usage.get("backend")
-        if not sample.pair or used is None:
-            return sample
-        wobble = 1 + (slot.block % 3 - 1) * (0.01 if slot.arm.name == "keepalive" else -0.01)
-        return sample.model_copy(
-            update={"usage": sample.usage | {"backend": used.model_copy(update={"cpu_s": wobble * used.cpu_s})}}
-        )
+        return change
 
-    told: Mapping[str, bool] = {
-        name: any("the knob reaches it, or the sides differ" in note for note in row(run(change=each)).notes)
-        for name, each in {"costly": costly, "noisy": noisy}.items()
-    }
-    assert told == {"costly": True, "noisy": False}
-    store = run(change=costly)
-    pair = cells_of(store.record.plan(), store.samples(), store.histogram).pair("keepalive", POINTS[0])
+    costly = run(change=backend(lambda slot: 1.2 + slot.block / 1000 if slot.arm.name == "keepalive" else 1.0))
+    sign = {"keepalive": 0.01}
+    noisy = run(change=backend(lambda slot: 1 + (slot.block % 3 - 1) * sign.get(slot.arm.name, -0.01)))
+    for store, told in ((costly, True), (noisy, False)):
+        assert any("the knob reaches it, or the sides differ" in note for note in row(store).notes) is told
+    pair = cells_of(costly.record.plan(), costly.samples(), costly.histogram).pair("keepalive", POINTS[0])
     assert pair is not None
     control = paired(pair.own, pair.base, BACKEND)
     assert control is not None and control.ratio == pytest.approx(1.2, abs=0.01)
@@ -245,31 +219,17 @@ def test_backends_that_cost_more_on_one_side_are_told() -> None:
 @pytest.mark.parametrize("blocks", [6, BLOCKS])
 def test_what_a_side_costs_whoever_is_there_is_told_and_is_in_no_effect(blocks: int) -> None:
     """The left side costs 10 % more: half of the blocks have it for the variant, half for the baseline."""
-
-    def left_costs(_slot: Slot, sample: Sample) -> Sample:
-        if not sample.pair or sample.pair.side == "right":
-            return sample
-        usage = {role: each.model_copy(update={"cpu_s": 1.1 * each.cpu_s}) for role, each in sample.usage.items()}
-        return sample.model_copy(update={"usage": usage})
-
-    loads = POINTS[:1]
-    arms = arms_for([("keepalive", "baseline")], None)
-    of = plan(arms, loads, blocks, 1, shape_of(arms, loads, blocks, SIDES))
-    store = run(1.0, change=left_costs, of=of, noise=0.001)
-    assert effect(store).estimate is not None
-    assert effect(store).estimate.effect == pytest.approx(0, abs=0.002)  # type: ignore[union-attr]
+    left_costs = alter(lambda slot: slot.layout and slot.layout.side == "left", costing(1.1))
+    store = run(1.0, change=left_costs, of=paired_plan(POINTS[:1], blocks), noise=0.001)
+    found = effect(store).estimate
+    assert found is not None and found.effect == pytest.approx(0, abs=0.002)
     (told,) = (note for note in summary(store).notes if note.startswith("the left side against the right one"))
     assert "CPU per request +10.0 % [" in told.replace("\xa0", " "), told
 
 
 def test_what_a_request_costs_has_a_time_beside_its_share() -> None:
     """At the level of the baseline alone, of a pair's where nothing was measured alone; nothing but a cost has one."""
-
-    def dear_in_pairs(slot: Slot, sample: Sample) -> Sample:
-        twice = Usage(cpu_s=2 * sample.usage["proxy"].cpu_s, rss_bytes=30_000_000, processes=2)
-        return sample.model_copy(update={"usage": {**sample.usage, "proxy": twice}}) if slot.other else sample
-
-    both = effect(run(0.8, change=dear_in_pairs, noise=0.001))
+    both = effect(run(0.8, change=alter(lambda slot: slot.other, costing(2)), noise=0.001))
     assert both.level_s == pytest.approx(25e-6, rel=0.01)
     assert difference_text(both).endswith("] = −5.0 µs")
     pairs = effect(run(0.8, change=only_pairs, noise=0.001))

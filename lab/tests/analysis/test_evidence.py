@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,46 +26,35 @@ from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.disturbed import ZERO_S
 from lab.tests.support.factories import make_sample
 
-VARIANTS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
+VARIANT, BASE = "grace-period-30+host-port", "ingress-nginx+grace-period-30"
+VARIANTS = [(VARIANT, BASE)]
+CONTAINER = {
+    "name": "proxy",
+    "env": [{"name": "RELOAD_INTERVAL", "value": "1m30s"}],
+    "startupProbe": {"periodSeconds": 1, "failureThreshold": 120, "timeoutSeconds": 5},
+    "livenessProbe": {"httpGet": {"path": "/healthz"}},
+}
 PROXY: dict[str, Any] = {
     "kind": "Deployment",
     "metadata": {"name": "proxy", "labels": {"lab/role": "proxy"}},
-    "spec": {
-        "template": {
-            "spec": {
-                "containers": [
-                    {
-                        "name": "proxy",
-                        "env": [{"name": "RELOAD_INTERVAL", "value": "1m30s"}],
-                        "startupProbe": {"periodSeconds": 1, "failureThreshold": 120, "timeoutSeconds": 5},
-                        "livenessProbe": {"httpGet": {"path": "/healthz"}},
-                    }
-                ]
-            }
-        }
-    },
+    "spec": {"template": {"spec": {"containers": [CONTAINER]}}},
 }
-ROUTES = [
-    {
-        "apiVersion": "route.openshift.io/v1",
-        "kind": "Route",
-        "metadata": {"name": f"r{n}"},
-        "spec": {"host": f"r{n}.lab.test"},
-    }
-    for n in range(7)
-]
+ROUTE = {"apiVersion": "route.openshift.io/v1", "kind": "Route"}
+ROUTES = [{**ROUTE, "metadata": {"name": f"r{n}"}, "spec": {"host": f"r{n}.lab.test"}} for n in range(7)]
 
 
 def told(figure: go.Figure) -> Any:
-    """As it is written down: plotly has no types of its own for `data` and `layout`."""
     return json.loads(figure.to_json() or "")
+
+
+def annotation(figure: go.Figure) -> str:
+    return told(figure)["layout"]["annotations"][0]["text"].replace("<br>", " ")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on local, and one on kind."""
     made = tmp_path_factory.mktemp("reference")
-    manifests = {"grace-period-30+host-port": [PROXY, *ROUTES], "ingress-nginx+grace-period-30": [PROXY]}
+    manifests = {VARIANT: [PROXY, *ROUTES], BASE: [PROXY]}
     with pytest.MonkeyPatch.context() as monkeypatch:
         for target in ("kind", "local"):
             run_of(made, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=2, manifests=manifests, target=target)
@@ -77,89 +67,81 @@ def shelf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
     return evidence.shelf()
 
 
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes a copy of the run on local by a name, in a folder that stands for data/reference."""
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    return lambda name: Path(shutil.copytree(folder / "reference-kill-quick-local", tmp_path / name))
+
+
+def sample_of(run: Path, block: int) -> Path:
+    (found,) = (run / "samples").glob(f"*-b0{block}-{VARIANT}-delete")
+    return found
+
+
 def one(shelf: Shelf) -> Evidence:
-    found = shelf.of("kill", "kill-quick", variant="grace-period-30+host-port")
+    found = shelf.of("kill", "kill-quick", variant=VARIANT)
     assert isinstance(found, Evidence)
     return found
 
 
-def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
-    """Local ones first, unless another target is asked for."""
+def test_a_run_is_chosen_by_sweep_variant_and_target_and_where_there_is_none_it_says_how_to_get_one(
+    shelf: Shelf,
+) -> None:
+    """Local ones first, unless another target is asked for; the command has the target where it is no default."""
     on_kind = shelf.of("kill-quick", target="kind")
     assert isinstance(on_kind, Evidence)
     assert (one(shelf).run.record.target, on_kind.run.record.target) == ("local", "kind")
+    asked: list[tuple[str, dict[str, Any]]] = [("reload", {}), ("kill-quick", {"variant": "okd"})]
+    for sweep, wanted in [*asked, ("kill-quick", {"target": "remote"})]:
+        found = shelf.of(sweep, **wanted)
+        assert isinstance(found, Missing)
+        assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
+        assert ("--target remote" in found.said) == ("target" in wanted)
 
 
-@pytest.mark.parametrize(
-    ("sweep", "wanted"), [("reload", {}), ("kill-quick", {"variant": "okd"}), ("kill-quick", {"target": "remote"})]
-)
-def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, Any]) -> None:
-    """The command, with the target where it is no default."""
-    found = shelf.of(sweep, **wanted)
-    assert isinstance(found, Missing)
-    assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
-    assert ("--target remote" in found.said) == ("target" in wanted)
-
-
-def test_a_damaged_run_is_named_where_it_was_meant(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the file and the remedy; where another run is missing, it is not spoken of."""
-    shutil.copytree(folder / "reference-kill-quick-local", tmp_path / "hurt")
-    path = next((tmp_path / "hurt" / "samples").glob("*-b02-grace-period-30+host-port-delete")) / "sample.json"
+def test_a_damaged_run_is_named_where_it_was_meant(copied: Callable[[str], Path]) -> None:
+    run = copied("hurt")
+    path = sample_of(run, 2) / "sample.json"
     path.write_bytes(path.read_bytes()[:500])
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
     assert shelf.runs == ()
-    found = shelf.of("kill", "kill-quick", variant="grace-period-30+host-port")
-    assert isinstance(found, Missing)
-    assert f"; hurt is damaged: {path}: damaged: " in found.why
+    found = shelf.of("kill", "kill-quick", variant=VARIANT)
+    assert isinstance(found, Missing) and f"; hurt is damaged: {path}: damaged: " in found.why
     assert found.why.endswith(
         "restore data/reference/hurt from a copy (git restore brings a committed one back), or measure it again"
     )
     others = shelf.of("reload"), shelf.of("kill-quick", variant="okd"), shelf.of("kill-quick", target="kind")
     assert not any("hurt" in other.said for other in others)
-    (tmp_path / "whole").symlink_to(folder / "reference-kill-quick-local")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "run.json").write_text("{}")  # what it measured is not known
+    broken = copied("whole").with_name("broken")
+    broken.mkdir()
+    (broken / "run.json").write_text("{}")  # what it measured is not known
     shelf = evidence.shelf()
     assert ([each.name for each in shelf.runs], len(shelf.damaged)) == (["whole"], 2)
     for said in (one(shelf).said, shelf.of("reload").said):
         assert ("; hurt is damaged: " in said, "; broken is damaged: " in said) == ("no run" not in said, True)
 
 
-def test_a_run_is_read_once_and_again_when_it_changes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So is its summary; a file that is another now, or gone, is seen."""
-    shutil.copytree(folder / "reference-kill-quick-local", tmp_path / "mine")
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+def test_a_run_is_read_once_and_again_when_it_changes(copied: Callable[[str], Path]) -> None:
+    run = copied("mine")
     (first,), _ = evidence.references()
     (second,), _ = evidence.references()
     assert first is second and first.summary(True) is second.summary(True)
-    next((tmp_path / "mine" / "samples").glob("*-b02-grace-period-30+host-port-delete/sample.json")).write_text("{")
+    (sample_of(run, 2) / "sample.json").write_text("{")
     whole, damaged = evidence.references()
     assert whole == [] and [each.name for each in damaged] == ["mine"]
 
 
-def test_what_another_run_of_the_sweep_could_not_show_is_told(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the run that is taken was not asked for it; never what the taken one has."""
-    for name in ("taken", "other"):
-        shutil.copytree(folder / "reference-kill-quick-local", tmp_path / name)
-    path = tmp_path / "other" / "run.json"
+def test_what_another_run_of_the_sweep_could_not_show_is_told(copied: Callable[[str], Path]) -> None:
+    copied("taken")
+    path = copied("other") / "run.json"
     told = json.loads(path.read_text()) | {"created_at": "2026-01-01T00:00:00.000+00:00"}
-    lacks = [
-        {"variant": name, "what": "cores", "why": f"{name} asks for 32"}
-        for name in ("workers-32", "grace-period-30+host-port")
-    ]
+    lacks = [{"variant": name, "what": "cores", "why": f"{name} asks for 32"} for name in ("workers-32", VARIANT)]
     path.write_text(json.dumps(told | {"not_measurable": lacks}))
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
     assert run.name == "taken"
     assert absent(run, "workers-32") == "not measurable here (cores: workers-32 asks for 32)"
-    assert absent(run, "grace-period-30+host-port") == ""
+    assert absent(run, VARIANT) == ""
     assert absent(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
     assert absent(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
 
@@ -167,54 +149,45 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(
 def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own noise, not that of what it is compared with itself."""
-    pairs = [
-        ("ingress-nginx+grace-period-30", "ingress-nginx"),
-        ("grace-period-30+host-port", "ingress-nginx+grace-period-30"),
-    ]
-    run_of(tmp_path, monkeypatch, "kill-quick", pairs, nds_story, blocks=1)
+    run_of(tmp_path, monkeypatch, "kill-quick", [(BASE, "ingress-nginx"), *VARIANTS], nds_story, blocks=1)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
-    assert (
-        run.twin("ingress-nginx+grace-period-30")
-        == run.twin("grace-period-30+host-port")
-        == ("ingress-nginx+grace-period-30", "ingress-nginx+grace-period-30-again")
-    )
+    assert run.twin(BASE) == run.twin(VARIANT) == (BASE, f"{BASE}-again")
     assert run.twin("ingress-nginx") == ("ingress-nginx", "ingress-nginx-again")
 
 
 def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the manifests and logs tell beside it."""
     run = one(shelf)
-    assert run.values("grace-period-30+host-port", "delete", "terminating_s") == {
-        1: pytest.approx(30.09, abs=0.02),
-        2: pytest.approx(30.19, abs=0.02),
-    }
-    assert run.values("grace-period-30+host-port", "delete", "startup_allowance_s") == {1: 120, 2: 120}
-    assert run.values("grace-period-30+host-port", "delete", "reload_interval_s") == {1: 90, 2: 90}
-    assert run.values("grace-period-30+host-port", "delete", "routes") == {1: 7, 2: 7}
-    assert run.values("grace-period-30+host-port", "delete", "answered_while_failing") == {1: 0, 2: 0}
-    assert run.values("grace-period-30+host-port", "delete", "least_reload_spacing_s") == {1: None, 2: None}
-    assert run.values("grace-period-30+host-port", "delete", "correct_s") == {}
-    assert probe_timeouts_s(run.run, "grace-period-30+host-port") == {"liveness": 1.0, "startup": 5.0}
+    gone = run.values(VARIANT, "delete", "terminating_s")
+    assert gone == {1: pytest.approx(30.09, abs=0.02), 2: pytest.approx(30.19, abs=0.02)}
+    wanted = {"startup_allowance_s": 120, "reload_interval_s": 90, "routes": 7, "answered_while_failing": 0}
+    for metric, value in {**wanted, "least_reload_spacing_s": None}.items():
+        assert run.values(VARIANT, "delete", metric) == {1: value, 2: value}
+    assert run.values(VARIANT, "delete", "correct_s") == {}
+    assert probe_timeouts_s(run.run, VARIANT) == {"liveness": 1.0, "startup": 5.0}
     # of two proxies that reload a tenth of a second apart, each every 5 s
     at_s = [("a", 1.0), ("b", 1.1), ("a", 6.0), ("b", 6.3), ("a", 11.5)]
     reloads = disturbed.events(*((at, "proxy", "proxy", pod, "Reload", "") for pod, at in at_s))
     monkeypatch.setattr(type(run.run), "events", lambda _run, _sample: reloads)
-    assert run.values("grace-period-30+host-port", "delete", "least_reload_spacing_s") == dict.fromkeys(
-        (1, 2), pytest.approx(5.0)
-    )
+    assert run.values(VARIANT, "delete", "least_reload_spacing_s") == dict.fromkeys((1, 2), pytest.approx(5.0))
 
 
-def test_a_log_begins_with_its_load(shelf: Shelf) -> None:
-    """Its zero is when the first request was due; requests come back as they were written, to k6's millisecond."""
-    log = one(shelf).log("grace-period-30+host-port", "delete", 2)
+def test_a_log_begins_with_its_load_and_that_with_its_first_request(shelf: Shelf) -> None:
+    """As `lab.records.outcomes` counts, however late the disturbance began; requests come back as they were written, to k6's millisecond, and
+    usage is moved by what the generator took to begin.
+    """
+    log = one(shelf).log(VARIANT, "delete", 2)
     assert log is not None
     assert log.zero_s == pytest.approx(ZERO_S, abs=2e-3)
     assert log.sample.block == 2
     assert log.bins["connect"].sum() == pytest.approx(20 * 30.2, abs=1)
     assert log.marks.filter(log.marks["kind"] == "Gone")["t_s"][0] == pytest.approx(35.2, abs=0.01)
-    assert one(shelf).log("grace-period-30+host-port", "delete", 9) is None
+    assert one(shelf).log(VARIANT, "delete", 9) is None
+    requests, usage = disturbed.requests(duration_s=1), disturbed.usage([2] * 3)
+    assert (evidence.zero_s(requests), evidence.zero_s(requests.clear())) == (ZERO_S, 0)
+    late = evidence.since_load(make_sample(load_after_s=0.75), usage)
+    assert late["t_s"].unique().sort().to_list() == [-0.75, 0.25, 1.25]
+    assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
 
 
 def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline() -> None:
@@ -229,31 +202,11 @@ def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline()
     assert shown.filter(shown["t_s"] < 7.9)["good_rps"].sum() == 0
 
 
-def test_a_load_begins_with_its_first_request_however_late_the_disturbance_began() -> None:
-    """As `lab.records.outcomes` counts, in control runs too; usage is moved by what the generator took to begin."""
-    log = disturbed.requests(duration_s=1)
-    assert evidence.zero_s(log) == ZERO_S
-    assert evidence.zero_s(log.clear()) == 0
-    usage = disturbed.usage([2] * 3)
-    late = evidence.since_load(make_sample(load_after_s=0.75), usage)
-    assert late["t_s"].unique().sort().to_list() == [-0.75, 0.25, 1.25]
-    assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
-
-
-def without_digest(path: Path) -> None:
-    """As samples of earlier labs are."""
-    told = json.loads(path.read_text())
-    assert len(told.pop("raw_sha256")) == 64
-    path.write_text(json.dumps(told))
-
-
-def test_another_raw_file_makes_the_run_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_raw_file_makes_the_run_a_gap(copied: Callable[[str], Path]) -> None:
     """Whole, readable and of the same load, but another block's: no number of the run's was read off it."""
-    run = tmp_path / "swapped"
-    shutil.copytree(folder / "reference-kill-quick-local", run)
-    own, other = (next((run / "samples").glob(f"*-b0{n}-grace-period-30+host-port-delete")) / "raw.zst" for n in (1, 2))
+    run = copied("swapped")
+    own, other = (sample_of(run, block) / "raw.zst" for block in (1, 2))
     shutil.copy(other, own)
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
     assert shelf.runs == ()
     assert f"{own}: not what sample.json has the digest of" in shelf.damaged[0].said
@@ -265,111 +218,62 @@ def test_another_raw_file_makes_the_run_a_gap(folder: Path, tmp_path: Path, monk
 def test_what_has_intervals_comes_before_what_has_a_shape_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever sweep is named first, and whichever is newer; unless it is the shape that is wanted."""
     run_of(tmp_path, monkeypatch, "kill", VARIANTS, nds_story, blocks=1, points=["delete"])
     run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=6)
     run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=1, name="a-newer-one")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     shelf = evidence.shelf()
-    found = [
-        shelf.of("kill", "kill-quick", variant="grace-period-30+host-port", shape=shape) for shape in (False, True)
-    ]
+    found = [shelf.of("kill", "kill-quick", variant=VARIANT, shape=shape) for shape in (False, True)]
     named = [each.run.record.id for each in found if isinstance(each, Evidence)]
     assert named == ["reference-kill-quick-local", "reference-kill-local"]
 
 
-def test_what_is_lost_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the run's own line, beside what its blocks show, and as a gap where none is left."""
-    run = tmp_path / "cut"
-    shutil.copytree(folder / "reference-kill-quick-local", run)
-    for path in ("*-b02-grace-period-30+host-port-delete", "*-ingress-nginx+grace-period-30-delete"):
-        for sample in (run / "samples").glob(path):
-            shutil.rmtree(sample)
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+def test_what_is_lost_is_told(copied: Callable[[str], Path]) -> None:
+    run = copied("cut")
+    for lost in [sample_of(run, 2), *(run / "samples").glob(f"*-{BASE}-delete")]:
+        shutil.rmtree(lost)
     found = one(evidence.shelf())
     assert f", 3 of {len(found.run.record.slots)} planned not measured" in found.said
-    some, none = (
-        "grace-period-30+host-port at delete: 1 of 2 blocks: not measured",
-        "ingress-nginx+grace-period-30 at delete: 0 of 2 blocks: not measured: just bench ingress-nginx+grace-period-30 --sweep kill-quick",
-    )
+    some = f"{VARIANT} at delete: 1 of 2 blocks: not measured"
+    none = f"{BASE} at delete: 0 of 2 blocks: not measured: just bench {BASE} --sweep kill-quick"
     for text in (exhibits.table(found, ["gap_s"]), exhibits.effects(found)):
         assert f"*nothing to show: {none}*\n\n" in text
         assert text.splitlines()[-1].endswith(f"; {some}")
     figure = told(exhibits.intervals(found, "T", "gap_s"))["layout"]
     assert f"{none}; {some}".replace(" ", "") in figure["title"]["text"].replace("<br>", "").replace(" ", "")
     assert figure["meta"]["gaps"] == [none]
-    whole = told(exhibits.timeline(found, "T", "ingress-nginx+grace-period-30"))["layout"]["annotations"][0]["text"]
-    assert "0 of 2 blocks" in whole.replace("<br>", " ")
+    assert "0 of 2 blocks" in annotation(exhibits.timeline(found, "T", BASE))
 
 
 def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
-    """Its own sample's, or that its control run does not count."""
     run = one(shelf)
     control = {key: each for key, each in run.counted.items() if not (key[0] == 1 and each.point.control)}
-    assert (
-        replace(run, counted=control).lost("grace-period-30+host-port", "delete")
-        == "1 of 2 blocks: no valid control run"
-    )
-    invalid = [
-        each.model_copy(update={"reason": Reason.STEAL, "verdict": "invalid"}) if each.block == 2 else each
-        for each in run.samples
-    ]
+    assert replace(run, counted=control).lost(VARIANT, "delete") == "1 of 2 blocks: no valid control run"
+    bad = {"reason": Reason.STEAL, "verdict": "invalid"}
+    invalid = [each.model_copy(update=bad if each.block == 2 else {}) for each in run.samples]
     left = replace(run, samples=tuple(invalid), counted=counted_alone(invalid))
-    assert left.lost("grace-period-30+host-port", "delete") == "1 of 2 blocks: steal"
-    assert run.lost("grace-period-30+host-port", "delete") == ""
+    assert (left.lost(VARIANT, "delete"), run.lost(VARIANT, "delete")) == ("1 of 2 blocks: steal", "")
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ({"point": "nowhere*"}, "no load of this run is called `nowhere*`"),
-        ({"variants": ["kill-nsd"]}, "kill-nsd is not part of this run: just bench kill-nsd --sweep kill-quick"),
-    ],
-)
-def test_what_is_misspelt_is_a_gap(shelf: Shelf, asked: dict[str, Any], why: str) -> None:
-    """With its name: no table without a row, and no figure that says no more than that it is empty."""
+def test_what_is_misspelt_is_a_gap(shelf: Shelf) -> None:
     run = one(shelf)
-    assert exhibits.table(run, ["gap_s"], **asked).startswith(f"*nothing to show: {why}*\n")
-    assert exhibits.effects(run, **asked).startswith(f"*nothing to show: {why}*\n")
-    assert why in told(exhibits.intervals(run, "T", "gap_s", **asked))["layout"]["annotations"][0]["text"]
-    assert exhibits.table(run, ["gab_s"]).startswith(
-        "*nothing to show: reference-kill-quick-local has none of gab_s*\n"
-    )
+    unknown = "kill-nsd is not part of this run: just bench kill-nsd --sweep kill-quick"
+    cases: list[tuple[dict[str, Any], str]] = [({"point": "no*"}, "no load of this run is called `no*`")]
+    for asked, why in [*cases, ({"variants": ["kill-nsd"]}, unknown)]:
+        assert exhibits.table(run, ["gap_s"], **asked).startswith(f"*nothing to show: {why}*\n")
+        assert exhibits.effects(run, **asked).startswith(f"*nothing to show: {why}*\n")
+        assert why in told(exhibits.intervals(run, "T", "gap_s", **asked))["layout"]["annotations"][0]["text"]
+    none = "*nothing to show: reference-kill-quick-local has none of gab_s*\n"
+    assert exhibits.table(run, ["gab_s"]).startswith(none)
 
 
-def test_a_damaged_log_is_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figure says what is wrong; the others still show."""
-    with pytest.MonkeyPatch.context() as other:
-        made = run_of(tmp_path, other, "kill-quick", VARIANTS, nds_story, blocks=1)
-    for path in made.folder.glob("samples/*/raw.zst"):
+def test_a_damaged_log_is_a_gap(copied: Callable[[str], Path]) -> None:
+    """The figure says what is wrong; the others still show. (Samples of earlier labs have no digest of it.)"""
+    for path in copied("old").glob("samples/*/raw.zst"):
         path.write_bytes(b"none")
-        without_digest(path.with_name("sample.json"))
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+        sample = json.loads(path.with_name("sample.json").read_text())
+        assert len(sample.pop("raw_sha256")) == 64
+        path.with_name("sample.json").write_text(json.dumps(sample))
     run = one(evidence.shelf())
-    said = told(exhibits.timeline(run, "T", "grace-period-30+host-port"))["layout"]["annotations"][0]["text"].replace(
-        "<br>", " "
-    )
-    assert "raw.zst: cannot be read" in said
+    assert "raw.zst: cannot be read" in annotation(exhibits.timeline(run, "T", VARIANT))
     assert told(exhibits.intervals(run, "T", "gap_s"))["data"]
-
-
-def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
-    """Figures of what there is, frames of what there is not, and a table."""
-    run = one(shelf)
-    title = told(exhibits.timeline(run, "T", "grace-period-30+host-port"))["layout"]["title"]["text"]
-    assert title.startswith("T (local): grace-period-30+host-port at delete, block 1 of 2")
-    for shown in (
-        exhibits.processes(run, "T"),
-        exhibits.scaling(run, "T", "gap_s"),
-        exhibits.intervals(run, "T", "gap_s"),
-    ):
-        assert told(shown)["data"]
-    for missing in (
-        exhibits.timeline(run, "T", "grace-period-30+host-port", "held"),
-        exhibits.delays(run, "T"),
-        exhibits.probing(run, "T", "grace-period-30+host-port"),
-        exhibits.transfers(run, "T", "grace-period-30+host-port"),
-    ):
-        assert not told(missing)["data"]
-    assert "| grace-period-30+host-port at delete | 30 |" in exhibits.table(run, ["gap_s"])
-    assert exhibits.table(Missing("none yet"), ["gap_s"]) == "*no run: none yet*"

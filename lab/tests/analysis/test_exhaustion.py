@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
+from lab.analysis.explain.notes import ENOUGH, outcomes
 from lab.analysis.explain.run import verdicts
 from lab.analysis.summary import summarise_run
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Slot
-from lab.model.samples import Sample
-from lab.tests.support.factories import make_plan, make_point, make_sample
-from lab.tests.support.made_runs import made
+from lab.model.samples import Reason, Sample
+from lab.model.steadiness import Change as Changed
+from lab.model.steadiness import Steadiness
+from lab.tests.support.factories import Change, alter, lose, make_plan, make_point, make_sample
+from lab.tests.support.made_runs import made, with_variant
 
 POINT = make_point("ceiling", rate_rps=None, duration_s=4.0)
 
@@ -60,7 +63,7 @@ def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_
     points = [POINT, make_point("rate-1000", duration_s=4.0)]
 
     def count(slot: Slot, sample: Sample) -> Sample:
-        opened = {"ceiling": 60_000, "rate-1000": 4000}[slot.point.name] if slot.arm.role == "variant" else 4000
+        opened = 60_000 if slot.arm.role == "variant" and slot.point.name == "ceiling" else 4000
         return sample.model_copy(update={"counters": {"proxy/ActiveOpens": opened}})
 
     store = made(planned=make_plan(points=points), change=count)
@@ -69,15 +72,14 @@ def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_
     assert labelled == {"baseline", "baseline-again", "direct"}
 
 
-def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
-    def count(slot: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update={"counters": {"proxy/ActiveOpens": 5000}}) if slot.arm.baseline else sample
+def opening_many(opened: int) -> Change:
+    return alter(lambda slot: slot.arm.role == "variant", lambda _: {"counters": {"proxy/ActiveOpens": opened}})
 
-    store = made(effects={"keepalive": 0.8}, planned=make_plan(points=[POINT]), noise=0.005, change=count)
-    variants = {**store.record.variants}
-    variants["keepalive"] = variants["keepalive"].model_copy(update={"primary_metric": "rate"})
-    record = store.record.model_copy(update={"variants": variants})
-    summary = summarise_run(record, store.samples(), store.histogram)
+
+def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
+    planned, change = make_plan(points=[POINT]), opening_many(5000)
+    store = with_variant(made("run-1", {"keepalive": 0.8}, planned, 0.005, change=change), primary_metric="rate")
+    summary = summarise_run(store.record, store.samples(), store.histogram)
     (verdict,) = verdicts(summary)
     assert "(before exhaustion, which comes after 12 s if the proxy" in verdict.text
     assert MEANING in summary.notes
@@ -89,3 +91,26 @@ def test_of_more_than_a_minute_no_rate_says_when_it_came() -> None:
     sample = make_sample(point=point, counters={"proxy/ActiveOpens": 60_000}, leftovers={"end": end})
     found = found_of(sample)
     assert (found.label, found.endpoints) == ("exhaustion comes within the sample", 1)
+
+
+def said(change: Change) -> list[str]:
+    store = made(planned=make_plan(points=[POINT]), change=change)
+    return list(outcomes([summarise_run(store.record, store.samples(), store.histogram)]))
+
+
+@pytest.mark.parametrize("count", [ENOUGH - 1, ENOUGH])
+def test_fewer_than_four_samples_are_told_with_the_reasons(count: int) -> None:
+    lost = lose(lambda slot: slot.arm.role == "variant" and slot.block > count, Reason.DROPPED)
+    few = "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
+    assert said(lost) == ([few] if count < ENOUGH else [])
+
+
+def test_ports_that_run_out_after_the_sample_are_told_and_a_rate_that_is_not_held() -> None:
+    (sentence,) = said(opening_many(6000))
+    assert sentence.startswith("keepalive at ceiling: before exhaustion, which comes after 10 s")
+    change = Changed(at_s=3.0, rate_before_rps=9000.0, rate_after_rps=300.0, rate=True, cpu=False, cause="ports")
+    fields = {"steadiness": Steadiness(source="sent-bytes", seconds=5, change=change)}
+    fall = lose(lambda slot: slot.arm.role == "variant", Reason.NOT_STEADY, **fields)
+    assert said(fall) == [
+        "keepalive at ceiling: the rate falls in 6 of 6 samples after 3 s (9,000 req/s, then 300): local ports run out"
+    ]

@@ -14,7 +14,7 @@ from lab.analysis.explain import run as verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import UNBOUNDED, Asked
 from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
-from lab.analysis.summary import summarise
+from lab.analysis.summary import Summary, summarise
 from lab.model.metrics import METRICS, Metric, memory_bytes
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
@@ -31,6 +31,11 @@ def closed(**fields: Any) -> Plan:
     return make_plan(points=[CEILING.model_copy(update=fields)])
 
 
+def judged(primary: str, effect: float = 2.0, plan: Plan | None = None, **made: Any) -> Summary:
+    """Of a run whose variant costs so much more, at one closed loop unless another plan is given."""
+    return summary_of(plan or closed(), {"keepalive": primary}, effects={"keepalive": effect}, **made)
+
+
 def limits(**by: str) -> Change:
     """Arm → its `limited_by`; A/A as the baseline, `_` and `-` alike."""
 
@@ -42,8 +47,7 @@ def limits(**by: str) -> Change:
 
 @pytest.mark.parametrize("slower", ["limit", "link", "proxy", "waiting", "errors"])
 def test_a_slower_side_that_something_else_limited_is_judged_at_least(slower: str) -> None:
-    by = {"keepalive": slower, "baseline": "generator"}
-    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
+    summary = judged("rate", change=limits(keepalive=slower, baseline="generator"))
     effect = effect_of(summary, "keepalive", "rate", "ceiling")
     assert (effect.claimed, effect.primary, effect.note) == (True, True, AT_LEAST)
     row = row_of(summary, "keepalive", "ceiling")
@@ -56,31 +60,26 @@ def test_a_slower_side_that_something_else_limited_is_judged_at_least(slower: st
 
 
 @pytest.mark.parametrize(
-    ("by", "decision"),
+    ("own", "base", "decision"),
     [
-        ({"keepalive": "proxy", "baseline": "generator"}, Decision.WORSE),
-        ({"keepalive": "generator", "baseline": "generator"}, Decision.NOT_JUDGED),
-        ({"keepalive": "generator", "baseline": "proxy"}, Decision.NOT_JUDGED),
+        ("proxy", "generator", Decision.WORSE),
+        ("generator", "generator", Decision.NOT_JUDGED),
+        ("generator", "proxy", Decision.NOT_JUDGED),
     ],
 )
 def test_what_counts_is_that_no_block_of_the_slower_side_had_the_generator_as_its_limit(
-    by: dict[str, str], decision: Decision
+    own: str, base: str, decision: Decision
 ) -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        return (
-            limits(**by)(slot, sample) if slot.block > 1 else limits(keepalive="proxy", baseline="proxy")(slot, sample)
-        )
-
-    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=change)
+    first, others = limits(keepalive="proxy", baseline="proxy"), limits(keepalive=own, baseline=base)
+    summary = judged("rate", change=lambda slot, sample: (others if slot.block > 1 else first)(slot, sample))
     assert effect_of(summary, "keepalive", "rate", "ceiling").decision is decision
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
     assert cpu.claimed is cpu.primary is (decision is Decision.NOT_JUDGED)
 
 
 def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
-    by = {"keepalive": "proxy", "baseline": "generator"}
-    made: dict[str, Any] = {"effects": {"keepalive": 1.001}, "change": limits(**by)}
-    runs = [summary_of(closed(), {"keepalive": "rate"}, seed=seed, **made) for seed in range(1, 9)]
+    change = limits(keepalive="proxy", baseline="generator")
+    runs = [judged("rate", 1.001, seed=seed, change=change) for seed in range(1, 9)]
     found = [(summary, effect_of(summary, "keepalive", "rate", "ceiling")) for summary in runs]
     # Where it is faster by chance, the other rule holds.
     summary, effect = next((s, e) for s, e in found if e.estimate and e.estimate.effect < 0)
@@ -90,13 +89,11 @@ def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
 
 
 def test_latency_follows_the_same_rule_and_nothing_stands_for_it() -> None:
-    by = {"keepalive": "waiting", "baseline": "generator"}
-    summary = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=limits(**by))
-    assert effect_of(summary, "keepalive", "p99", "ceiling").claimed
-    other = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 0.5}, change=limits(**by))
+    change = limits(keepalive="waiting", baseline="generator")
+    assert effect_of(judged("p99", change=change), "keepalive", "p99", "ceiling").claimed
+    other = judged("p99", 0.5, change=change)
     assert effect_of(other, "keepalive", "p99", "ceiling").decision is Decision.NOT_JUDGED
-    by = {"keepalive": "generator", "baseline": "generator"}
-    both = summary_of(closed(), {"keepalive": "p50"}, effects={"keepalive": 2.0}, change=limits(**by))
+    both = judged("p50", change=limits(keepalive="generator", baseline="generator"))
     effect = effect_of(both, "keepalive", "p50", "ceiling")
     assert (effect.decision, effect.primary, effect.note) == (Decision.NOT_JUDGED, True, LIMITED)
 
@@ -120,7 +117,7 @@ def test_a_ratio_that_is_read_off_usage_is_no_latency(
 
 
 @pytest.mark.parametrize(
-    ("drops", "factor", "judged"),
+    ("drops", "factor", "wanted"),
     [
         ({"proxy/ListenOverflows": 5}, 600.0, True),
         ({"proxy/ListenOverflows": 0}, 600.0, False),
@@ -128,7 +125,7 @@ def test_a_ratio_that_is_read_off_usage_is_no_latency(
         ({"proxy/ListenOverflows": 5}, 3.0, False),
     ],
 )
-def test_a_retransmission_is_no_generators_doing(drops: dict[str, int], factor: float, judged: bool) -> None:
+def test_a_retransmission_is_no_generators_doing(drops: dict[str, int], factor: float, wanted: bool) -> None:
     """Beyond a second with dropped connections on one side, well below it on the other: whoever was busy."""
     limit = limits(keepalive="generator", baseline="generator")
 
@@ -136,8 +133,7 @@ def test_a_retransmission_is_no_generators_doing(drops: dict[str, int], factor: 
         counters = drops if slot.arm.name == "keepalive" else {}
         return limit(slot, sample).model_copy(update={"counters": counters})
 
-    summary = summary_of(closed(), {"keepalive": "p90"}, effects={"keepalive": factor}, change=change)
-    assert (effect_of(summary, "keepalive", "p90", "ceiling").claimed) is judged
+    assert effect_of(judged("p90", factor, change=change), "keepalive", "p90", "ceiling").claimed is wanted
 
 
 def test_only_good_answers_are_a_rate() -> None:
@@ -168,8 +164,7 @@ def failing(per_thousand: int, arm: str = "keepalive", block: int | None = None)
 @pytest.mark.parametrize("arm", ["keepalive", "baseline"])
 def test_where_requests_failed_the_rate_of_good_answers_stands_for_the_primary_metric(arm: str) -> None:
     """Latencies are of what was answered: a hundredth that failed, in any block of either side, is enough."""
-    subject = closed(subject=("errors",))
-    found = summary_of(subject, {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=failing(20, arm, block=2))
+    found = judged("p99", plan=closed(subject=("errors",)), change=failing(20, arm, block=2))
     for metric in ("p99", "cpu_per_request"):
         effect = effect_of(found, "keepalive", metric, "ceiling")
         assert (effect.decision, effect.note, effect.primary) == (Decision.NOT_JUDGED, ERRORS_MIX, False)
@@ -184,24 +179,20 @@ def test_where_requests_failed_the_rate_of_good_answers_stands_for_the_primary_m
 @pytest.mark.parametrize("per_thousand", [0, 5])
 def test_a_handful_of_failures_among_many_leaves_a_percentile_below_them(per_thousand: int) -> None:
     """All of them lie beyond p99, not beyond p99.9."""
-    subject = closed(subject=("errors",))
-    change = failing(per_thousand)
-    for metric in ("p50", "p99"):
-        found = summary_of(subject, {"keepalive": metric}, effects={"keepalive": 2.0}, change=change)
+    for metric, primary in (("p50", True), ("p99", True), ("p99.9", per_thousand == 0)):
+        found = judged(metric, plan=closed(subject=("errors",)), change=failing(per_thousand))
         effect = effect_of(found, "keepalive", metric, "ceiling")
-        assert (effect.claimed, effect.primary) == (True, True)
-        assert ERRORS_MIX not in row_of(found, "keepalive", "ceiling").notes
-    found = summary_of(subject, {"keepalive": "p99.9"}, effects={"keepalive": 2.0}, change=change)
-    assert effect_of(found, "keepalive", "p99.9", "ceiling").primary is (per_thousand == 0)
+        assert effect.primary is primary
+        if primary and metric != "p99.9":
+            assert effect.claimed and ERRORS_MIX not in row_of(found, "keepalive", "ceiling").notes
 
 
 def test_p99_stands_for_a_rate_that_every_point_gives() -> None:
-    given = make_plan(points=[make_point("low"), make_point("high", rate_rps=2000.0)])
-    found = summary_of(given, {"keepalive": "rate"}, effects={"keepalive": 2.0})
+    found = judged("rate", plan=make_plan(points=[make_point("low"), make_point("high", rate_rps=2000.0)]))
     assert [effect.metric for effect in row_of(found, "keepalive", "low").shown] == ["p99"]
     assert effect_of(found, "keepalive", "p99", "high").claimed
     assert effect_of(found, "baseline-again", "p99", "high").primary
-    both = summary_of(make_plan(points=[CEILING, make_point("low")]), {"keepalive": "rate"}, effects={"keepalive": 2.0})
+    both = judged("rate", plan=make_plan(points=[CEILING, make_point("low")]))
     assert effect_of(both, "keepalive", "rate", "ceiling").claimed
     assert [effect.metric for effect in row_of(both, "keepalive", "low").shown] == ["rate"]
 
@@ -221,7 +212,7 @@ def test_a_given_rate_is_judged_where_errors_are_the_subject() -> None:
     ("limit", "says"), [("link", "shaped link"), ("limit", "CPU limit"), ("waiting", "no CPU was full")]
 )
 def test_a_row_says_what_else_was_its_limit(limit: str, says: str) -> None:
-    summary = summary_of(closed(), {"keepalive": "rate"}, change=limits(keepalive=limit, baseline=limit))
+    summary = judged("rate", 1.0, change=limits(keepalive=limit, baseline=limit))
     row = row_of(summary, "keepalive", "ceiling")
     assert any(says in note for note in row.notes) and not row.generator_limited
     assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.CANNOT_TELL
@@ -231,13 +222,13 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
     run = closed()
     samples, histograms = make_run(run, effects={"keepalive": 2.0})
     needs = {"keepalive": "routes that change"}
-    for metric in ("rate", "cpu_per_request", "errors"):
+    said = (
+        "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that"
+    )
+    for metric in ("rate", "errors"):
         summary = summarise(run, samples, lambda s: histograms.get(s.id), Asked({"keepalive": metric}, needs))
         (verdict,) = verdicts.verdicts(summary)
-        assert (verdict.kind, verdict.text) == (
-            "not-measurable",
-            "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that",
-        )
+        assert (verdict.kind, verdict.text) == ("not-measurable", said)
         row = row_of(summary, "keepalive", "ceiling")
         assert {effect.decision for effect in row.effects} <= {Decision.NOT_JUDGED, Decision.NOT_AVAILABLE}
         assert "needs routes that change" in row.notes

@@ -9,8 +9,8 @@ from lab.analysis.explain.run import verdicts
 from lab.analysis.summary import Summary, summarise_run
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Plan, Slot
-from lab.model.samples import Reason, Sample
-from lab.tests.support.factories import made_invalid, make_plan, make_sample, of_slot
+from lab.model.samples import Reason
+from lab.tests.support.factories import alter, answering, lose, make_plan, make_sample, of_slot
 from lab.tests.support.made_runs import MadeStore, made
 
 PLAN = make_plan(blocks=12, reference=None)
@@ -18,11 +18,10 @@ PLAN = make_plan(blocks=12, reference=None)
 
 def predecessors(plan: Plan) -> dict[str, str]:
     """Sample id → the point before it in its bring-up, or empty."""
-    found: dict[str, str] = {}
-    for _, slots in groupby(plan.slots, key=lambda slot: slot.bring_up):
-        last = ""
-        for slot in slots:
-            found[slot.sample_id(1)], last = last, slot.point.name
+    found, before = dict[str, str](), dict[int, str]()
+    for slot in plan.slots:
+        found[slot.sample_id(1)] = before.get(slot.bring_up, "")
+        before[slot.bring_up] = slot.point.name
     return found
 
 
@@ -38,25 +37,24 @@ def order_line(run: MadeStore) -> str:
 
 
 def test_half_as_many_answers_after_another_point_are_found() -> None:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        if slot.arm.name != "keepalive" or slot.point.name != "ceiling" or not BEFORE[sample.id]:
-            return sample
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0.0) / 2})
-
-    assert order_line(made(planned=PLAN)).startswith("order: no metric depends on what was measured before (smallest")
-    line = order_line(made(planned=PLAN, noise=0.1, change=change))
-    assert line.startswith("order: what was measured before changes a result: ")
-    assert (
-        "of keepalive at ceiling" in line and "after rate-1000 (6 blocks)" in line and "when first (6 blocks)" in line
+    later = alter(
+        lambda slot: slot.arm.name == "keepalive" and slot.point.name == "ceiling" and BEFORE[slot.sample_id(1)],
+        answering(0.5),
     )
+    assert order_line(made(planned=PLAN)).startswith("order: no metric depends on what was measured before (smallest")
+    line = order_line(made(planned=PLAN, noise=0.1, change=later))
+    assert line.startswith("order: what was measured before changes a result: ")
+    for words in ("of keepalive at ceiling", "after rate-1000 (6 blocks)", "when first (6 blocks)"):
+        assert words in line
 
 
 def missing_after_ceiling(reason: Reason) -> MadeStore:
-    def change(slot: Slot, sample: Sample) -> Sample:
-        bad = slot.point.name == "rate-1000" and slot.arm.name == "keepalive" and BEFORE[sample.id] == "ceiling"
-        return made_invalid(sample, reason) if bad else sample
+    def bad(slot: Slot) -> bool:
+        return (
+            slot.point.name == "rate-1000" and slot.arm.name == "keepalive" and BEFORE[slot.sample_id(1)] == "ceiling"
+        )
 
-    return made(planned=PLAN, change=change)
+    return made(planned=PLAN, change=lose(bad, reason))
 
 
 def test_samples_that_are_invalid_by_order_are_the_outcome_and_nothing_is_judged_there() -> None:
@@ -96,12 +94,8 @@ def test_a_retry_follows_the_sample_that_it_repeats_and_many_connections_are_tho
     late = make_sample(id="c", order=2, started_at="2026-11-21T12:02:00Z")
     other = make_sample(id="d", order=3, arm="keepalive", started_at="2026-11-21T12:02:10Z")
     found = befores([late, other, retry, first])
-    assert [(found[name].point, found[name].many) for name in "abcd"] == [
-        ("", False),
-        ("rate-1000", True),
-        ("rate-1000", False),
-        ("", False),
-    ]
+    assert [found[name].point for name in "abcd"] == ["", "rate-1000", "rate-1000", ""]
+    assert [found[name].many for name in "abcd"] == [False, True, False, False]
     waiting = Leftovers(time_wait={"proxy": {"10.0.0.1:80": 2000}}, port_range={"proxy": 28_232})
     counted = late.model_copy(update={"leftovers": {"before": waiting}})
     assert befores([first, counted])["c"].many, "counted sockets decide where there are some"

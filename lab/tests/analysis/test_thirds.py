@@ -10,14 +10,14 @@ import pytest
 
 from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
-from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.steadiness import Change, Steadiness
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.steadiness import judge_again
 from lab.tests.support.factories import make_plan, make_point, make_sample
-from lab.tests.support.made_runs import made
+from lab.tests.support.made_runs import made, with_variant
 
 LENGTH_S = 180
 POINT = make_point("ceiling", rate_rps=None).for_minutes()
@@ -37,27 +37,23 @@ def usage(proxy: Sequence[float], backend: Sequence[float]) -> pl.DataFrame:
 
 
 def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None:
-    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200, 200, 200, 50, 50, 50, 50, 50, 50])
-    assert found is not None
-    assert found.source == "requests"
+    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200] * 3 + [50] * 6)
+    assert found is not None and found.source == "requests"
     assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
     assert [third["cpu_per_request"] for third in found.thirds()] == pytest.approx([0.0025, 0.01, 0.01])
     assert found.burst()["rate"] == pytest.approx(200)
 
 
 def test_without_counts_the_bytes_that_the_backend_sent_stand_for_the_requests_or_its_cpu_time() -> None:
-    by_cpu = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.4, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]))
-    assert by_cpu is not None and by_cpu.source == "backend-cpu"
-    assert [third["rate"] for third in by_cpu.thirds()] == pytest.approx([200, 50, 50])
-    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
-    looks = usage([0.5] * 9, [0.1] * 9)
+    by_cpu = usage([0.5] * 9, [0.4] * 3 + [0.1] * 6)
     sent = [0, *(min(at, 3) * 800 + max(0, at - 3) * 200 for at in range(1, 10))] * 2
-    role = pl.when(pl.col("role") == "backend")
-    looks = looks.with_columns(sent_bytes=role.then(pl.Series(sent, dtype=pl.Int64)))
-    found = seconds_of(make_sample(requests=900), looks)
-    assert found is not None
-    assert found.source == "sent-bytes"
-    assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+    bytes_sent = pl.when(pl.col("role") == "backend").then(pl.Series(sent, dtype=pl.Int64))
+    by_bytes = usage([0.5] * 9, [0.1] * 9).with_columns(sent_bytes=bytes_sent)
+    for looks, source in ((by_cpu, "backend-cpu"), (by_bytes, "sent-bytes")):
+        found = seconds_of(make_sample(requests=900), looks)
+        assert found is not None and found.source == source
+        assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
+    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
 
 
 def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
@@ -77,48 +73,36 @@ CHANGE = Change(at_s=2.0, rate_before_rps=11_300.0, rate_after_rps=340.0, rate=T
 
 
 def changing(sample: Sample) -> Sample:
-    """The sample with a change for good within it."""
     return sample.model_copy(update={"steadiness": Steadiness(source="sent-bytes", seconds=LENGTH_S, change=CHANGE)})
 
 
 def test_that_a_sustained_sample_changes_is_reported_and_takes_nothing_from_it() -> None:
     samples = [changing(make_sample(point=POINT))]
-    again = judge_again(samples, lambda _: pl.DataFrame(), {})
-    assert again == samples
+    assert judge_again(samples, lambda _: pl.DataFrame(), {}) == samples
     found = lasting_change(samples)
-    assert found is not None
-    assert found.sentence() == (
-        "the rate falls in 1 of 1 samples after 2 s (11,300 req/s, then 340): local ports run out"
-    )
+    said = "the rate falls in 1 of 1 samples after 2 s (11,300 req/s, then 340): local ports run out"
+    assert found is not None and found.sentence() == said
 
 
 def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda sample: sample) -> tuple[str, str]:
     """The kind and text of the verdict on a variant whose rate is 20 % higher over the whole sample, and these in its thirds."""
-    plan = make_plan(points=[POINT])
 
     def alone(slot: Slot, sample: Sample) -> Sample:
         return change(sample) if slot.arm.role == "variant" else sample
 
-    store = made(effects={"keepalive": 0.8}, planned=plan, noise=0.005, change=alone)
-    variants = {**store.record.variants}
-    variants["keepalive"] = variants["keepalive"].model_copy(update={"primary_metric": "rate"})
-    record = store.record.model_copy(update={"variants": variants})
-    summary: Summary = summarise_run(record, store.samples(), store.histogram, False, steady(rates))
-    (verdict,) = verdicts(summary)
+    store = made("run-1", {"keepalive": 0.8}, make_plan(points=[POINT]), 0.005, change=alone)
+    with_variant(store, primary_metric="rate")
+    (verdict,) = verdicts(summarise_run(store.record, store.samples(), store.histogram, False, steady(rates)))
     return verdict.kind, verdict.text
 
 
 def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
     """As the review has port-wait: more in the first two seconds, less in the other eighteen, and more on average."""
-    first, rest = [0.4, 0.4], [0.02] * 18
-    looks = {
-        "own": usage([1.0] * 20, [0.9, 0.9, *(0.5 * each for each in rest)]),
-        "base": usage([1.0] * 20, first + rest),
-    }
+    own, base = usage([1.0] * 20, [0.9] * 2 + [0.01] * 18), usage([1.0] * 20, [0.4] * 2 + [0.02] * 18)
+    looks = {"own": own, "base": base}
     samples = {name: {block: make_sample(id=name, requests=1000) for block in range(1, 7)} for name in looks}
     found = thirds_of(samples["own"], samples["base"], lambda sample: seconds_of(sample, looks[sample.id]))
-    assert found is not None
-    assert found.burst["rate"].effect > 0
+    assert found is not None and found.burst["rate"].effect > 0
     assert found.holds("rate", log(2.3)) == "changes"
     assert STAND_IN["backend-cpu"] in found.sentence("rate", log(2.3))
 

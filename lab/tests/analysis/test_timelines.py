@@ -21,19 +21,14 @@ def test_an_outage_is_in_its_bins_and_nowhere_else() -> None:
     assert hit["max_s"].is_null().all()
 
 
-def test_a_wrong_status_is_a_failure_of_its_own_kind() -> None:
-    """503 counts as `status`, not as an error of the connection."""
-    found = timelines.bins(requests(out=(1.0, 1.5), status=503), ZERO_S)
-    assert found["status"].sum() == 50
-    assert sum(found[kind].sum() for kind in timelines.NO_ANSWER) == 0
-
-
 def test_what_is_right_has_not_failed_and_is_no_good_answer_either() -> None:
-    """404 for a host that has no route yet."""
+    """404 for a host that has no route yet; a wrong status counts as `status`, not as an error of the connection."""
     log = requests(out=(1.0, 1.5), status=404)
     found = timelines.bins(log, ZERO_S, right=(log["status"] == 200) | (log["due_s"] < ZERO_S + 1.2495))
     assert found["status"].sum() == 25
-    assert found["good_rps"].to_list() == timelines.bins(log, ZERO_S)["good_rps"].to_list()
+    every = timelines.bins(log, ZERO_S)
+    assert every["status"].sum() == 50 and sum(every[kind].sum() for kind in timelines.NO_ANSWER) == 0
+    assert found["good_rps"].to_list() == every["good_rps"].to_list()
 
 
 def test_answers_count_when_they_arrive() -> None:
@@ -49,21 +44,16 @@ def test_answers_count_when_they_arrive() -> None:
     assert at[5.0][0] == pytest.approx(200.0)
 
 
-def test_empty_bins_are_there() -> None:
+def test_empty_bins_are_there_and_the_band_holds_every_block() -> None:
     log = requests(duration_s=2.0)
     found = timelines.bins(pl.concat([log.head(50), log.tail(50)]), ZERO_S)
     assert found.height == 20
     assert found.filter(pl.col("due_rps") == 0).height == 10
     nothing = timelines.bins(requests(duration_s=0), ZERO_S)
     assert nothing.is_empty() and dict(nothing.schema) == timelines.BINS_SCHEMA
-
-
-def test_the_band_holds_every_block() -> None:
     several = [timelines.bins(requests(out=out), ZERO_S) for out in (None, (5.0, 6.0), (5.5, 6.5))]
-    band = timelines.across(several)
-    at = {round(t_s, 1): (low, high) for t_s, low, high in band.rows()}
-    assert at[5.2] == (0.0, 100.0)
-    assert at[4.0] == (100.0, 100.0)
+    at = {round(t_s, 1): (low, high) for t_s, low, high in timelines.across(several).rows()}
+    assert (at[5.2], at[4.0]) == ((0.0, 100.0), (100.0, 100.0))
     assert timelines.across([]).is_empty()
 
 
@@ -72,22 +62,16 @@ def test_every_event_but_single_probes_is_a_mark() -> None:
     found = timelines.marks(told, ZERO_S)
     assert found.height == told.height
     assert found.row(1) == (pytest.approx(5.01), "pods", "Deleted", "proxy proxy-1: grace 30 s (kubelet)")
-    assert timelines.marks(events((1, "kubelet", "proxy", "p", "Probe", "readiness 0.001 ok")), ZERO_S).is_empty()
-
-
-def test_probes_are_read() -> None:
-    told = events(
+    probes = events(
         (1.0, "kubelet", "proxy", "p", "Probe", "readiness 0.0031 ok"),
         (2.0, "kubelet", "proxy", "p", "Probe", "liveness 1.0004 no answer within 1 s"),
     )
-    assert timelines.probes(told, ZERO_S).rows() == [
-        (1.0, "p", "readiness", 0.0031, True),
-        (2.0, "p", "liveness", 1.0004, False),
-    ]
+    assert timelines.marks(probes, ZERO_S).is_empty()
+    read = [(1.0, "p", "readiness", 0.0031, True), (2.0, "p", "liveness", 1.0004, False)]
+    assert timelines.probes(probes, ZERO_S).rows() == read
 
 
 def test_transfers_are_read() -> None:
-    """From when until when, how large, and its status; of one that failed with a reason behind that, and no first byte."""
     told = events(
         (3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first 0.0113 s status 413"),
         (4.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0 EOF of a kind"),

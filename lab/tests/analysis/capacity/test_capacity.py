@@ -71,21 +71,24 @@ def woken(slot: Slot) -> dict[str, Any]:
     return told(slot, (S + W * (1 - busy)) * noise, busy)
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folders `runs`, of one's own, and `reference` are, which is empty."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
+    return tmp_path
+
+
 def stored(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     name: str = "20261122-000000-mine",
     variants: Sequence[tuple[str, str | None]] = (("keepalive", "ingress-nginx"),),
     points: Sequence[Point] = (CEILING, RATE),
     story: Story = woken,
-    blocks: int = 6,
+    blocks: int = 1,
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     created: str = "2026-11-22",
 ) -> RunStore:
-    """A run in tmp_path/runs, which LAB_RUNS names; there are no committed ones."""
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
     planned = plan(arms_for(variants, "direct"), points, blocks, 1)
     given = {arm.variant: (manifests or {}).get(arm.variant, nginx()) for arm in planned.arms}
     record = made_record(name, planned, created_at=f"{created}T00:00:00.000+00:00", facts=dict(facts))
@@ -168,20 +171,18 @@ def test_the_prices_interval_holds_the_true_median_as_often_as_it_says(n: int) -
     assert 0.93 <= hits / runs <= 0.975, hits / runs
 
 
-def test_the_number_of_proxies_is_that_of_the_utilisation_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_proxies_is_that_of_the_utilisation_law() -> None:
     """1 M × 20 µs / 0.7 = 28.6 cores: 29 of one, 8 of four; each serves 0.7 / 20 µs a core."""
     one, four = (size_of(cost(load(20e-6, busy=0.7)), wanted(), cores) for cores in (1, 4))
     assert (one.proxies, four.proxies, four.advised) == (29, 8, 9)
     assert (one.serves_rps, four.serves_rps) == pytest.approx((35_000, 140_000))
     assert four.proxies_interval == (8, 8)
     assert [whole(value) for value in (2.0, 2.0 + 1e-15, 2.01, 0.001)] == [2, 2, 3, 1]
-    stored(tmp_path, monkeypatch, story=lambda slot: told(slot, 20e-6, 0.7))
-    assert found().cores == pytest.approx(28.571, rel=1e-3)
 
 
-def test_an_answer_of_a_stored_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_a_stored_run() -> None:
     """The baseline's price at 70 %: S + 0.3 W = 25.8 µs; 36.9 cores."""
-    stored(tmp_path, monkeypatch)
+    stored(blocks=6)
     told = found()
     assert told.cost.value_s == pytest.approx(S + 0.3 * W, rel=0.01)
     assert told.cores == pytest.approx(36.9, rel=0.01)
@@ -194,41 +195,38 @@ def test_an_answer_of_a_stored_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert answer(None, wanted(), 8).sizes == told.sizes[3:4]
 
 
-def test_what_is_applied_makes_proxies_of_the_size_that_is_advised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not only so many of them; OpenShift takes at most 64 threads."""
-    run = stored(tmp_path, monkeypatch, "2026-nginx")
+def test_what_is_applied_makes_proxies_of_the_size_that_is_advised() -> None:
+    run = stored("2026-nginx")
     values = yaml.safe_load(snippet(run, "ingress-nginx", 9, 8))["controller"]
     assert values == {"config": {"worker-processes": "8"}, "resources": {"requests": {"cpu": 8}}, "replicaCount": 9}
-    run = stored(tmp_path, monkeypatch, "2026-okd", variants=[("okd", None)], manifests={"okd": route("edge")})
+    run = stored("2026-okd", variants=[("okd", None)], manifests={"okd": route("edge")})
     for cores, threads in ((8, 8), (128, 64)):
         patch = json.loads(shlex.split(snippet(run, "okd", 9, cores))[-1])
         assert patch == {"spec": {"replicas": 9, "tuningOptions": {"threadCount": threads}}}
     other = [{"kind": "Deployment", "metadata": {"name": "other"}}]
-    run = stored(tmp_path, monkeypatch, "2026-other", variants=[("other", None)], manifests={"other": other})
+    run = stored("2026-other", variants=[("other", None)], manifests={"other": other})
     comment, command = snippet(run, "other", 9, 8).splitlines()
     assert comment.startswith("# each needs 8 CPUs")
     assert json.loads(shlex.split(command)[-1]) == {"spec": {"replicas": 9}}
 
 
-def test_what_is_no_price_of_a_good_answer_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_price_of_a_good_answer_is_left_out() -> None:
     closed: dict[str, Any] = {"rate_rps": None}
     points = [make_point("burst", subject=("errors",), **closed), make_point("zip", accept_encoding="gzip", **closed)]
-    assert loads_of(stored(tmp_path, monkeypatch, points=points)) == []
+    assert loads_of(stored(points=points)) == []
     backend = {"usage": {"backend": Usage(cpu_s=1, rss_bytes=1, processes=1)}}
-    assert loads_of(stored(tmp_path, monkeypatch, "two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))) == []
+    assert loads_of(stored("two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))) == []
     with pytest.raises(UsageError, match="no price for TLS none, keep-alive was measured with 1kB.bin"):
         found("two")
 
 
-def test_tls_is_where_the_variants_routes_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_is_where_the_variants_routes_end_it() -> None:
     def costly(slot: Slot) -> dict[str, Any]:
         return told(slot, 40e-6 if slot.arm.variant == "okd-edge" else 20e-6, 0.98)
 
     routes = {"okd": route(None), "okd-edge": route("edge")}
     points = [make_point("keep-alive", rate_rps=None, tls="routed")]
-    stored(tmp_path, monkeypatch, variants=[("okd-edge", "okd")], points=points, story=costly, manifests=routes)
+    stored(variants=[("okd-edge", "okd")], points=points, story=costly, manifests=routes)
     edge, none = (found(tls=tls) for tls in ("edge", "none"))
     assert (edge.cost.value_s, none.cost.value_s) == pytest.approx((40e-6, 20e-6), rel=1e-3)
     assert f'"replicas":{edge.advised.advised},"tuningOptions":{{"threadCount":4}}' in edge.snippet
@@ -238,14 +236,14 @@ def test_tls_is_where_the_variants_routes_end_it(tmp_path: Path, monkeypatch: py
     assert "just bench okd-passthrough" in error.value.remedy
 
 
-def test_full_and_resumed_handshakes_are_never_one_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_and_resumed_handshakes_are_never_one_price() -> None:
     def costly(slot: Slot) -> dict[str, Any]:
         return told(slot, 100e-6 if slot.point.resumption else 900e-6, 0.98)
 
     usual: dict[str, Any] = {"rate_rps": None, "tls": "routed", "keepalive": False}
     points = [make_point("full", resumption=False, **usual), make_point("resumed", resumption=True, **usual)]
     routes = {"okd-edge": route("edge")}
-    stored(tmp_path, monkeypatch, variants=[("okd-edge", None)], points=points, story=costly, manifests=routes)
+    stored(variants=[("okd-edge", None)], points=points, story=costly, manifests=routes)
     for resumption, cost_s in ((False, 900e-6), (True, 100e-6)):
         told_of = found(tls="edge", keepalive=False, resumption=resumption)
         assert told_of.cost.value_s == pytest.approx(cost_s, rel=1e-3)
@@ -253,63 +251,48 @@ def test_full_and_resumed_handshakes_are_never_one_price(tmp_path: Path, monkeyp
         found(tls="edge", keepalive=False)
 
 
-def test_the_latest_run_with_an_interval_goes_before_a_later_one_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(tmp_path, monkeypatch, "2026-c", blocks=1)
+def test_the_latest_run_with_an_interval_goes_before_a_later_one_without() -> None:
+    stored("2026-c")
     assert found().runs == ("2026-c",)
     for name in ("2026-a", "2026-b"):
-        stored(tmp_path, monkeypatch, name)
-    stored(tmp_path, monkeypatch, "2026-d", variants=[("okd-edge", None)], manifests={"okd-edge": route("edge")})
+        stored(name, blocks=6)
+    stored("2026-d", variants=[("okd-edge", None)], manifests={"okd-edge": route("edge")})
     assert found().runs == ("2026-b",)
 
 
-def test_committed_runs_serve_where_there_are_none_of_yours_and_damaged_ones_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(tmp_path, monkeypatch, "2026-a")
-    shutil.move(tmp_path / "runs", tmp_path / "reference")
+def test_committed_runs_serve_where_there_are_none_of_yours(home: Path) -> None:
+    """Damaged ones are passed over; of the committed ones the usual variants serve, and of these the latest on CPUs of its own."""
+    stored("aa", created="2026-01-02")
+    stored("mine", created="2026-01-03")
+    stored("old", created="2026-01-01")
+    stored("routes", variants=[("okd", None)], created="2026-01-04")
+    stored("shared", facts=SHARED, created="2026-01-05")
+    shutil.move(home / "runs", home / "reference")
     for name, file in (("2026-b", "samples"), ("2026-c", "")):
-        broken = tmp_path / "runs" / name
-        shutil.copytree(tmp_path / "reference" / "2026-a", broken)
+        broken = home / "runs" / name
+        shutil.copytree(home / "reference" / "aa", broken)
         (next((broken / file).iterdir()) / "sample.json" if file else broken / "run.json").write_text("{")
         with pytest.raises(UsageError, match="damaged"):
             found(name)
-    assert found().runs == ("2026-a",)
-
-
-def test_of_the_committed_ones_the_usual_variants_serve_and_of_these_the_latest_on_cpus_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(tmp_path, monkeypatch, "aa", created="2026-01-02")
-    stored(tmp_path, monkeypatch, "mine", created="2026-01-03")
-    stored(tmp_path, monkeypatch, "old", created="2026-01-01")
-    stored(tmp_path, monkeypatch, "routes", variants=[("okd", None)], created="2026-01-04")
-    stored(tmp_path, monkeypatch, "shared", facts=SHARED, created="2026-01-05")
-    shutil.move(tmp_path / "runs", tmp_path / "reference")
     assert found().runs == ("mine",)
     assert found(variant="okd").runs == ("routes",)
 
 
-def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price() -> None:
     def dear(slot: Slot) -> dict[str, Any]:
         return told(slot, 50e-6 if slot.arm.variant == "keepalive" else 20e-6, 0.98)
 
-    stored(tmp_path, monkeypatch, "pair", story=dear)
+    stored("pair", story=dear)
     for variant, cost_s in (("keepalive", 50e-6), (None, 20e-6)):
         assert found("pair", variant=variant).cost.value_s == pytest.approx(cost_s, rel=1e-3)
     with pytest.raises(UsageError, match="no price of 'nope'"):
         found(variant="nope")
-    both = loads_of(stored(tmp_path, monkeypatch, "systems", variants=[("nginx", None), ("ingress-nginx", None)]))
+    both = loads_of(stored("systems", variants=[("nginx", None), ("ingress-nginx", None)]))
     assert price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 
-def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(tmp_path, monkeypatch, facts=SHARED)
+def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken() -> None:
+    stored(facts=SHARED)
     told_of = found()
     assert (told_of.cost.loads[0].point.name, told_of.cost.bound) == ("ceiling", "at least")
     assert any("AT LEAST: how busy the proxy" in line for line in told_of.assumptions)
@@ -325,62 +308,39 @@ def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken(
     ],
 )
 def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
-    asked: str | None, busy: Sequence[float], mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: str | None, busy: Sequence[float], mean: float
 ) -> None:
     def uneven(slot: Slot) -> dict[str, Any]:
         shares = {str(cpu): share for cpu, share in enumerate(busy)}
         return {**told(slot, 20e-6, sum(busy)), "proxy_core": min(busy), "busy": shares}
 
     facts, manifests = {**FACTS, "cpus_proxy": "0-3"}, {"keepalive": nginx(asked), "ingress-nginx": nginx(asked)}
-    run = stored(tmp_path, monkeypatch, points=[CEILING], story=uneven, facts=facts, manifests=manifests)
+    run = stored(points=[CEILING], story=uneven, facts=facts, manifests=manifests)
     assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
-    assert found().cores == pytest.approx(1e6 * 20e-6 / 0.7)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("1M", 1e6), ("250k", 250e3), ("1.5M", 1.5e6), ("12_000", 12e3), ("12,000", 12e3), ("7", 7), ("2G", 2e9)],
-)
-def test_rates_are_read_as_people_write_them(text: str, value: float) -> None:
-    assert rate(text) == value
+def test_rates_are_read_as_people_write_them() -> None:
+    read = {"1M": 1e6, "250k": 250e3, "1.5M": 1.5e6, "12_000": 12e3, "12,000": 12e3, "7": 7, "2G": 2e9}
+    assert {text: rate(text) for text in read} == read
+    for text in ("", "many", "-1", "0", "1MM", "1e400", "1m", "1 M", "k", "nan", "9999G", None):
+        with pytest.raises(UsageError, match="--rate"):
+            rate(text)
 
 
-@pytest.mark.parametrize("text", ["", "many", "-1", "0", "1MM", "1e400", "1m", "1 M", "k", "nan", "9999G", None])
-def test_what_is_no_rate_is_refused(text: str | None) -> None:
-    with pytest.raises(UsageError, match="--rate"):
-        rate(text)
+def test_json_says_what_the_table_says_and_is_as_its_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*asked: str) -> str:
+        assert main(["capacity", "--rate", "1M", *asked]) == 0
+        return capsys.readouterr().out
 
-
-def test_json_says_what_the_table_says_and_is_as_its_schema_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    schema = jsonschema.Draft202012Validator(CAPACITY.schema())
     data: dict[str, Any] = {}
     for blocks in (1, 6):
-        stored(tmp_path, monkeypatch, f"2026-{blocks}", blocks=blocks)
-        assert main(["capacity", "--rate", "1M", "--run", f"2026-{blocks}", "--page", "1kB", "--json"]) == 0
-        data = json.loads(capsys.readouterr().out)
-        schema.validate(data)
-    assert main(["capacity", "--rate", "1M"]) == 0
-    text = capsys.readouterr().out
+        stored(f"2026-{blocks}", blocks=blocks)
+        data = json.loads(printed("--run", f"2026-{blocks}", "--page", "1kB", "--json"))
+        jsonschema.Draft202012Validator(CAPACITY.schema()).validate(data)
     four = next(size for size in data["sizes"] if size["cores"] == 4)
+    snippet = data["advised"]["snippet"]
+    assert data["advised"] == {"cores": 4, "proxies": four["advised"], "snippet": snippet}
+    text = printed()
     assert text.startswith(f"run {four['advised']} proxies of 4 cores: {four['proxies']} [")
-    assert data["advised"] == {"cores": 4, "proxies": four["advised"], "snippet": data["advised"]["snippet"]}
-    assert data["advised"]["snippet"].splitlines()[-1].strip() in text
-    assert main(["capacity", "--rate", "1M", "--markdown"]) == 0
-    assert f"| 4 | {four['serves_rps']:,.0f} |" in capsys.readouterr().out
-
-
-def test_bad_input_exits_2_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What there is no run for is in `bad_input.toml`."""
-    stored(tmp_path, monkeypatch, blocks=1)
-    for arguments, fault in {
-        ("--handshakes", "full"): "--handshakes: is for new TLS connections",
-        ("--handshakes", "half"): "--handshakes: expected full or resumed",
-        ("--page", "100MB"): "was measured with 100MB.bin",
-    }.items():
-        assert main(["capacity", "--rate", "1M", *arguments]) == 2
-        out, err = capsys.readouterr()
-        assert fault in err and out == ""
+    assert snippet.splitlines()[-1].strip() in text
+    assert f"| 4 | {four['serves_rps']:,.0f} |" in printed("--markdown")

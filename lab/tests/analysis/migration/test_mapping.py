@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, keys_of, migration
@@ -21,21 +24,15 @@ def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
     return next(each for each in moved(system, data or {}).traps if key in each.keys)
 
 
-@pytest.mark.parametrize(
-    ("system", "key", "default"),
-    [
+def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ() -> None:
+    for system, key, default in (
         ("traefik-ingress-nginx", "upstream-keepalive-connections", "2 for every service"),
-        ("nginx-ngf", "upstream-keepalive-connections", "nginx's own 32, of which none is used"),
         ("nginx-f5", "proxy-buffering", "true"),
-        ("nginx-ngf", "proxy-buffering", "false"),
         ("envoy", "proxy-read-timeout", "15s"),
         ("haproxy", "proxy-body-size", "no limit"),
-        ("httpd", "keep-alive", "5"),
-    ],
-)
-def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ(system: str, key: str, default: str) -> None:
-    found = trap(system, key)
-    assert (found.line.default, found.in_file) == (default, False)
+    ):
+        found = trap(system, key)
+        assert (found.line.default, found.in_file) == (default, False)
 
 
 OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
@@ -48,7 +45,6 @@ OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
         ("contour", "overwrite", [OWN, BACKENDS]),
         ("envoy-gateway", "the backend's Server header passes", [BACKENDS]),
         ("caddy", "Via: 1.1 Caddy; Server: Caddy in its own answers", [OWN, BACKENDS]),
-        ("nginx-f5", "true", [OWN]),
     ],
 )
 def test_a_server_header_that_ingress_nginx_leaves_out_is_a_trap(system: str, sends: str, keys: list[str]) -> None:
@@ -57,108 +53,61 @@ def test_a_server_header_that_ingress_nginx_leaves_out_is_a_trap(system: str, se
     assert sends in {each.line.default for each in told} and {each.weight for each in told} == {"answers"}
 
 
-@pytest.mark.parametrize(
-    ("system", "key", "tos"),
-    [
-        ("envoy", OWN, []),
-        ("nginx-ngf", OWN, ['"on"']),
-        ("contour", BACKENDS, ["pass_through"]),
-        ("haproxy", BACKENDS, []),
-    ],
-)
-def test_a_server_header_that_a_file_asks_for_is_none(system: str, key: str, tos: list[str]) -> None:
-    lines = [each for each in moved(system, {OWN: "true", BACKENDS: "true"}).settings if each.key == key]
-    assert [each.to for each in lines if each.standing != "same"] == tos
+def test_a_server_header_that_a_file_asks_for_is_none() -> None:
+    for system, key, tos in (("envoy", OWN, []), ("nginx-ngf", OWN, ['"on"']), ("contour", BACKENDS, ["pass_through"])):
+        lines = [each for each in moved(system, {OWN: "true", BACKENDS: "true"}).settings if each.key == key]
+        assert [each.to for each in lines if each.standing != "same"] == tos
 
 
 def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
     traps = moved("traefik", {"keep-alive": "300", "proxy-read-timeout": "120"}).traps
-    assert [(WEIGHTS.index(each.weight), not each.in_file) for each in traps] == sorted(
-        (WEIGHTS.index(each.weight), not each.in_file) for each in traps
-    )
+    order = [(WEIGHTS.index(each.weight), not each.in_file) for each in traps]
+    assert order == sorted(order)
     assert traps[0].keys == ("proxy-read-timeout",)
 
 
-@pytest.mark.parametrize(
-    ("system", "key", "value", "standing", "to"),
-    [
-        ("envoy", "proxy-buffer-size", "16k", "same", "80"),
-        ("envoy", "proxy-buffer-size", "128k", "set", "128"),
-        ("envoy-gateway", "proxy-buffer-size", "128k", "hand", "128"),
-        ("contour", "proxy-buffer-size", "128k", "lost", ""),
-        ("haproxy", "proxy-buffer-size", "16k", "hand", "16384"),
-        ("haproxy-ingress", "proxy-buffer-size", "8k", "same", "15360"),
-        ("envoy", "keep-alive-requests", "0", "set", "1"),
-        ("traefik", "keep-alive-requests", "0", "set", "1"),
-        ("httpd", "keep-alive-requests", "0", "set", "1"),
-        ("caddy", "keep-alive-requests", "0", "lost", ""),
-        ("caddy", "keep-alive-requests", "10000", "same", ""),
-        ("envoy", "upstream-keepalive-connections", "0", "set", "1"),
-        ("nginx-ngf", "upstream-keepalive-connections", "0", "set", "0"),
-        ("envoy", "compute-full-forwarded-for", "true", "same", ""),
-        ("haproxy", "enable-underscores-in-headers", "true", "same", ""),
-        ("caddy", "enable-underscores-in-headers", "true", "hand", "each-by-its-name"),
-        ("envoy", "ssl-ciphers", "DHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256", "set", "[ECDHE-RSA-AES128-GCM-SHA256]"),
-        ("traefik-ingress-nginx", "load-balance", "ewma", "lost", ""),
-        ("traefik-ingress-nginx", "ssl-redirect", "false", "lost", ""),
-        ("nginx-f5", "upstream-keepalive-timeout", "300", "lost", ""),
-        ("nginx-f5", "max-worker-connections", "0", "hand", ""),
-        ("nginx-ngf", "max-worker-connections", "100000", "hand", ""),
-        ("nginx-ngf", "proxy-read-timeout", "86400", "set", "1440m"),
-        ("envoy-gateway", "keep-alive", "604800", "set", "168h"),
-        ("haproxy", "proxy-http-version", "1.0", "lost", ""),
-        ("traefik", "keep-alive", "300", "set", "300s"),
-        ("caddy", "keep-alive", "300", "same", "300s"),
-        ("caddy", "upstream-keepalive-connections", "0", "hand", ""),
-        ("envoy", "http-snippet", "more_set_headers 'a: b';", "lost", ""),
-        ("httpd", "disable-access-log", "true", "set", ""),
-        ("contour", "hide-headers", "X-A,X-B", "set", "[X-A,X-B, Server]"),
-        ("traefik", "gzip-level", "9", "off", ""),
-    ],
-)  # fmt: skip
-def test_what_a_value_comes_to_depends_on_it(system: str, key: str, value: str, standing: str, to: str) -> None:
-    found = line(system, key, value)
-    assert (found.standing, found.to) == (standing, to)
+with Path(__file__).with_name("mapping.tsv").open(encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['system']} {row['key']} {row['value']}")
+def test_what_a_value_comes_to_depends_on_it(row: dict[str, str]) -> None:
+    found = line(row["system"], row["key"], row["value"])
+    assert (found.standing, found.to) == (row["standing"], row["to"])
 
 
 def test_of_two_keys_with_one_setting_the_larger_is_set_and_the_other_told() -> None:
-    found = {
-        each.key: each for each in moved("haproxy", {"proxy-read-timeout": "3600", "proxy-send-timeout": "90"}).settings
+    found = moved("haproxy", {"proxy-read-timeout": "3600", "proxy-send-timeout": "90"}).settings
+    told = {each.key: each for each in found}
+    assert (told["proxy-read-timeout"].standing, told["proxy-read-timeout"].to) == ("set", "3600s")
+    assert told["proxy-send-timeout"].standing == "hand"
+    assert "the same setting as proxy-read-timeout, which asks for 3600s" in told["proxy-send-timeout"].note
+
+
+def test_of_an_annotation_that_traefik_reads_the_values_that_it_passes_over_are_told() -> None:
+    lost = {
+        "load-balance": "ewma",
+        "auth-tls-verify-depth": "2",
+        "proxy-http-version": "1.0",
+        "affinity-mode": "balanced",
     }
-    assert (found["proxy-read-timeout"].standing, found["proxy-read-timeout"].to) == ("set", "3600s")
-    assert found["proxy-send-timeout"].standing == "hand"
-    assert "the same setting as proxy-read-timeout, which asks for 3600s" in found["proxy-send-timeout"].note
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "standing"),
-    [
-        ("load-balance", "ewma", "lost"),
-        ("affinity-mode", "balanced", "lost"),
+    for name, value, standing in (
+        *((name, value, "lost") for name, value in lost.items()),
         ("affinity-mode", "persistent", "same"),
         ("backend-protocol", "GRPC", "same"),
         ("backend-protocol", "FCGI", "lost"),
-        ("auth-tls-verify-depth", "2", "lost"),
-        ("proxy-http-version", "1.0", "lost"),
-    ],
-)
-def test_of_an_annotation_that_traefik_reads_the_values_that_it_passes_over_are_told(
-    name: str, value: str, standing: str
-) -> None:
-    assert moved("traefik-ingress-nginx", {}, Annotation("a/b", name, value)).annotations[0].standing == standing
+    ):
+        (found,) = moved("traefik-ingress-nginx", {}, Annotation("a/b", name, value)).annotations
+        assert (name, found.standing) == (name, standing)
 
 
-def test_an_annotation_that_sets_a_key_for_one_ingress_has_that_keys_counterpart() -> None:
-    each = Annotation("web/shop", "proxy-read-timeout", "600")
-    found = moved("traefik", {}, each).annotations
-    assert [(one.ingress, one.standing, one.to) for one in found] == [("web/shop", "hand", "600s")]
-    assert "this Ingress alone" in found[0].note
-
-
-@pytest.mark.parametrize("system", systems())
-def test_an_annotation_that_nobody_knows_is_told_by_name(system: str) -> None:
-    found = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1"))
-    assert any("invented-yesterday" in key for each in found.traps for key in each.keys)
+def test_an_annotation_has_its_keys_counterpart_for_one_ingress_and_one_that_nobody_knows_is_told_by_name() -> None:
+    (found,) = moved("traefik", {}, Annotation("web/shop", "proxy-read-timeout", "600")).annotations
+    assert (found.ingress, found.standing, found.to) == ("web/shop", "hand", "600s")
+    assert "this Ingress alone" in found.note
+    for system in systems():
+        traps = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1")).traps
+        assert any("invented-yesterday" in key for each in traps for key in each.keys), system
 
 
 def test_a_key_of_the_file_decides_a_setting_that_it_shares_with_one_that_is_not_in_it() -> None:

@@ -18,16 +18,20 @@ from lab.systems.table import refuse_checks
 
 
 @pytest.mark.parametrize("system", systems())
-def test_every_key_of_ingress_nginx_has_a_row_for_every_successor(system: str) -> None:
+def test_every_key_and_annotation_has_a_row_for_every_successor_and_what_is_not_for_all_a_source(system: str) -> None:
     rows = load(system).rows
     assert all(rows[key] for key in KEYS)
     assert all(row.default or row.how in ("arg", "key", "field", "hand") for key in KEYS for row in rows[key])
+    named = {name for name in subjects() if name.startswith("@")}
+    assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
+    own = [row for each in rows.values() for row in each if row.setting or row.weight]
+    assert [row.keys for row in own if not row.source] == []
 
 
 @pytest.mark.parametrize("system", systems())
 def test_a_table_says_nothing_that_is_not_known_and_nothing_twice(system: str) -> None:
-    """Keys, ways of setting, conversions, weights and checks; a key has several rows only together with the same others."""
-    table = load(system)
+    """And the shipped value of every key is translated, left or told."""
+    table, shipped = load(system), {key.name: key.default for key in KEYS.values()}
     for key, rows in table.rows.items():
         assert key in subjects() or key.removeprefix("@") in KEYS, key
         assert len({row.keys for row in rows}) == 1 and len({row.setting for row in rows}) == len(rows), key
@@ -36,33 +40,10 @@ def test_a_table_says_nothing_that_is_not_known_and_nothing_twice(system: str) -
         assert conversions(row.value) <= CONVERSIONS.keys() | KEYS.keys(), row
         if row.readback:
             refuse_checks(system, [Check.model_validate(yaml.safe_load(row.readback))])
-
-
-def test_a_system_that_there_is_not_is_told() -> None:
-    with pytest.raises(UsageError, match="did you mean 'traefik'"):
-        load("trafik")
-
-
-@pytest.mark.parametrize("system", systems())
-def test_every_row_that_is_not_for_all_names_its_source(system: str) -> None:
-    own = [row for rows in load(system).rows.values() for row in rows if row.setting or row.weight]
-    assert [row.keys for row in own if not row.source] == []
-
-
-@pytest.mark.parametrize("system", systems())
-def test_every_known_annotation_has_a_row_or_a_key_that_does_the_same(system: str) -> None:
-    rows = load(system).rows
-    named = {name for name in subjects() if name.startswith("@")}
-    assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
-
-
-@pytest.mark.parametrize("system", systems())
-def test_the_shipped_value_of_every_key_is_translated_left_or_told(system: str) -> None:
-    shipped = {key.name: key.default for key in KEYS.values()}
-    for key in KEYS.values():
-        for row in load(system).rows[key.name]:
+    for name, default in shipped.items():
+        for row in table.rows[name]:
             with suppress(LeaveError, UntranslatableError):
-                assert translated(row.value, key.default, shipped) or not key.default or row.how in ("none", "read")
+                assert translated(row.value, default, shipped) or not default or row.how in ("none", "read")
 
 
 @pytest.mark.parametrize("system", systems())
@@ -88,9 +69,11 @@ def known(kind: str, path: str) -> bool:
     return True
 
 
-def test_every_key_has_a_weight_and_says_what_it_does() -> None:
+def test_every_key_has_a_weight_and_says_what_it_does_and_a_system_that_there_is_not_is_told() -> None:
     named = [key for cells in lines(LEAVING) for key in cells["keys"].split()]
     assert len(named) == len(set(named)) and KEYS.keys() <= set(named)
     assert all(key.startswith("@") or key in KEYS for key in named)
     assert {subject.weight for subject in subjects().values()} <= set(WEIGHTS)
     assert [name for name, subject in subjects().items() if not subject.what] == []
+    with pytest.raises(UsageError, match="did you mean 'traefik'"):
+        load("trafik")
