@@ -40,13 +40,7 @@ setup() {
   lab selfbench calibrate --show "$id"
   assert_success
   assert_equal "$output" "$shown"
-  lab selfbench calibrate --show "$LAB_RUNS/$id" --markdown
-  assert_line --regexp '^\| wrk(\\\*)? \| [0-9.]+ \| 1[0-9.]+ \| 0 \| hidden \|$'
   lab selfbench calibrate --show "$id" --json
   assert_success
   assert_equal "$(jq -c '[.planned, (.measurements | length), [.generators[].name]]' <<<"$output")" '[4,4,["k6","wrk"]]'
-
-  # it is no run
-  lab table "$id"
-  assert_failure 2
 }

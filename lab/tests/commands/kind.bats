@@ -108,43 +108,6 @@ PYTHON
   [[ $output == *"7 holds"* ]] || fail "$output"
 }
 
-outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)
-  python - "$LAB_RUNS" "$@" <<'PYTHON'
-import json, pathlib, sys
-runs, arm, point, *metrics = sys.argv[1:]
-last = {}
-for path in pathlib.Path(runs).glob("*/samples/*/sample.json"):
-    record = json.loads(path.read_text())
-    if record["arm"] == arm and record["point"]["name"] == point:
-        last[record["block"]] = max(last.get(record["block"], record), record, key=lambda one: one["attempt"])
-assert last, f"no sample of {arm} at {point}"
-for record in last.values():
-    assert record["reason"] not in ("event-log", "clocks", "request-log", "disturbance-failed", "bring-up-failed"), record["detail"]
-    print(*(record["outcome"][name] for name in metrics))
-PYTHON
-}
-
-# bats test_tags=long
-@test "a pod that is deleted is replaced, and the requests tell how long nothing answered" {
-  printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
-    'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' 'attempts = 1' \
-    'disturbance = {kind = "kill", how = "delete", at_s = 2, recovers_s = 9}' >"$sweep"
-  limit_s=900 lab bench ingress-nginx --target kind --sweep "$sweep"
-  ((status < 2)) || fail "$stderr"
-  echo "$stderr" >"$BATS_TEST_TMPDIR/said"
-  run outcomes ingress-nginx gone failed gap_s replaced_s restarts
-  ((status == 0)) || fail "$output: $(<"$BATS_TEST_TMPDIR/said")"
-  read -r failed gap replaced restarts <<<"$output"
-  echo "# deleted: $failed failed, $gap s without an answer, replaced after $replaced s" >&3
-  python -c 'import sys; failed, gap, replaced, restarts = map(float, sys.argv[1:]); assert failed > 0 and 0.1 < gap < 10 and gap / 3 < replaced < 10 and not restarts' \
-    "$failed" "$gap" "$replaced" "$restarts"
-  run outcomes ingress-nginx control failed restarts
-  assert_success
-  assert_output "0.0 0.0"
-  run left_over
-  assert_output namespace/ingress-lab-client
-}
-
 @test "a second lab on the same cluster is refused, and the first one unharmed" {
   python -m lab bench ingress-nginx --target kind --sweep "$sweep" --blocks 3 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local first=$!

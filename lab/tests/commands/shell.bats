@@ -4,24 +4,15 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
-  # shellcheck source=lab/tests/commands/waiting.bash
-  source "$BATS_TEST_DIRNAME/waiting.bash"
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
-  bare=$BATS_TEST_TMPDIR/bare # a checkout without tools
-  stubs=$BATS_TEST_TMPDIR/stubs
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  bare=$checkout # one without tools
   mkdir -p "$bare" "$stubs"
   export HOME=$BATS_TEST_TMPDIR LAB_TOOLS=debian
 }
 
 bare_checkout() {
   cp -r "$root"/{scripts,flake.nix,flake.lock,pyproject.toml,uv.lock} "$bare"
-}
-
-stub() { # NAME BODY: a program that is found first
-  printf '#!/usr/bin/env bash\n%s\n' "$2" >"$stubs/$1"
-  chmod +x "$stubs/$1"
 }
 
 needs_tools() {
