@@ -57,11 +57,6 @@ SOAKS = {
         "three minutes",
         ("python", "-m", "lab.tests.support.by_hand"),
     ),
-    "gates": Soak(
-        "ten gates of an unchanged tree and ten of one that became 5 % dearer",
-        "an hour and a half",
-        ("python", "-m", "lab.tests.support.gates"),
-    ),
 }
 
 

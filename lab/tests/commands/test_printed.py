@@ -18,13 +18,14 @@ from rich.console import Console
 
 from lab.__main__ import Talk, main
 from lab.commands import schema
-from lab.commands.measuring import answer_plan, print_plan, resume_command
+from lab.commands.measuring import answer_plan, resume_command
 from lab.commands.progress import Terminal
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.model.design import PlannedAnew
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_planned
 
 SWEEP = """
 title = "Tiny"
@@ -74,22 +75,16 @@ def changed(prepared: Prepared, **fields: object) -> Prepared:
     return replace(prepared, record=prepared.record.model_copy(update={"design": design}))
 
 
-def plan_of(prepared: Prepared, may_be_less: bool = False) -> str:
-    out = io.StringIO()
-    print_plan(Console(file=out, width=200), prepared, 0, may_be_less)
-    return out.getvalue()
-
-
 def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
     """And counts the fresh bring-ups that are certain."""
-    lines = {line.split()[1]: line for line in plan_of(prepared).splitlines() if line.startswith("point ")}
+    lines = {line.split()[1]: line for line in print_planned(prepared).splitlines() if line.startswith("point ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
     assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
     assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
     anew = PlannedAnew(3, ("caddy at beyond",), ("run-1",))
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
-    assert said in plan_of(changed(prepared, fresh=anew))
-    assert "more bring-ups" not in plan_of(prepared)
+    assert said in print_planned(changed(prepared, fresh=anew))
+    assert "more bring-ups" not in print_planned(prepared)
 
 
 @pytest.mark.parametrize(("blocks", "duration_s", "asked", "told"), [
@@ -97,7 +92,7 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
     made = prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
-    said = plan_of(changed(made, duration_s=duration_s), may_be_less=not asked)
+    said = print_planned(changed(made, duration_s=duration_s), may_be_less=not asked)
     assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 

@@ -1,7 +1,5 @@
 #!/usr/bin/env bats
-# A plain user: what can work works, and everything else says so before anything starts. As root a user of no rights is taken
-# for it; a kernel that forbids user namespaces (as Ubuntu's AppArmor does) is made by forbidding them in one.
-# bats file_tags=slow
+# A plain user: what can work works, and everything else says so before anything starts. As root a user of no rights is taken for it.
 
 bats_require_minimum_version 1.11.0
 
@@ -52,18 +50,4 @@ limited() {
   if limited; then assert_success; else assert_failure 2; fi
   beforehand 'not measurable here: CPU limits: the proxy cannot be given less CPU here' okd --sweep probes-quick
   if limited; then assert_success; else assert_failure 2; fi
-}
-
-@test "where user namespaces are forbidden every verb that measures says how to go on, and starts nothing" {
-  ((EUID == 0)) || skip "forbidding them takes root"
-  local verb
-  for verb in "bench ingress-nginx" "with ingress-nginx true" "aa ingress-nginx" "knee ingress-nginx"; do
-    # shellcheck disable=SC2086 # words
-    run --separate-stderr timeout 60 python -m lab.tests.support.forbidding python -m lab $verb
-    [[ $stderr == *"does not let the lab make its namespaces"*$'\n  '*"as root (sudo)"* ]] || fail "$stderr"
-    [[ $stderr != *Traceback* ]] || fail "$stderr"
-    assert_failure 2
-    assert_output ""
-    nothing_recorded
-  done
 }

@@ -76,12 +76,6 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
 
 
-def test_too_few_blocks_promise_nothing() -> None:
-    """Fewer than the least number of blocks give no interval, whatever was measured before."""
-    few = make_plan((("ingress-nginx", None),), blocks=2, reference=None)
-    assert design_of(record("run-3", few)).promised == ()
-
-
 def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     """The spread of six blocks is itself measured: what is promised allows for that (power.planned_sd)."""
     run = stored("run-1")

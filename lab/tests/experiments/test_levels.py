@@ -48,9 +48,7 @@ def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() ->
     assert [shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
 
 
-def test_a_plan_takes_its_pairs_and_the_guards_which_are_one_generation_and_other_points_as_often_as_was_planned() -> (
-    None
-):
+def test_a_plan_takes_its_pairs_the_guards_of_one_generation_and_other_points_as_often_as_was_planned() -> None:
     assert COSTS.takes_s(9, 1) == pytest.approx((9 + 6) * 17.0)
     assert COSTS.takes_s(9, 2) == pytest.approx(9 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0)
     assert COSTS.takes_s(12, 2) == pytest.approx(12 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0), "9 blocks were planned"

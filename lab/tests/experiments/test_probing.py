@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from lab.base.errors import MeasuringError
-from lab.commands.measuring import print_plan
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
 from lab.generators.k6 import Out
@@ -26,6 +23,7 @@ from lab.targets.base import Target
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
+from lab.tests.support.golden import print_planned
 from lab.tests.support.sweep_texts import RATE, TINY, write_sweep
 
 
@@ -60,8 +58,7 @@ def prepared(sweep: str, trials: Trials | None, target: FakeTarget | None = None
 
 
 def said(made: Prepared) -> str:
-    print_plan(Console(file=(out := io.StringIO()), width=300), made, 0)
-    return out.getvalue()
+    return print_planned(made, 300)
 
 
 def pairs_at(made: Prepared, name: str) -> int:
@@ -97,8 +94,6 @@ def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: s
 
 
 class Pinned(FakeTarget):
-    """A machine that the lab itself divides, of two CPUs."""
-
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return {"proxy": frozenset({0}), "generator": frozenset({1}), "backend": frozenset({1})}
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from lab.analysis import levels
 from lab.analysis.noise import Noise
 from lab.analysis.past import past_runs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
-from lab.commands.measuring import print_plan
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.request import Resolve, parse_resolve
 from lab.model.pairs import SIDES
@@ -25,8 +22,9 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.stats import power
-from lab.tests.support.factories import make_run
+from lab.tests.support.factories import alter, make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_planned
 from lab.tests.support.sweep_texts import RATE, TINY, write_sweep
 
 LOG_OFF = "ingress-nginx+access-log-off"
@@ -68,26 +66,14 @@ def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
     return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("5%", Resolve(0.05)),
-        ("2", Resolve(0.02)),
-        (" 2.5 %,rate", Resolve(0.025, "rate")),
-        (".5%", Resolve(0.005)),
-        ("100%,p99.9", Resolve(1, "p99.9")),
-    ],
-)
-def test_a_percentage_and_a_metric(text: str, wanted: Resolve) -> None:
-    """And it can be said again, for the process inside the target."""
-    assert parse_resolve(text) == wanted
-    assert parse_resolve(str(wanted)) == wanted
-
-
-@pytest.mark.parametrize("text", ["0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
-def test_what_is_no_percentage_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected a percentage"):
-        parse_resolve(text)
+def test_a_percentage_and_a_metric() -> None:
+    """And it can be said again, for the process inside the target; what is no percentage is refused."""
+    said = {"5%": (0.05, None), "2": (0.02, None), " 2.5 %,rate": (0.025, "rate"), ".5%": (0.005, None), "100%,p99.9": (1, "p99.9")}  # fmt: skip
+    for text, (effect, metric) in said.items():
+        assert parse_resolve(text) == parse_resolve(str(Resolve(effect, metric))) == Resolve(effect, metric)
+    for text in ("0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"):
+        with pytest.raises(UsageError, match="expected a percentage"):
+            parse_resolve(text)
 
 
 @pytest.mark.parametrize("at_most", [0.0001, None])
@@ -95,15 +81,10 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     sweep: str, monkeypatch: pytest.MonkeyPatch, at_most: float | None
 ) -> None:
     """Bring-ups enough that what counts, generations or they themselves, finds the effect; and what was promised is what was asked for."""
-    of = {
-        "run": "r",
-        "target": "fake",
-        "variant": "ingress-nginx",
-        "point": "ceiling",
-        "scheme": "slices",
-        "load_s": 1.0,
-    }
-    own = Known(**of, repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6)  # pyright: ignore[reportArgumentType]
+    own = Known(
+        run="r", target="fake", variant="ingress-nginx", point="ceiling", scheme="slices", load_s=1.0,
+        repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6,
+    )  # fmt: skip
     bound = own.model_copy(update={"repeat": None, "bring_ups": 30, "generations": 24, "bring_up_at_most": at_most})
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
     request = Request((LOG_OFF,), sweep, seed=1, resolve=Resolve(0.02))
@@ -117,8 +98,7 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     of_rate = len({slot.block for slot in mine if slot.point == rate})
     assert 6 <= of_rate <= made.record.blocks
     assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
-    print_plan(Console(file=(out := io.StringIO()), width=200), made, 0)
-    assert (f"pairs in {of_rate} of the {made.record.blocks} blocks" in out.getvalue()) is (at_most is None)
+    assert (f"pairs in {of_rate} of the {made.record.blocks} blocks" in print_planned(made)) is (at_most is None)
     with pytest.raises(UsageError, match="not known: no earlier run"):
         prepare(request, FakeTarget(), ())
 
@@ -158,8 +138,7 @@ def five_blocks(slot: Slot, sample: Sample) -> Sample | None:
     return sample if slot.block <= 5 else None
 
 
-def limited(slot: Slot, sample: Sample) -> Sample:
-    return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+LIMITED = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
 
 
 @pytest.mark.parametrize(
@@ -173,7 +152,7 @@ def limited(slot: Slot, sample: Sample) -> Sample:
             "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve",
         ),
         (
-            {"change": limited},
+            {"change": LIMITED},
             "5%,rate",
             LOG_OFF,
             "rate was not judged .*at ceiling: generator-limited.*\n.*cpu_per_request",

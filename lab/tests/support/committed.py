@@ -13,7 +13,6 @@ import pytest
 from lab.generators.k6 import KINDS, PERCENTS
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
-from lab.model.run import VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
 from lab.records import outcomes
@@ -23,7 +22,7 @@ from lab.records.tables import join_raw
 from lab.tests.support import disturbed
 from lab.tests.support.disturbed import ZERO_S
 from lab.tests.support.factories import make_sample, of_slot
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.made_runs import made_record, variant_record
 
 RATE_RPS = 20.0
 """Instead of the sweeps' own: as much to be seen, less to be written."""
@@ -49,15 +48,12 @@ def run_of(
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
     planned = plan(arms_for(variants, None), loads, blocks, seed=1)
     told = {
-        arm.variant: VariantRecord(
-            name=arm.variant,
-            title=arm.variant,
+        arm.variant: variant_record(
+            arm.variant,
             baseline=arm.baseline,
-            knobs=(),
             own_knobs=tuple(arm.variant.split("+")[1:]),
             primary_metric="gap_s",
             hypothesis_sweep=sweep,
-            manifests_sha256="",
         )
         for arm in planned.arms
     }

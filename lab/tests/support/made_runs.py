@@ -37,16 +37,26 @@ class MadeStore(RunStore):
         return self._histograms.get(sample.id)
 
 
+def variant_record(name: str, **fields: Any) -> VariantRecord:
+    bare = {
+        "title": name,
+        "baseline": None,
+        "knobs": (),
+        "own_knobs": (),
+        "primary_metric": None,
+        "hypothesis_sweep": None,
+    }
+    return VariantRecord(**{"name": name, "manifests_sha256": "", **bare, **fields})
+
+
 def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
     variants = {
-        arm.variant: VariantRecord(
-            name=arm.variant,
-            title=arm.variant,
+        arm.variant: variant_record(
+            arm.variant,
             baseline=arm.baseline if arm.role == "variant" else None,
             knobs=(arm.variant,) if arm.role == "variant" else (),
             own_knobs=(arm.variant,) if arm.role == "variant" else (),
             primary_metric=PRIMARY.get(arm.variant),
-            hypothesis_sweep=None,
             manifests_sha256=f"of {arm.variant}",
             snippet=SNIPPETS.get(arm.variant, ""),
         )
@@ -96,11 +106,6 @@ def made_disturbed(
     for slot in planned.slots:
         found = outcome(slot.arm, slot.point, slot.block)
         if found is not None:
-            samples.append(
-                make_sample(
-                    **of_slot(slot),
-                    outcome={"clock_error_s": 0.0002, **found},
-                    clock_offset_s=0.0,
-                )
-            )
+            told = {"clock_error_s": 0.0002, **found}
+            samples.append(make_sample(**of_slot(slot), outcome=told, clock_offset_s=0.0))
     return MadeStore(made_record(name, planned, **record), samples, {})

@@ -16,6 +16,7 @@ import psutil
 from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, Planner
 from lab.experiments.calibration.measuring import ServerRecord, read
 from lab.model.facts import ROOT
+from lab.tests.support.waiting import until
 
 BEGIN = 1_000 * SECOND
 REQUEST = b"GET /1kB.bin HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -44,21 +45,11 @@ def test_what_falls_into_the_pause_waits_for_its_end() -> None:
 @contextmanager
 def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[ServerRecord]]]:
     """(port, where its record is once this has ended)."""
-    argv = [
-        sys.executable,
-        "-S",
-        "-m",
-        "lab.experiments.calibration.known_server",
-        str(folder / "r"),
-        json.dumps(asdict(behaviour)),
-    ]
-    server = subprocess.Popen(argv, env={"PYTHONPATH": str(ROOT)}, cwd="/")
+    argv = [sys.executable, "-S", "-m", "lab.experiments.calibration.known_server", str(folder / "r")]
+    server = subprocess.Popen([*argv, json.dumps(asdict(behaviour))], env={"PYTHONPATH": str(ROOT)}, cwd="/")
     found: list[ServerRecord] = []
     try:
-        deadline = time.monotonic() + 20
-        while not (folder / "r.ready").exists():
-            assert server.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
+        until((folder / "r.ready").exists, "the server is not ready")
         yield int((folder / "r.ready").read_text()), found
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
