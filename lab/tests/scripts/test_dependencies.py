@@ -61,13 +61,3 @@ def test_the_lab_and_its_tests_declare_what_they_import_and_nothing_else() -> No
     assert _distributions(_sources(tests=False)) == needed - NOT_IMPORTED.keys()
     assert _distributions(_sources(tests=True)) - needed == for_tests - NOT_IMPORTED.keys()
     assert NOT_IMPORTED.keys() <= needed | for_tests
-
-
-def test_a_deferred_import_counts() -> None:
-    """Also one under another name, of a submodule, or for types only; Python's own and the lab's do not."""
-    source = (
-        "import os\nfrom lab.base import files\nfrom . import near\n"
-        "if TYPE_CHECKING:\n    import yaml\n"
-        "def late():\n    from markdown_it.token import Token\n    import undeclared.part as part\n"
-    )
-    assert _distributions([source]) == {"pyyaml", "markdown-it-py", "undeclared"}

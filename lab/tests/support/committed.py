@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators.k6 import KINDS, PERCENTS
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
 from lab.model.sweeps import Point
@@ -23,6 +21,7 @@ from lab.tests.support import disturbed
 from lab.tests.support.disturbed import ZERO_S
 from lab.tests.support.factories import make_sample, of_slot
 from lab.tests.support.made_runs import made_record, variant_record
+from lab.tests.support.summaries import summary
 
 RATE_RPS = 20.0
 """Instead of the sweeps' own: as much to be seen, less to be written."""
@@ -102,22 +101,8 @@ def as_k6(requests: pl.DataFrame) -> tuple[str, str]:
         )
     wrong = requests.filter(~good(requests) & (requests["error"] == "")).height
     failed = dict(requests.filter(pl.col("error") != "")["error"].value_counts().rows())
-    latency = {
-        "count": requests.height - sum(failed.values()),
-        "min": 1.0,
-        "max": 3.0,
-        **{f"p({p})": 2.0 for p in PERCENTS},
-    }
-    told = {
-        "lab": 1,
-        "duration_ms": 1000.0,
-        "made": requests.height,
-        "dropped": 0,
-        "received_bytes": 1024,
-        "errors": dict.fromkeys(KINDS, 0) | failed | {"status": wrong},
-        "latency": latency,
-    }
-    return json.dumps(told, separators=(",", ":")), "\n".join([*log, ""])
+    told = summary(requests.height, 2.0, duration_ms=1000.0, wrong=wrong, **failed)
+    return told, "\n".join([*log, ""])
 
 
 def nds_story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

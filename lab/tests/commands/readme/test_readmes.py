@@ -55,14 +55,6 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_its_generated_parts_begin_with_what_was_found() -> None:
-    assert [match["name"] for match in readme.PART.finditer(README.read_text())] == [
-        "found",
-        "counts",
-        "verbs",
-    ]
-
-
 @each_file
 def test_every_link_leads_somewhere(path: Path) -> None:
     for to in links(path):
@@ -199,18 +191,3 @@ def test_links_are_as_seen_from_the_file() -> None:
     match = readme.PART.search("<!-- generated: pasted -->\n<!-- end -->")
     assert match is not None
     assert readme.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
-
-
-def test_every_package_has_its_floor() -> None:
-    packages = {path.parent.name for path in readme.LAB.glob("*/__init__.py")}
-    assert set(readme.floors()) == packages
-    table = readme.makers()["floors"](readme.ROOT, [])
-    assert all(f"[`{name}`](lab/{name}/README.md)" in table for name in packages)
-
-
-def test_a_folder_says_what_it_may_import_and_what_is_in_it() -> None:
-    text = readme.folder(readme.LAB / "stats")
-    assert text.startswith("Floor 1: `stats` imports nothing of ours")
-    assert "| [`histogram.py`](lab/stats/histogram.py) | " in text
-    assert readme.folder(readme.LAB / "model").startswith("Floor 2: `model` may import `base`, `stats` ")
-    assert "| [`bench/`](lab/experiments/bench/README.md) | " in readme.folder(readme.LAB / "experiments")
