@@ -52,11 +52,6 @@ SOAKS = {
         "an hour",
         ("python", "-m", "lab.tests.support.soak", "3600"),
     ),
-    "by-hand": Soak(
-        "the lab's rate against the same load typed by hand, on the same pods of kind (after `just up kind`)",
-        "three minutes",
-        ("python", "-m", "lab.tests.support.by_hand"),
-    ),
 }
 
 

@@ -76,7 +76,6 @@ def package_of(module: str) -> str:
 
 
 def wrong_ways(edges: Mapping[str, set[str]]) -> list[str]:
-    """Imports that go up, or sideways to another package."""
     return sorted(
         f"{importer} imports {imported}"
         for importer, targets in edges.items()
@@ -97,7 +96,6 @@ def systems_by_name(edges: Mapping[str, set[str]], packages: Iterable[str] = ("m
 
 
 def circles(edges: Mapping[str, set[str]]) -> list[str]:
-    """Each module that is reached again from itself, with the way round."""
     return sorted({" -> ".join(way) for start in edges if (way := _way_back(edges, start))})
 
 

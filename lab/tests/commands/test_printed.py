@@ -133,7 +133,6 @@ def test_who_talks_to_nobody_goes_on(unread: TextIO, monkeypatch: pytest.MonkeyP
 
 
 def test_what_goes_on_with_a_run_names_it_as_it_was_named() -> None:
-    """A folder elsewhere is not found by its run's name, and may need quotes."""
     named = argparse.Namespace(context="prod", resume="/mnt/old runs/RUN")
     assert resume_command(named, "bench", "RUN") == "just bench --resume '/mnt/old runs/RUN' --context prod"
     assert resume_command(argparse.Namespace(context=None), "bench", "RUN") == "just bench --resume RUN"

@@ -17,7 +17,6 @@ from lab.targets.readback import Reading
 
 
 def accepts(name: str, data: Any) -> None:
-    """The stored schema holds for the data as JSON has it."""
     stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
     jsonschema.Draft202012Validator(stored).validate(json.loads(json.dumps(data, allow_nan=False)))
 
@@ -29,7 +28,6 @@ def test_the_stored_schemas_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("name", [name for name in schema.schemas() if name not in ("histogram", "usage")])
 def test_each_is_a_schema(name: str) -> None:
-    """Those of tables (parquet) are lists of columns; all others are JSON Schema."""
     jsonschema.Draft202012Validator.check_schema(schema.schemas()[name])
 
 
@@ -52,7 +50,6 @@ def test_an_object_has_no_key_that_its_schema_does_not_name() -> None:
 
 
 def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
-    """A reason is a value and one sentence."""
     for reason in Reason:
         accepts("reasons", reason.value)
         assert Reason(reason.value) is reason
@@ -92,7 +89,6 @@ def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float)
     ],
 )
 def test_readings_keep_their_schema(check: Check) -> None:
-    """Every kind of check, set and not set; a key too many is refused."""
     readings = [Reading(check, check.value, ok=True), Reading(check, "absent", ok=False, detail="it is not there")]
     accepts("readback", [reading.as_json() for reading in readings])
     with pytest.raises(jsonschema.ValidationError):

@@ -11,7 +11,6 @@ from lab.__main__ import main
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, columns: int = 160) -> str:
-    """Return what the command prints on a terminal so wide, with nothing on stderr."""
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main(words.split()) == 0
     out, err = capsys.readouterr()

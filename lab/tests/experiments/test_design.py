@@ -50,7 +50,6 @@ def stored(name: str, **changed: Any) -> RunStore:
 
 
 def effects(promised: Sequence[Promise]) -> dict[tuple[str, str], float]:
-    """(metric, point) → the smallest effect that is promised."""
     return {(one.metric, one.point): one.effect for one in promised}
 
 
@@ -116,7 +115,6 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
 
 
 def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
-    """Not about what the earlier run happened to compare."""
     stored("run-1")
     planned = make_plan(OF_KNOB, blocks=6, reference=None)
     baseline = record("x").variants["ingress-nginx"]

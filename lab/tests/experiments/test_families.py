@@ -31,6 +31,5 @@ def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str,
 
 
 def test_a_family_by_itself_is_measured() -> None:
-    """The direct reference is of none."""
     loaded = load(Request(("envoy-equal", "traefik-equal")))
     assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "ingress-nginx-equal", "direct"}

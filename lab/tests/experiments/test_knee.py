@@ -71,8 +71,6 @@ COARSE = SEARCH.model_copy(update={"start_rps": 400, "precision": 0.5})
 
 @dataclass
 class Search:
-    """A search's parts, which goes on when it is told to."""
-
     target: FakeTarget
     variants: Mapping[str, Variant]
     chosen: ChosenGenerator
@@ -90,7 +88,6 @@ def seeker(
     names: tuple[str, ...] = ("ingress-nginx",),
     search: KneeSearch = SEARCH,
 ) -> Search:
-    """A new search in LAB_RUNS, with its first trial planned."""
     used = target or FakeTarget()
     first = point(seeking.point_name(search.start_rps), float(search.start_rps))
     arms = tuple(Arm(name, name, "baseline", None) for name in names)
@@ -119,14 +116,12 @@ NUMBER = itertools.count(1)
 
 
 def searched(**how: Any) -> RunStore:
-    """The run of a search that has ended."""
     search = seeker(**how)
     search.run()
     return RunStore.open(search.store.record.id)
 
 
 def reopened(search: Search) -> Search:
-    """The same run by a lab that was started anew."""
     return replace(search, store=RunStore.open(search.store.record.id), observer=Silent())
 
 
@@ -262,7 +257,6 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
 def test_who_was_full_was_the_limit(
     reason: Reason | None, proxy: float | None, generator: float | None, backend: float, limit: str
 ) -> None:
-    """As at a closed loop, and a generator beyond its 80 % is never called the proxy's limit unless the proxy was full."""
     sample = make_sample(reason=reason, proxy_core=proxy, generator_core=generator, busy={"2": backend, "0": 1.0})
     assert limiter_of(sample, ["2"]) == limit
 
@@ -319,7 +313,6 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
 
 
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All its trials are kept, so that a resumed search would know no more."""
     monkeypatch.setattr(knee, "TRIALS_MOST", 7)
     report = report_of(searched(target=FakeTarget(name="remote")))
     text = sentence(report, report.knees[0])
@@ -331,8 +324,6 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
 
 
 class Only(FakeTarget):
-    """A target on which only these generators are installed."""
-
     names: frozenset[str] = frozenset({"k6"})
     kernel: str = "1"
 
@@ -403,7 +394,6 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 
 
 def at_knee(**changed: Any) -> list[Point]:
-    """Points at half and 80 % of the knee, of the load that `seeker` searches."""
     table = {"name": "knee", "generator": "k6", "connections": 1, "duration_s": 5, "of_knee": [0.5, 0.8]} | changed
     file = {"title": "t", "question": "q", "blocks": 1, "points": [table]}
     return sweeps.Sweep.model_validate(file).expanded()

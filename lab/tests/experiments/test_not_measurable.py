@@ -33,8 +33,6 @@ MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, t
 
 @dataclass
 class SmallTarget(FakeTarget):
-    """Has no cores for the variants named."""
-
     refuses: Sequence[str] = ()
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
@@ -95,8 +93,6 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
 
 
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
-    """What is there already would be pooled with what is measured elsewhere."""
-
     @dataclass
     class Cluster(FakeTarget):
         uid: str = "one"

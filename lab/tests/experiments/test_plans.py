@@ -110,7 +110,6 @@ def described(made: Prepared, printed: str) -> str:
 
 
 def agreed() -> dict[str, str]:
-    """Return the golden text of each request."""
     found = re.split(r"^## (.+)\n", GOLDEN.read_text() if GOLDEN.exists() else "", flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 

@@ -74,7 +74,6 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
 
 
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
-    """The point is called by the rate that it has."""
     made = prepared(sweep, carries(300, tried := []))
     assert tried == [1000, 220], "three quarters of what was achieved"
     assert [(point.name, point.rate_rps) for point in made.plan.points] == [("ceiling", None), ("rate-220", 220)]

@@ -36,7 +36,6 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def measured(made: Prepared, **how: Any) -> RunStore:
-    """A prepared run, finished with made numbers."""
     run = RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     samples, histograms = make_run(made.plan, **how)
     for sample in samples:
@@ -45,7 +44,6 @@ def measured(made: Prepared, **how: Any) -> RunStore:
 
 
 def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **how: Any) -> RunStore:
-    """As `just aa` leaves it."""
     request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
     return measured(prepare(request, FakeTarget(), ()), **how)
 
@@ -59,7 +57,6 @@ def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
-    """Metric and point → noise, of the run that it was planned by."""
     assert made.design.planned_for is not None
     pasts = {past.id: past for past in past_runs(made.record)}
     past = pasts[made.design.planned_for.from_run]
@@ -126,7 +123,6 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
 
 
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
-    """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)
     run = measured(resolved(sweep, "9%,rate"), effects={LOG_OFF: 1.3})
     summary = summarise_run(run.record, run.samples(), run.histogram)
@@ -164,7 +160,6 @@ LIMITED = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by
 def test_what_an_earlier_run_cannot_promise_is_refused_with_the_reason(
     sweep: str, earlier: dict[str, Any], asked: str, variant: str, says: str
 ) -> None:
-    """Too few blocks, too much noise, a metric that was not judged, none of its own, or one that is counted."""
     self_compared(sweep, **earlier)
     with pytest.raises(UsageError, match=says):
         resolved(sweep, asked, variant)

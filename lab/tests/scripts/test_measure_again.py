@@ -22,7 +22,6 @@ with (ROOT / "data/again/plan.tsv").open(encoding="utf-8", newline="") as file:
 
 
 def named(row: dict[str, str]) -> list[str]:
-    """The words of a command that are neither its verb nor an option nor an option's value."""
     words = row["command"].split()
     values = {
         at + 1 for at, word in enumerate(words) if word.startswith("--") and word not in ("--quick", "--sustained")

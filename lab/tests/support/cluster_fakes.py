@@ -27,7 +27,6 @@ class FakeApi:
         self._version = 0
 
     def put(self, obj: Mapping[str, Any]) -> Object:
-        """As if somebody else had made it."""
         self._version += 1
         stored = copy.deepcopy(dict(obj))
         stored["metadata"]["resourceVersion"] = str(self._version)

@@ -36,21 +36,18 @@ def limit_s(item: pytest.Item) -> float:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Limit the fixtures that a test is the first to want."""
     with _limited(item, "setup"):
         yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Limit the test itself."""
     with _limited(item, "test"):
         yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Limit what a test's fixtures clean up."""
     with _limited(item, "teardown"):
         yield
 

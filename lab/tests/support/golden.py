@@ -23,7 +23,6 @@ def print_page(parts: Any, width: int | None = None) -> str:
 
 
 def print_planned(made: Prepared, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:
-    """Return what `--plan` says of a run."""
     out = io.StringIO()
     print_plan(Console(file=out, width=width), made, done, may_be_less)
     return out.getvalue()

@@ -140,7 +140,6 @@ def answers(system: LocalSystem) -> bool:
 
 
 def faulty(check: Callable[[], object]) -> bool:
-    """Whether something is known to have failed."""
     try:
         check()
     except MeasuringError:
@@ -179,7 +178,6 @@ class Client:
 
     @property
     def gap_s(self) -> float:
-        """The longest time between two good answers."""
         done = sorted(done for _, done, status, _ in self.rows if status == 200)
         return max(after - before for before, after in pairwise(done))
 

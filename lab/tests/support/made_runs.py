@@ -30,7 +30,6 @@ class MadeStore(RunStore):
         return [sample for sample in self._samples if wanted(sample)]
 
     def take(self, samples: Iterable[Sample]) -> None:
-        """Those in the place of what it had."""
         self._samples = list(samples)
 
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:

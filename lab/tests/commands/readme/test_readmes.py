@@ -43,7 +43,6 @@ def by_hand(path: Path) -> str:
 
 
 def links(path: Path) -> Iterator[str]:
-    """Those into this checkout: other sites are not asked."""
     for to in LINK.findall(FENCED.sub("", path.read_text())):
         if "://" not in to:
             yield to
@@ -75,7 +74,6 @@ def test_every_path_that_it_names_is_there(path: Path) -> None:
 
 
 def test_every_one_is_reached_from_the_first() -> None:
-    """By links."""
     found, waiting = {README}, [README]
     while waiting:
         path = waiting.pop()

@@ -254,8 +254,6 @@ def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monke
 def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     error: UsageError, alone: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan goes on: wrong usage leaves the cell out, what cannot be shown here is a row without a number."""
-
     def vet(self: Kill, manifests: object) -> None:
         raise error
 

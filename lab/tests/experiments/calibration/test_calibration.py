@@ -53,8 +53,6 @@ print(json.dumps(found))
 
 @dataclass
 class Client(FakeGenerator):
-    """Asks one request after the other, and says how long each took."""
-
     script: str = CLIENT
     requests_made: int = 30
 
@@ -87,7 +85,6 @@ def measured_here(generator: FakeGenerator, name: str) -> tuple[Measured, str, d
 @pytest.mark.parametrize("name", [name for name in GENERATORS if name != "h2load"])  # of TLS alone
 @pytest.mark.parametrize("of", SCENARIOS.values(), ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
-    """For as long as was asked beyond its calibration, or longer; in an open loop where it has one."""
     generator = GENERATORS[name]
     found = cell(generator, of, 12.0)
     assert found.refusal == ""
@@ -122,7 +119,6 @@ def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet(
 
 
 def test_both_sides_of_a_measurement_agree_on_a_generator_that_tells_the_truth() -> None:
-    """The server's own record and the client's clock, within what lies between them."""
     measured, raw, histograms = measured_here(Client(), "fixed")
     said, true = measured.reported, measured.truth
     assert said and true and not measured.failure
@@ -251,7 +247,6 @@ def test_what_to_do_follows_from_what_was_seen() -> None:
 
 
 def test_the_tables_say_it_all() -> None:
-    """What a reader looks for, in one line each; what is not installed has its row and how to get it."""
     missing = Known(
         name="wrk2", version=None, installed=False, remedy="put it on PATH", models=("open",), latency_from="due"
     )

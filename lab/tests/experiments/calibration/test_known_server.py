@@ -65,7 +65,6 @@ def ask(client: socket.socket) -> bytes:
 
 
 def received(client: socket.socket) -> bytes:
-    """One answer, or less where the server closed."""
     found = b""
     while len(found) < len(ANSWER) and (part := client.recv(65536)):
         found += part
@@ -73,7 +72,6 @@ def received(client: socket.socket) -> bytes:
 
 
 def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
-    """Arrival and answer are between the client's sending and receiving, and the delay is kept, never cut short."""
     seen: list[tuple[int, int]] = []
     with (
         served(tmp_path, Behaviour(delay_s=0.02)) as (port, found),
@@ -92,7 +90,6 @@ def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
 
 
 def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(tmp_path: Path) -> None:
-    """A stopped server reads them late; its record has the whole wait."""
     with (
         served(tmp_path, Behaviour()) as (port, found),
         socket.create_connection(("127.0.0.1", port)) as client,
@@ -109,7 +106,6 @@ def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(t
 
 
 def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:
-    """As a generator leaves out its calibration."""
     with (
         served(tmp_path, Behaviour()) as (port, found),
         socket.create_connection(("127.0.0.1", port)) as client,

@@ -101,7 +101,6 @@ def test_another_form_is_named_with_the_command_that_renders_it(text: str, name:
     ],
 )
 def test_a_placeholder_is_no_value(key: str, value: str, told: str) -> None:
-    """Nor is it the controller's decision that it is none."""
     found = given(json.dumps({"kind": "ConfigMap", "data": {key: value, "use-http2": "false"}}))
     assert found.data == {"use-http2": "false"}
     assert any(note.startswith(f"{key}: ") and told in note for note in found.notes), found.notes

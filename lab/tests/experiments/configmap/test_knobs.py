@@ -17,7 +17,6 @@ from lab.model.variants.variants import load_variant
 
 @pytest.fixture
 def manifests(tmp_path: Path) -> Path:
-    """A copy to which knobs can be added."""
     ablation_store.copy_manifests(tmp_path / "manifests")
     return tmp_path / "manifests"
 

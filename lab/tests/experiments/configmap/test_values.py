@@ -90,7 +90,6 @@ def written(key: str, value: str) -> bytes:
 
 
 def line_of(key: str, value: str) -> str:
-    """What the controller writes."""
     form = LINES[key]
     if key == "skip-access-log-urls":
         return (

@@ -51,7 +51,6 @@ TABLE = [
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """Manifests with one system, whose every way of setting is used."""
     base, overlay = tmp_path / "base" / "made", tmp_path / "overlays" / "made"
     for folder in (base / "migrate", overlay, tmp_path / "base" / "ingress-nginx"):
         folder.mkdir(parents=True)

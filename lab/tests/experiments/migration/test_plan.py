@@ -43,7 +43,6 @@ metadata: {name: shop}
 
 
 def told(found: Plan) -> str:
-    """As people and programs get it: neither may fail."""
     said = found.place, found.given, found.unknown, found.notes, found.migrations
     assert terminal(page(*said), 80)
     return "\n".join([markdown(page(*said)), MIGRATION.dumps(found)])
@@ -59,7 +58,6 @@ def complete(found: Plan, names: Sequence[str]) -> None:
 
 
 def refusal(content: bytes) -> str:
-    """Why this is taken for no ConfigMap of ingress-nginx's; empty = it does."""
     try:
         refuse_f5("mine", reading.read("mine", content, INTO))
     except UsageError as refused:

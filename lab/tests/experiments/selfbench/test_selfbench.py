@@ -75,7 +75,6 @@ def test_a_run_that_stopped_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def by_cpu(record: Any, **knobs: tuple[str, ...]) -> Any:
-    """With CPU per request as every variant's primary metric."""
     variants = {
         name: one.model_copy(update={"primary_metric": "cpu_per_request", "knobs": knobs.get(name, one.knobs)})
         for name, one in record.variants.items()
@@ -96,7 +95,6 @@ def long_run(costs: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeSt
 
 
 def test_tens_of_a_run_are_runs_of_their_own() -> None:
-    """What is there is claimed in every ten, what is not in none; the promise says so."""
     _, (large, none) = effects.read(long_run({"extra-work-a": 1.2}))
     assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4)
     assert large.estimate.ratio == pytest.approx(1.2, abs=0.02) and large.promised == pytest.approx(1, abs=0.01)
@@ -164,7 +162,6 @@ def test_without_an_aa_pair_nothing_was_promised() -> None:
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
 def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
-    """The inverse of `power.resolvable`, and more with the effect."""
     needed = power.resolvable(0.03, 10, power=wanted)
     assert needed is not None
     assert effects.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
