@@ -1,7 +1,8 @@
-"""What verbs answer of a committed run, through the whole command line: `compare`, `gate`, `ledger`."""
+"""What verbs answer through the whole command line: of a committed run, and of what there is."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -15,23 +16,57 @@ from lab.tests.support.boots import on_boot
 RUN = "data/reference/quick-keepalive"
 
 
-def answered(words: str, status: int, said: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def answered(words: str, status: int, said: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """No colours in a pipe, and nothing on stderr."""
     assert main(shlex.split(words)) == status
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert [line for line in said if not re.search(line, out, re.MULTILINE)] == [], out
+    assert "\x1b[" not in out and err == ""
+    return out
 
 
 @pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "columns", "said"),
     [
         (
+            "list",
+            250,
+            [
+                r"^backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised",
+                "^direct .*reference of every run",
+            ],
+        ),
+        ("list", 60, ["^.*upstream-keepalive-requests-1000.*$"]),
+        (
+            "show keepalive",
+            160,
+            [
+                "^keepalive: ",
+                "^  baseline +ingress-nginx$",
+                "^knob keep-alive-requests-10000: ",
+                "^  hypothesis +.*CPU seconds per request",
+                "^  sweep +quick$",
+                "^  primary metric +cpu_per_request$",
+                "^  proxy: nginx -T: keepalive_requests in http/upstream = 1000$",
+                r"^\+  keep-alive-requests: '10000'$",
+                r"^\+  upstream-keepalive-requests: '1000'$",
+            ],
+        ),
+        ("show backlog", 40, [r"^- +- net\.core\.somaxconn=128$", r"^\+ +- net\.core\.somaxconn=32768$"]),
+        ("show direct", 160, ["^  Deployment backend$", r"\A(?!(?s:.*)\n  [A-Z][A-Za-z]+ proxy)"]),
+        (
+            "show backlog-128+keep-alive-requests-10000",
+            160,
+            ["^  inherits +somaxconn-128$", "^knob keep-alive-requests-10000: "],
+        ),
+        (
             f"compare {RUN}",
+            100,
             [
                 "^ceiling  64 connections, closed loop",
                 "^  keepalive against ingress-nginx$",
@@ -40,9 +75,10 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
                 "^keepalive: no difference resolved in .*: don't bother unless [0-9.]+ % in CPU per request",
             ],
         ),
-        (f"gate {RUN} --max-regression 50% --strict", ["0 regressions, 0 cannot tell"]),
+        (f"gate {RUN} --max-regression 50% --strict", 100, ["0 regressions, 0 cannot tell"]),
         pytest.param(
             "ledger nds --rules",
+            100,
             [
                 "^12 claims: ",
                 "rule: reproduced if",
@@ -52,10 +88,44 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
             ],
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            "ledger",
+            120,
+            [
+                "^[0-9]{3} claims: ",
+                "^ND-11 ",
+                "^by the publications' own data: [0-9]+ borne out, ",
+                "its own data: not borne out: ",
+                r"\A(?!(?s:.*)not judged yet)",
+            ],
+            marks=pytest.mark.long,
+        ),
     ],
 )
-def test_a_committed_run_is_answered_from(words: str, said: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_answered_has_these_lines_whole(
+    words: str, columns: int, said: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No line of a diff or a name is wrapped, however narrow the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
     answered(words, 0, said, capsys)
+
+
+@pytest.mark.slow
+def test_list_names_every_variant_knob_sweep_and_study_there_is_a_file_for_and_so_it_does_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    files = [
+        *ROOT.glob("manifests/overlays/*/"),
+        *ROOT.glob("manifests/components/*/"),
+        *ROOT.glob("lab/sweeps/*.toml"),
+        *ROOT.glob("lab/studies/*.toml"),
+    ]
+    names = [*(path.name.removesuffix(".toml") for path in files), "okd-quick", "reload-endpoints-quick"]
+    answered("list", 0, [rf"^ *{re.escape(name)}( |$)" for name in names], capsys)
+    told = json.loads(answered("list --json", 0, [], capsys))
+    assert "keepalive" in {item["name"] for item in told["variants"]}
+    assert "somaxconn-32768" in {item["name"] for item in told["knobs"]}
 
 
 def test_a_regression_is_exit_1_of_a_run_or_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

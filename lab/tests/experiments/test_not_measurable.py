@@ -1,4 +1,4 @@
-"""What cannot be shown here: a row with its reason, never a sample, never a fault of the run."""
+"""What cannot be shown here: a row with its reason, never a sample, never a fault of the run; and two families that never stand in one table."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments import bench
 from lab.experiments.bench import Request, prepare
 from lab.experiments.bench.measurable import NothingMeasurableError
+from lab.experiments.bench.request import load
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
-from lab.model.variants.variants import Variant
+from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
@@ -120,3 +121,32 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
     assert RESULT.plain(summary)["not_measurable"] == [MISSING.model_dump()]
     assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
     assert "not measurable" not in markdown(page(replace(summary, not_measurable=())))
+
+
+# -- systems as they are shipped, and systems made to do the same work ---------------------------------------
+
+EQUAL = [name for name in variant_names() if load_overlay(name).family == "equal work"]
+
+
+def test_a_variant_is_of_its_roots_family() -> None:
+    assert {"ingress-nginx-equal", "envoy-equal", "traefik-equal"} <= set(EQUAL)
+    assert load_variant("envoy-equal+envoy-circuit-breakers-65536").family == "equal work"
+    assert load_variant("envoy-access-log").family == "as shipped"
+
+
+@pytest.mark.parametrize(
+    ("variants", "against"),
+    [
+        (("envoy-equal",), ("ingress-nginx",)),
+        (("envoy", "traefik-equal"), ()),
+        (("envoy-equal", "envoy"), ("ingress-nginx",)),
+    ],
+)
+def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="they never stand in one table"):
+        load(Request(variants, against=against))
+
+
+def test_a_family_by_itself_is_measured() -> None:
+    loaded = load(Request(("envoy-equal", "traefik-equal")))
+    assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "ingress-nginx-equal", "direct"}

@@ -32,20 +32,13 @@ from lab.stats.histogram import Histogram
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 
 CLIENT = """
-import json, socket, sys, time
+import http.client, json, sys, time
 from urllib.parse import urlsplit
-url, requests = urlsplit(sys.argv[1]), int(sys.argv[2])
-found = []
-client = socket.create_connection((url.hostname, url.port))
-for _ in range(requests):
+client, found = http.client.HTTPConnection(urlsplit(sys.argv[1]).netloc), []
+for _ in range(int(sys.argv[2])):
     began = time.perf_counter()
-    client.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
-    got = 0
-    while got < 1024 + 80:
-        part = client.recv(65536)
-        if not part:
-            break
-        got += len(part)
+    client.request("GET", "/")
+    client.getresponse().read()
     found.append(time.perf_counter() - began)
 print(json.dumps(found))
 """
@@ -171,21 +164,15 @@ def lat(p50: float | None, p99: float | None = None, p999: float | None = None, 
 
 
 BASE = folder.CalibrationFolder.open(str(reference_folder() / folder.REFERENCE)).record
-REPORTED = ("requests", "achieved_rps", "dropped")
 
 
 def made(
-    name: str,
-    said: Latencies | None,
-    true: Latencies | None,
-    repeat: int = 1,
-    share: float | None = None,
-    **changes: Any,
+    name: str, said: Latencies, true: Latencies | None, repeat: int = 1, share: float | None = None, **changes: Any
 ) -> Measured:
-    """A committed measurement with these numbers instead."""
+    """A committed measurement with these numbers instead; `changes`: of what was reported."""
     base = next(each for each in BASE.measurements if each.reported and each.truth)
-    told = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0, "latency": said}
-    told |= {key: changes.pop(key) for key in REPORTED if key in changes}
+    assert base.reported and base.truth
+    told = {"requests": 1000, "achieved_rps": 1000.0, "dropped": 0, "latency": said, **changes}
     truth = {"service": true, "share_over": share, "unstamped": 0, "late_s": {"p50": 1e-5, "p99": 9e-5, "p99.9": None}}
     known = {
         "id": f"r{repeat:02d}-fake-{name}",
@@ -194,12 +181,12 @@ def made(
         "scenario": name,
         "offered_rps": 1000.0,
         "duration_s": 12.0,
-        "reported": base.reported.model_copy(update=told) if base.reported and said else None,
-        "truth": base.truth.model_copy(update=truth) if base.truth and true else None,
+        "reported": base.reported.model_copy(update=told),
+        "truth": base.truth.model_copy(update=truth) if true else None,
         "cpu_s": 0.05,
         "noise": (),
     }
-    return base.model_copy(update=known | changes)
+    return base.model_copy(update=known)
 
 
 def record_of(measurements: list[Measured]) -> CalibrationRecord:
