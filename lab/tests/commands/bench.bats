@@ -10,25 +10,6 @@ setup() {
   tiny_sweep "$sweep"
 }
 
-# family PID: its descendants, a pid a line.
-family() {
-  local child
-  for child in $(pgrep -P "$1"); do
-    echo "$child"
-    family "$child"
-  done
-}
-
-# command_of PID PATTERN: the first descendant of PID whose command line matches, once there is one; half a minute at most.
-command_of() {
-  local deadline=$((SECONDS + 30)) found=""
-  until [[ -n $found ]]; do
-    ((SECONDS < deadline)) || { fail "no process '$2' after half a minute" || return; } # no errexit in $(…)
-    found=$(for pid in $(family "$1"); do tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -Eq "$2" && echo "$pid"; done | head -n 1)
-  done
-  echo "$found"
-}
-
 # environmental_or_ok: exit 0, or 1 only because the machine was noisy (which a shared CI runner may be).
 environmental_or_ok() {
   [[ $status == 0 ]] && return
@@ -70,65 +51,6 @@ environmental_or_ok() {
     env HOME="$BATS_TEST_TMPDIR" LAB_RUNS="$LAB_RUNS" timeout 120 python -m lab bench ingress-nginx --sweep "$sweep"
   [[ $output == *ingress-nginx* ]] || fail "$output $stderr"
   environmental_or_ok
-}
-
-# bats test_tags=slow
-@test "a proxy killed during a sample makes it invalid, and the run goes on" {
-  sed -i 's/duration_s = 1/duration_s = 3\nwarmup_s = 0/' "$sweep"
-  python -m lab bench ingress-nginx --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  lab_pid=$!
-  master=$(command_of "$lab_pid" '^nginx: master process nginx -c /tmp/nginx/nginx.conf')
-  command_of "$lab_pid" '^wrk -t|/wrk -t' >/dev/null
-  kill -9 "$master"
-  status=0
-  wait_for_end "the lab" "$lab_pid" || status=$?
-  assert_equal "$status" 1
-  run bash -c "$(declare -f recorded); recorded arm | sort -u | wc -l; recorded reason | grep -cx proxy-died"
-  assert_output $'3\n1'
-  run cat "$BATS_TEST_TMPDIR/err"
-  refute_output --partial Traceback
-}
-
-# bats test_tags=slow
-@test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
-  python -m lab bench ingress-nginx --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  lab_pid=$!
-  until_samples 1
-  run_dir=$(echo "$LAB_RUNS"/*)
-  sha256sum "$run_dir"/run.json "$run_dir"/samples/*/* >"$BATS_TEST_TMPDIR/before"
-  lab bench --resume "$(basename "$run_dir")"
-  assert_failure 2
-  [[ $stderr == *"another lab"* ]] || fail "$stderr"
-  run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
-  assert_success
-  until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
-  kill -INT "$lab_pid"
-  status=0
-  wait_for_end "the lab" "$lab_pid" || status=$?
-  assert_equal "$status" 1
-  run cat "$BATS_TEST_TMPDIR/err"
-  assert_output --partial "just bench --resume"
-}
-
-# bats test_tags=slow
-@test "a disk that fills up stops the run with a remedy and keeps what was recorded" {
-  ((EUID == 0)) || skip "needs root to mount a small file system"
-  mkdir -p "$LAB_RUNS"
-  mount -t tmpfs -o size=60m lab-tiny "$LAB_RUNS"
-  python -m lab bench ingress-nginx --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  lab_pid=$!
-  until_samples 1
-  dd if=/dev/zero of="$LAB_RUNS/filler" bs=1M status=none || echo "full, as meant"
-  status=0
-  wait_for_end "the lab" "$lab_pid" || status=$?
-  rm "$LAB_RUNS/filler"
-  kept=$(recorded verdict | wc -l)
-  umount "$LAB_RUNS"
-  assert_equal "$status" 1
-  ((kept >= 1))
-  run cat "$BATS_TEST_TMPDIR/err"
-  assert_output --partial "No space left"
-  assert_output --partial "--resume"
 }
 
 @test "runs folder that is a file" {

@@ -1,4 +1,4 @@
-"""What verbs answer through the whole command line: of a committed run, and of what there is."""
+"""What verbs answer through the whole command line: of a committed run, of what there is, and of what they would measure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 
 from lab.__main__ import main
 from lab.model.facts import ROOT
+from lab.records.store import RunStore
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.boots import on_boot
 
 RUN = "data/reference/quick-keepalive"
@@ -135,3 +137,59 @@ def test_a_regression_is_exit_1_of_a_run_or_of_two(tmp_path: Path, capsys: pytes
     answered(f"gate {slower} --max-regression 10% --again {RUN}", 1, [said], capsys)
     two = f"gate {RUN}:keepalive {slower}:keepalive --max-regression 10% --metric cpu_per_request"
     answered(two, 1, ["two runs, unpaired"], capsys)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where runs would go. In this process instead of the local target's namespaces; nothing can be measured."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(LocalTarget, "enter", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(LocalTarget, "check", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(RunStore, "create", None)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("bench nginx --against ingress-nginx", [" nginx, ingress-nginx, ingress-nginx-again; in 3 blocks: direct\n"]),
+        (
+            "bench keepalive use-gzip --against nginx",
+            [" keepalive, ingress-nginx+use-gzip, nginx, nginx-again; in 3 blocks: direct\n"],
+        ),
+        ("bench ingress-nginx --against direct", [" ingress-nginx, direct, direct-again\n"]),
+        (
+            "bench keepalive --against use-gzip+somaxconn-128",
+            [" keepalive, use-gzip+somaxconn-128, use-gzip+somaxconn-128-again; in 3 blocks: direct\n"],
+        ),
+        ("aa --k6-out csv", ["ingress-nginx, ingress-nginx-again, ingress-nginx-null-1; in "]),
+        ("aa --sweep at-knee --knee 2000", ["2,000 req/s, as named", "1,000 req/s", "1,600 req/s"]),
+        (
+            "aa keepalive --nulls 3",
+            ["keepalive, keepalive-again, keepalive-null-1, keepalive-null-2, keepalive-null-3; in ", "in 10 blocks"],
+        ),
+        ("study okd --quick", ["12 arms at 2 points, about ", " min", "6 blocks", "direct"]),
+        (
+            "knee ingress-nginx --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%",
+            [
+                "k6, 100 connections, 200 req/s, 3 s, 1kB.bin",
+                "p99 at most 20.0 ms",
+                "below 80 % of its CPU",
+                "x2 from 200 req/s",
+                "within 10 %",
+            ],
+        ),
+        (
+            "knee use-gzip+gzip-level-9 --generator k6 --page 64kB.txt --accept-encoding gzip --close",
+            ["64kB.txt", "new connection per request", "accepts gzip"],
+        ),
+    ],
+)
+def test_options_are_what_is_planned(
+    words: str, told: list[str], runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And planning prints no answer and leaves nothing."""
+    assert main([*words.split(), "--plan"]) == 0
+    out, err = capsys.readouterr()
+    assert [part for part in told if part not in err] == [], err
+    assert out == "" and list(runs.rglob("*")) == []

@@ -31,21 +31,11 @@ from lab.targets.cluster import kind
 from lab.targets.cluster.api import CLIENT_NAMESPACE
 from lab.targets.cluster.lease import LEASE
 from lab.targets.local.sandbox import cgroups
+from lab.tests.support.sweep_texts import TINY
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 
 ROOT = Path(__file__).parents[3]
-SWEEP = """\
-title = "Tiny"
-question = "Does it survive?"
-blocks = 1
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-attempts = 2
-"""
 DEADLINE_S = 300.0
 PAIRED, PLAIN, ONE = 6, 3, 1
 """Blocks: from six on a baseline and itself are paired; one is killed as soon as its system is up and read back, and not resumed."""
@@ -191,7 +181,7 @@ def survives(kill: Kill, folder: Path) -> None:
         pytest.skip("no cluster is up: `just up kind`")
     (folder / "scratch").mkdir()
     (folder / "runs").mkdir()
-    (folder / "tiny.toml").write_text(SWEEP)
+    (folder / "tiny.toml").write_text(f"{TINY}attempts = 2\n")
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         asked = [kill.variant, f"--target={kill.target}", f"--sweep={folder / 'tiny.toml'}"]

@@ -323,8 +323,11 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
 # -- preparing --------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Only(FakeTarget):
-    names: frozenset[str] = frozenset({"k6"})
+    """A target on which only these generators are installed."""
+
+    names: tuple[str, ...] = ("k6",)
     kernel: str = "1"
 
     def facts(self) -> dict[str, str]:
@@ -334,30 +337,24 @@ class Only(FakeTarget):
         return super().installed(generator) if generator.name in self.names else None
 
 
-def with_generators(*names: str) -> Only:
-    target = Only()
-    target.names = frozenset(names)
-    return target
-
-
 def prepare(target: FakeTarget, **asked: Any) -> bench.Prepared:
     return seeking.prepare(("ingress-nginx",), target, (), **asked)
 
 
 def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
     """What only wrk2 needs does not bind k6; the sample names both."""
-    prepared = prepare(with_generators("k6"), duration_s=2.0, connections=200)
+    prepared = prepare(Only(), duration_s=2.0, connections=200)
     (chosen,) = prepared.chosen.values()
     assert (chosen.generator.name, chosen.stand_in_for) == ("k6", "wrk2")
     assert prepared.record.points[0].duration_s == 2.0
     assert prepared.record.generators["rate-100"]["stand_in_for"] == "wrk2"
-    (chosen,) = prepare(with_generators("k6", "oha"), duration_s=2.0, connections=200).chosen.values()
+    (chosen,) = prepare(Only(names=("k6", "oha")), duration_s=2.0, connections=200).chosen.values()
     assert chosen.generator.name == "oha"
 
 
 def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
     """Unless told otherwise; told otherwise it refuses, as does a start below a request per second and connection."""
-    wrk2 = with_generators("wrk2", "k6")
+    wrk2 = Only(names=("wrk2", "k6"))
     prepared = prepare(wrk2)
     assert prepared.record.points[0].duration_s >= 30
     assert prepared.record.knee is not None and prepared.record.knee.least_rps == 100
@@ -377,7 +374,7 @@ def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
 
 def test_a_search_is_not_resumed_under_other_facts() -> None:
     """Its trials are no pairs: of two places they make no knee. The boot is no place."""
-    target = with_generators("k6")
+    target = Only()
     words = ("lab", "knee", "--p99=20ms", "--json", "--", "ingress-nginx")
     made = seeking.prepare(("ingress-nginx",), target, words, p99_s=0.02)
     record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
