@@ -60,15 +60,9 @@ def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[Serve
 
 
 def ask(client: socket.socket) -> bytes:
+    """Send a request and return its answer, or less where the server closed."""
     client.sendall(REQUEST)
-    return received(client)
-
-
-def received(client: socket.socket) -> bytes:
-    found = b""
-    while len(found) < len(ANSWER) and (part := client.recv(65536)):
-        found += part
-    return found
+    return client.recv(len(ANSWER), socket.MSG_WAITALL)
 
 
 def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
@@ -100,7 +94,7 @@ def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(t
         client.sendall(REQUEST)
         time.sleep(0.3)
         server.resume()
-        assert received(client) == ANSWER
+        assert client.recv(len(ANSWER), socket.MSG_WAITALL) == ANSWER
     service_s = [(row[3] - row[1]) / SECOND for row in found[0].rows.tolist()]
     assert 0.29 < service_s[1] < 5
 
