@@ -125,31 +125,6 @@ PYTHON
   assert_output namespace/ingress-lab-client
 }
 
-# bats test_tags=long
-@test "an API server that goes away ends the run with a message, and --resume finishes it" {
-  python -m lab bench ingress-nginx --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
-  local lab=$! status=0
-  background=$lab
-  until_samples 1
-  docker pause "$LAB_KIND_NAME-control-plane"
-  timeout 120 tail --pid="$lab" -f /dev/null || fail "still running after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
-  wait_for_end "the lab" "$lab" || status=$?
-  docker unpause "$LAB_KIND_NAME-control-plane"
-  assert_equal "$status" 1
-  run cat "$BATS_TEST_TMPDIR/err"
-  assert_output --partial "context kind-$LAB_KIND_NAME"
-  assert_output --partial "just bench --resume"
-  refute_output --partial Traceback
-  local deadline=$((SECONDS + 90))
-  until lab bench --resume "$(basename "$LAB_RUNS"/*)" && [[ $stderr != *lease* ]]; do # the lost lab's lease runs out
-    ((SECONDS < deadline)) || fail "$stderr"
-    sleep 2
-  done
-  finished
-  run bash -c "$(declare -f recorded); recorded block arm attempt generation | sort | uniq -d"
-  assert_output ""
-}
-
 shared() { # fails where the parts of every sample of two generators, their sum and the proxy do not agree, or two roles share a node
   python - <<'PYTHON'
 import json, os, pathlib

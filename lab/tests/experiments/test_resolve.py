@@ -49,11 +49,7 @@ def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **
 
 
 def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(
-        Request(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)),
-        FakeTarget(),
-        (),
-    )
+    return prepare(Request(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
@@ -141,12 +137,7 @@ LIMITED = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by
     ("earlier", "asked", "variant", "says"),
     [
         ({"change": five_blocks}, "5%", LOG_OFF, "6 valid blocks"),
-        (
-            {"noise": 0.5},
-            "2%",
-            LOG_OFF,
-            "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve",
-        ),
+        ({"noise": 0.5}, "2%", LOG_OFF, "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve"),
         (
             {"change": LIMITED},
             "5%,rate",

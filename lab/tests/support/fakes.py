@@ -311,11 +311,7 @@ class FakeTarget:
 
     @contextmanager
     def up(
-        self,
-        variant: Variant,
-        changing: bool = False,
-        side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
+        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
     ) -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.ups_at.append(side)

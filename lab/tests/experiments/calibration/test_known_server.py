@@ -84,10 +84,7 @@ def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
 
 
 def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(tmp_path: Path) -> None:
-    with (
-        served(tmp_path, Behaviour()) as (port, found),
-        socket.create_connection(("127.0.0.1", port)) as client,
-    ):
+    with served(tmp_path, Behaviour()) as (port, found), socket.create_connection(("127.0.0.1", port)) as client:
         assert ask(client) == ANSWER
         (server,) = [each for each in psutil.Process().children() if "known_server" in " ".join(each.cmdline())]
         server.suspend()
@@ -100,10 +97,7 @@ def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(t
 
 
 def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:
-    with (
-        served(tmp_path, Behaviour()) as (port, found),
-        socket.create_connection(("127.0.0.1", port)) as client,
-    ):
+    with served(tmp_path, Behaviour()) as (port, found), socket.create_connection(("127.0.0.1", port)) as client:
         ask(client)
         time.sleep(0.3)
         ask(client)
