@@ -145,7 +145,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(FIELD.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=[] if path.name in REFUSED else pytest.mark.slow)
+        for path in sorted(FIELD.iterdir())
+    ],
+)
 def test_files_from_the_field_are_planned_or_refused_with_what_is_wrong(path: Path) -> None:
     if told := REFUSED.get(path.name):
         with pytest.raises(UsageError, match=re.escape(told)):
