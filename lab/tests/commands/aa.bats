@@ -12,12 +12,6 @@ setup() {
   sed -i "/^attempts/d" "$sweep" # by too few valid blocks nothing could be planned
 }
 
-# told KEY: of the JSON in noise.json: the `blocks` that resolve 10 % in CPU per request, nothing if not known, and then `why`.
-told() {
-  jq -r '(.rows[] | select(.metric == "cpu_per_request")) as $cpu
-    | {why: $cpu.why, blocks: ($cpu.resolve[] | select(.effect == 0.1) | .blocks // "")}[$key]' --arg key "$1" "$BATS_TEST_TMPDIR/noise.json"
-}
-
 # bats test_tags=measures
 @test "aa measures a variant against itself, prints it again, and bench --resolve plans by it" {
   lab aa --sweep "$sweep" --blocks 6 --seed 1
@@ -34,7 +28,7 @@ told() {
   assert_equal "$(jq .nulls.arms "$BATS_TEST_TMPDIR/noise.json")" 1
 
   # what aa says is what bench does
-  blocks=$(told blocks)
+  blocks=$(jq '.rows[] | select(.metric == "cpu_per_request").resolve[] | select(.effect == 0.1).blocks // empty' "$BATS_TEST_TMPDIR/noise.json")
   lab bench log-off --sweep "$sweep" --resolve 10% --plan
   if [[ -n $blocks ]]; then
     assert_success
@@ -44,7 +38,7 @@ told() {
     [[ $printed == *"claimed "*" null comparisons"* ]] || fail "$printed"
   else
     assert_failure 2
-    [[ $stderr == *"just aa"* ]] || fail "$(told why): $stderr"
+    [[ $stderr == *"just aa"* ]] || fail "$stderr"
   fi
   run find "$LAB_RUNS" -mindepth 1 -maxdepth 1
   assert_equal "${#lines[@]}" 1 # a plan leaves nothing

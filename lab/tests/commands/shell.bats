@@ -19,10 +19,6 @@ needs_tools() {
   [[ -e $root/.cache/ready ]] || skip "these tools did not come from scripts/setup-debian"
 }
 
-in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
-  root=$bare bash -euc 'source "$root/scripts/tools/env.bash"'"; $1"
-}
-
 @test "--help prints the header and nothing else, and what is unknown is refused with what to do" {
   run --separate-stderr "$root/scripts/shell" --help
   assert_success
@@ -115,7 +111,8 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   bare_checkout
   mkdir "$bare/.cache"
   # Files, no FIFO: who opens one waits for the other end, which may have died, for ever.
-  in_env 'exec 9>"$cache/lock"; flock -w 60 9; echo held >"$cache/held"
+  root=$bare bash -euc 'source "$root/scripts/tools/env.bash"
+    exec 9>"$cache/lock"; flock -w 60 9; echo held >"$cache/held"
     for ((i = 0; i < 1200; i++)); do [[ ! -e $cache/go ]] || break; sleep 0.05; done
     fingerprint >"$cache/ready"' 3>&- &
   local first=$!

@@ -135,7 +135,6 @@ def test_list_names_every_variant_knob_sweep_and_study_there_is_a_file_for_and_s
 
 
 def test_a_regression_is_exit_1_of_a_run_or_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """So clear a one needs no second measurement."""
     slower = on_boot("quick-keepalive", tmp_path / "slower", "b", cost=1.5)
     said = r"REGRESSION: keepalive against ingress-nginx at ceiling: CPU per request: \+5[0-9]\."
     answered(f"gate {slower} --max-regression 10% --again {RUN}", 1, [said], capsys)
@@ -192,7 +191,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_options_are_what_is_planned(
     words: str, told: list[str], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And planning prints no answer and leaves nothing."""
     assert main([*words.split(), "--plan"]) == 0
     out, err = capsys.readouterr()
     assert [part for part in told if part not in err] == [], err

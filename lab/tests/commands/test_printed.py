@@ -26,13 +26,11 @@ from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.golden import print_planned
+from lab.tests.support.sweep_texts import TINY, write_sweep
 
-SWEEP = """
-title = "Tiny"
-question = "Does it work?"
-blocks = 6
+SWEEP = f"""{TINY}
 [[points]]
-name = "ceiling"
+name = "full"
 generator = "wrk"
 connections = 40
 duration_s = 1
@@ -42,20 +40,12 @@ routes = 4
 resumption = true
 accept_encoding = "gzip"
 link_mbit = 10
-[[points]]
-name = "plain"
-generator = "wrk"
-connections = 4
-duration_s = 1
 """
 
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
-    return prepare(Request(("ingress-nginx",), str(path), seed=1), FakeTarget(), ())
+    return prepare(Request(("ingress-nginx",), write_sweep(tmp_path, monkeypatch, SWEEP), seed=1), FakeTarget(), ())
 
 
 @pytest.fixture
@@ -79,8 +69,8 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
     """And counts the fresh bring-ups that are certain."""
     lines = {line.split()[1]: line for line in print_planned(prepared).splitlines() if line.startswith("point ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
-    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
-    assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["full:"]
+    assert lines["ceiling:"].endswith("ceiling: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
     anew = PlannedAnew(3, ("caddy at beyond",), ("run-1",))
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
     assert said in print_planned(changed(prepared, fresh=anew))
@@ -107,7 +97,7 @@ def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.Cap
     assert run["pairs"] + run["alone"] == slots and run["done"] == done * slots
     left_s = 0.0 if done else prepared.design.duration_s
     assert told["duration_s"] == run["duration_s"] == pytest.approx(left_s)
-    load = next(each for each in run["loads"] if each["point"]["name"] == "ceiling")
+    load = next(each for each in run["loads"] if each["point"]["name"] == "full")
     assert (load["generator"]["name"], load["point"]["connections"], load["point"]["link_mbit"]) == ("wrk", 40, 10)
     assert [arm["name"] for arm in run["arms"]] == [arm.name for arm in prepared.plan.arms]
     answer_plan(argparse.Namespace(json=False), [(prepared, 0)])

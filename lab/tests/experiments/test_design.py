@@ -58,7 +58,6 @@ def design_of(kept: RunRecord) -> Design:
 
 
 def test_the_newest_alike_run_is_the_guide() -> None:
-    """Its A/A pairs and those of the ones before say what can be resolved, its bring-ups how long it takes."""
     stored("run-1")
     stored("run-2")
     told = design_of(record("run-3"))

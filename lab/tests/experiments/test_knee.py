@@ -41,7 +41,6 @@ QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
 
 @pytest.fixture(autouse=True)
 def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without steal and without other people's processes, and a scratch folder for runs."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(sampler, "other_processes_s", float)
     monkeypatch.setattr(sampler, "cpu_times", lambda: QUIET)
@@ -153,7 +152,6 @@ def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() 
 
 @pytest.mark.parametrize("after", [1, 5])
 def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
-    """Ctrl-C after any trial: the resumed one makes the same trials as one that nobody interrupted, and no other."""
     whole = searched(search=COARSE)
 
     def interrupt(count: int) -> None:
@@ -279,7 +277,6 @@ def test_who_was_full_was_the_limit(
     ],
 )
 def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str) -> None:
-    """The machine's doing says nothing; a broken system ends the search; what an overload may do is a failure."""
     record = seeker().store.record
     sample = made_invalid(make_sample(), reason)
     assert tried(record.plan().slots[0], sample, None, record, passed).outcome == outcome
@@ -325,8 +322,6 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
 
 @dataclass
 class Only(FakeTarget):
-    """A target on which only these generators are installed."""
-
     names: tuple[str, ...] = ("k6",)
     kernel: str = "1"
 

@@ -21,7 +21,6 @@ COSTS = Costs(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS
 
 @pytest.fixture(autouse=True)
 def nothing_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But what a test says."""
     monkeypatch.setattr(levels, "committed", tuple[Known, ...])
 
 

@@ -52,7 +52,6 @@ def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepar
 
 
 def test_it_is_not_planned_and_its_reason_and_what_would_help_are_told_and_so_is_what_stands_on_it(sweep: str) -> None:
-    """In the record, in the plan and in the verdict."""
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
     assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
     missing = {each.variant: each for each in made.record.not_measurable}
@@ -77,7 +76,6 @@ def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> N
 
 
 def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_beforehand(sweep: str) -> None:
-    """Five routes with TLS behind the proxy want a wrk each, and four connections are too few for them."""
     names = tuple(f"r{number}.lab.test" for number in range(5))
 
     @dataclass

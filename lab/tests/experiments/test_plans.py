@@ -40,8 +40,6 @@ KEYS = [
 
 
 class Two(FakeTarget):
-    """A target with two places, whose generators have two CPUs on any machine."""
-
     def generator_cpus(self) -> int | None:
         return 2
 

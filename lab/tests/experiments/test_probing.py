@@ -33,8 +33,6 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
-    """A target that carries so much for each of two sides."""
-
     @contextmanager
     def trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
         assert variant.name == "ingress-nginx" and out is None
@@ -150,7 +148,6 @@ def test_a_load_is_carried_where_both_sides_have_their_rate(changes: dict[str, o
 
 
 def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a concurrent pair is: a generator that drops requests on both sides is a load that is not carried."""
     script = 'print(\'{"requests": 700, "duration_s": 1.0, "bytes": 770000, "errors": {}, "dropped": 300}\')'
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
     monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)

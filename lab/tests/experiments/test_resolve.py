@@ -97,7 +97,6 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
 
 
 def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str) -> None:
-    """Recorded with its reason before the first sample; the plan's own promise agrees."""
     past = self_compared(sweep, noise=0.03)
     made = resolved(sweep, "5%")
     planned = made.design.planned_for

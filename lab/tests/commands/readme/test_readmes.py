@@ -68,7 +68,6 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 @each_file
 def test_every_path_that_it_names_is_there(path: Path) -> None:
-    """In backticks, and of a folder of the checkout."""
     for word in IN_CODE.findall(FENCED.sub("", by_hand(path))):
         path_like = re.fullmatch(r"(lab|manifests|notebooks|scripts|data)/[\w./-]*", word)
         label = re.fullmatch(r"lab/[a-z-]+", word)  # of a manifest: `lab/role`
@@ -171,7 +170,6 @@ def test_the_rules_are_those_of_the_code() -> None:
 
 
 def test_a_part_is_written_anew_or_refused_with_the_nearest_that_is_made(tmp_path: Path) -> None:
-    """Only what stands between the markers changes."""
     path = tmp_path / "README.md"
     path.write_text("# T\n\n<!-- generated: words a 'b c' -->\nold\n<!-- end -->\n\nmine\n")
     anew = "# T\n\n<!-- generated: words a 'b c' -->\na+b c\n<!-- end -->\n\nmine\n"

@@ -98,7 +98,6 @@ def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
 
 
 def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet() -> None:
-    """By simulation: arrivals evenly over the time, each answered as the server's own plan says."""
     how, recorded_s = Behaviour(delay_s=0.01, pause_s=1.0, pause_at_s=5.5), 12.0
     arrivals = np.arange(0, recorded_s, 0.001)
     due = arrivals + how.delay_s
@@ -205,7 +204,6 @@ def record_of(measurements: list[Measured]) -> CalibrationRecord:
 
 
 def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
-    """The server was slow once; the generator was not wrong for it."""
     both = [
         made("fixed", lat(0.011, 0.012), lat(0.010, 0.0115), 1),
         made("fixed", lat(0.021, 0.022), lat(0.020, None), 2),

@@ -60,7 +60,6 @@ def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[Serve
 
 
 def ask(client: socket.socket) -> bytes:
-    """Send a request and return its answer, or less where the server closed."""
     client.sendall(REQUEST)
     return client.recv(len(ANSWER), socket.MSG_WAITALL)
 

@@ -32,7 +32,6 @@ def knobs(manifests: Path, data: dict[str, str], cannot: str = "") -> tuple[dict
 def test_a_new_knob_takes_sweep_and_metric_of_one_that_sets_the_same_key_but_not_its_hypothesis(
     manifests: Path,
 ) -> None:
-    """That is about its own value: `worker-processes: 3` is no matter of one worker."""
     found, _ = knobs(manifests, {"keep-alive-requests": "5000"})
     made, like = found["keep-alive-requests-5000"].knob, load_knob("keep-alive-requests-10000")
     assert (made.sweep, made.primary_metric) == (like.sweep, like.primary_metric)

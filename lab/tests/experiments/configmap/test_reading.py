@@ -114,7 +114,6 @@ def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     ],
 )
 def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: list[str], written: str) -> None:
-    """Of two types with a comma between them nginx makes one that there is not."""
     configmap = notes(json.dumps({"kind": "ConfigMap", "data": {"keep-alive": "5", key: words}}))
     assert configmap == f"{key}: a list is no value of a ConfigMap (the API server refuses it): write {written}"
 

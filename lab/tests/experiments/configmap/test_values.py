@@ -83,13 +83,11 @@ def takes(line: str) -> bool:
 
 
 def written(key: str, value: str) -> bytes:
-    """Quoted, so that YAML hands it on as it is."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  {BESIDE}: "true"\n'.encode()
 
 
 def outcome(key: str, value: str) -> tuple[bool, str]:
-    """Whether the key is in the whole file, and what was told about it."""
     found = split("mine.yaml", read("mine.yaml", written(key, value), again("bench")))
     return key in found.kept, "\n".join(note for note in found.notes if note.startswith(f"{key}: "))
 

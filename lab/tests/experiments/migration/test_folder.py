@@ -118,7 +118,6 @@ def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_tha
 
 
 def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_system_itself(tmp_path: Path) -> None:
-    """Contour's controller passes over an annotation that it cannot read."""
     (found,) = plan("mine", MINE, to=["contour"]).migrations
     copy_manifests(tmp_path / "manifests")
     shipped, yours = (

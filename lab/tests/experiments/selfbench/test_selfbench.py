@@ -49,7 +49,6 @@ def test_the_overhead_is_what_selfbench_prints_alone(
 
 
 def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And three times as much, since samples are measured again; what hangs is ended all the same."""
     given: list[float] = []
 
     def fake(argv: Sequence[str], timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
@@ -63,7 +62,6 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_that_stopped_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit status 1 is of cells without a valid sample, and of a full disk."""
     run = long_run({"extra-work-a": 1.2}, blocks=6)
     monkeypatch.setattr(subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 1, "", "disk full"))
     monkeypatch.setattr(overhead, "run_names", lambda _: ["long"])
