@@ -55,10 +55,6 @@ def prepared(sweep: str, trials: Trials | None, target: FakeTarget | None = None
     return prepare(Request(("keepalive",), sweep, seed=1), target or FakeTarget(sides=SIDES), (), trials)
 
 
-def said(made: Prepared) -> str:
-    return print_planned(made, 300)
-
-
 def pairs_at(made: Prepared, name: str) -> int:
     return sum(slot.against is not None for slot in made.plan.slots if slot.point.name == name)
 
@@ -68,7 +64,7 @@ def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> N
     assert tried == [1000] and [point.rate_rps for point in made.plan.points] == [None, 1000]
     (probe,) = made.record.probes
     assert (probe.decided, probe.carried_rps) == ("as-asked", 1000) and pairs_at(made, "rate-1000") >= 6
-    assert "rate-1000: 1,000 req/s on two sides at once are carried" in said(made)
+    assert "rate-1000: 1,000 req/s on two sides at once are carried" in print_planned(made, 300)
 
 
 def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
@@ -76,7 +72,7 @@ def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) 
     assert tried == [1000, 220], "three quarters of what was achieved"
     assert [(point.name, point.rate_rps) for point in made.plan.points] == [("ceiling", None), ("rate-220", 220)]
     assert pairs_at(made, "rate-220") >= 6 and set(made.record.generators) == {"ceiling", "rate-220"}
-    assert "not carried (412 requests dropped): pairs at 220 req/s" in said(made)
+    assert "not carried (412 requests dropped): pairs at 220 req/s" in print_planned(made, 300)
     stored = RunRecord.model_validate_json(made.record.model_dump_json())
     assert [trial.carried for trial in stored.probes[0].trials] == [False, True]
 
@@ -86,8 +82,10 @@ def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: s
     made = prepared(sweep, carries(10, tried := []))
     assert tried == [1000, 100] and pairs_at(made, "rate-100") == 0 and pairs_at(made, "ceiling") >= 6
     assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
-    assert "arms are measured one after the other, at that rate" in said(made)
-    assert "no pair can bear it: two sides at once are more than this target carries (probe)" in said(made)
+    assert "arms are measured one after the other, at that rate" in print_planned(made, 300)
+    assert "no pair can bear it: two sides at once are more than this target carries (probe)" in print_planned(
+        made, 300
+    )
 
 
 class Pinned(FakeTarget):
@@ -113,7 +111,7 @@ def test_what_a_recent_run_found_out_under_the_same_facts_is_not_tried_again(swe
         pass
     again = prepared(sweep, carries(300, tried := []))
     assert tried == [] and again.record.probes[0].from_run == first.record.id
-    assert f"as {first.record.id} found" in said(again) and pairs_at(again, "rate-220") >= 6
+    assert f"as {first.record.id} found" in print_planned(again, 300) and pairs_at(again, "rate-220") >= 6
     elsewhere = FakeTarget(name="other", sides=SIDES)
     prepared(sweep, carries(300, tried), elsewhere)
     assert tried == [1000, 220], "another target"
@@ -127,7 +125,7 @@ def test_a_probe_that_cannot_be_made_leaves_the_load_as_it_was_and_says_why(swee
 
     made = prepared(sweep, failing)
     assert made.record.probes[0].decided == "as-asked" and made.record.probes[0].trials == ()
-    assert "the probe could not be made (did not come up)" in said(made)
+    assert "the probe could not be made (did not come up)" in print_planned(made, 300)
 
 
 @pytest.mark.parametrize(
