@@ -47,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
                 "^direct .*reference of every run",
             ],
         ),
-        ("list", 60, ["^.*upstream-keepalive-requests-1000.*$"]),
+        pytest.param("list", 60, ["^.*upstream-keepalive-requests-1000.*$"], marks=pytest.mark.slow),
         (
             "show keepalive",
             160,

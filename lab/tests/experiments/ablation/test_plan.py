@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,11 @@ def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
     assert (steps["b"].cumulative, steps["a"].alone) == ("root-upto-b", "parent")
 
 
+@cache
+def every_overlay() -> Sequence[Overlay]:
+    return overlays_of(MANIFESTS)
+
+
 @pytest.mark.parametrize("key", study_keys())
 def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
@@ -119,7 +125,7 @@ def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_
     listed = load_study(key).file.variants
     assert list(names[: len(listed)]) == listed
     roots = {chain(name)[0].name for name in names}
-    annotated = (each.name for each in overlays_of(MANIFESTS) if each.study == key)
+    annotated = (each.name for each in every_overlay() if each.study == key)
     assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
     found = knobs_of(names, MANIFESTS, study)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]

@@ -175,7 +175,7 @@ TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
     """Never an exception of another kind: a form of ours with something else in it."""
     forms = [MAP, f"a:\n  controller: {{{CONFIG}}}\n", json.dumps({"data": BOTH}), "x: 'y'\n", PAGE, json.dumps(STATE)]

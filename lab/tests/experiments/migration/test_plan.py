@@ -22,7 +22,10 @@ from lab.report.terminal import terminal
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.manifests.routes import PREFIX
 
-FIELD = sorted((Path(__file__).parent / "testdata").iterdir())
+FIELD = [
+    pytest.param(path, id=path.name, marks=pytest.mark.slow if number % 4 else [])
+    for number, path in enumerate(sorted((Path(__file__).parent / "testdata").iterdir()))
+]
 INGRESS = """
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -65,7 +68,7 @@ def refusal(content: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("path", FIELD, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FIELD)
 def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
     content = path.read_bytes()
     if told := refusal(content):
