@@ -156,10 +156,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "told"),
     [
         ("bench nginx --against ingress-nginx", [" nginx, ingress-nginx, ingress-nginx-again; in 3 blocks: direct\n"]),
-        (
-            "bench keepalive use-gzip --against nginx",
-            [" keepalive, ingress-nginx+use-gzip, nginx, nginx-again; in 3 blocks: direct\n"],
-        ),
         ("bench ingress-nginx --against direct", [" ingress-nginx, direct, direct-again\n"]),
         (
             "bench keepalive --against use-gzip+somaxconn-128",

@@ -46,9 +46,6 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_sweep(tmp_path, monkeypatch, TINY + RATE)
 
 
-# -- as many blocks as the noise asks for, or the reason why no number can be promised ------------------------
-
-
 def measured(made: Prepared, **how: Any) -> RunStore:
     run = RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     samples, histograms = make_run(made.plan, **how)
@@ -167,9 +164,6 @@ def test_what_an_earlier_run_cannot_promise_is_refused_with_the_reason(
     self_compared(sweep, **earlier)
     with pytest.raises(UsageError, match=says):
         resolved(sweep, asked, variant)
-
-
-# -- what two sides at once carry: the rate stays, is lowered, or arms are measured one after the other --------
 
 
 def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
