@@ -31,7 +31,8 @@ def test_every_row_names_what_there_is(row: dict[str, str], monkeypatch: pytest.
     for name in filter(None, [*options.variants, options.against]):
         load_variant(name)
     points = load_sweep(options.sweep)[1].expanded() if options.sweep else ()
-    assert set((options.points or "").split(",")) - {""} <= {point.name for point in points}
+    named: list[str] = options.points.split(",") if options.points else []
+    assert set(named) <= {point.name for point in points}
 
 
 def test_names_and_seeds_are_there_once_and_a_further_boot_is_of_a_reference_that_there_is_or_will_be() -> None:

@@ -153,7 +153,7 @@ def _pair_of(slot: Slot) -> PairSide | None:
         return None
     layout, scheme = slot.layout, slot.point.scheme
     up_first = layout.first_up == layout.side
-    repeated = {"reload": slot.reload, "repeat": slot.repeat}
+    repeated: dict[str, Any] = {"reload": slot.reload, "repeat": slot.repeat}
     side = PairSide(against=slot.other, side=layout.side, scheme=scheme, first_up=up_first, **repeated)
     if scheme == "together":
         return side

@@ -48,8 +48,8 @@ def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
 
 
 def variant(name: str = "ingress-nginx", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:
-    bare = {"title": name, "study": None, "knobs": (), "own_knobs": (), "manifests": ()}
-    return Variant(**{"name": name, "baseline": baseline, "readback": tuple(readback), **bare})
+    bare: dict[str, Any] = {"title": name, "study": None, "knobs": (), "own_knobs": (), "manifests": ()}
+    return Variant(name=name, baseline=baseline, readback=tuple(readback), **bare)
 
 
 @dataclass

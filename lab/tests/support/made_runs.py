@@ -37,15 +37,9 @@ class MadeStore(RunStore):
 
 
 def variant_record(name: str, **fields: Any) -> VariantRecord:
-    bare = {
-        "title": name,
-        "baseline": None,
-        "knobs": (),
-        "own_knobs": (),
-        "primary_metric": None,
-        "hypothesis_sweep": None,
-    }
-    return VariantRecord(**{"name": name, "manifests_sha256": "", **bare, **fields})
+    bare: dict[str, Any] = {"title": name, "knobs": (), "own_knobs": (), "manifests_sha256": ""}
+    nothing = dict.fromkeys(("baseline", "primary_metric", "hypothesis_sweep"))
+    return VariantRecord(**{"name": name, **bare, **nothing, **fields})
 
 
 def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
