@@ -20,7 +20,6 @@ HEAD = "# `just test --record [BUSY]`, a line each time: when it ended, commit, 
 
 
 def line(reports: Path, busy: int, seconds: int, status: int) -> str:
-    """Return what is recorded of one run, without the line's end."""
     passed, failed, skipped = count(reports)
     outcome = f"{passed} passed, {failed} failed, {skipped} skipped, exit status {status}"
     beside = f"{os.cpu_count()} CPUs, {busy} busy beside, load {os.getloadavg()[2]:.1f}"
@@ -28,7 +27,6 @@ def line(reports: Path, busy: int, seconds: int, status: int) -> str:
 
 
 def append(record: Path, text: str) -> None:
-    """Append a line to the record, which is begun with its heading."""
     record.parent.mkdir(parents=True, exist_ok=True)
     with record.open("a") as stream:
         if not stream.tell():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -76,7 +76,6 @@ def package_of(module: str) -> str:
 
 
 def wrong_ways(edges: Mapping[str, set[str]]) -> list[str]:
-    """Imports that go up, or sideways to another package."""
     return sorted(
         f"{importer} imports {imported}"
         for importer, targets in edges.items()
@@ -97,7 +96,6 @@ def systems_by_name(edges: Mapping[str, set[str]], packages: Iterable[str] = ("m
 
 
 def circles(edges: Mapping[str, set[str]]) -> list[str]:
-    """Each module that is reached again from itself, with the way round."""
     return sorted({" -> ".join(way) for start in edges if (way := _way_back(edges, start))})
 
 
@@ -155,48 +153,35 @@ def test_nothing_else_lies_in_lab_itself() -> None:
     assert {path.name for path in LAB.iterdir() if path.name != "__pycache__"} <= IN_LAB
 
 
+BY_NAMES = [f"lab.{name}.one imports lab.systems.caddy.system" for name in ("model", "targets")]
+UP = [BY_NAMES[0], "lab.stats.one imports lab.report.two"]
+ROUND = ["lab.stats.one -> lab.stats.two -> lab.stats.one", "lab.stats.two -> lab.stats.one -> lab.stats.two"]
+
+
 @pytest.mark.parametrize(
-    ("text", "wrong"),
+    ("text", "check", "wrong"),
     [
-        ("import lab.report.two\n", "lab.stats.one imports lab.report.two"),
-        ("def late() -> None:\n    from lab.report import two\n", "lab.stats.one imports lab.report.two"),
-        ("if TYPE_CHECKING:\n    from lab.report.two import Two\n", "lab.stats.one imports lab.report.two"),
-        ("from ..report import two\n", "lab.stats.one imports lab.report.two"),
-        ("from lab.base import three\n", "lab.stats.one imports lab.base.three"),
+        ("import lab.report.two\n", wrong_ways, UP),
+        ("def late() -> None:\n    from lab.report import two\n", wrong_ways, UP),
+        ("if TYPE_CHECKING:\n    from lab.report.two import Two\n", wrong_ways, UP),
+        ("from ..report import two\n", wrong_ways, UP),
+        ("from lab.base import three\n", wrong_ways, [BY_NAMES[0], "lab.stats.one imports lab.base.three"]),
+        ("from lab.stats import two\n", circles, ROUND),
+        ("def late():\n    import lab.stats.two\n", circles, ROUND),
+        ("", systems_by_name, BY_NAMES),
     ],
 )
-def test_an_import_up_or_sideways_is_found(tmp_path: Path, text: str, wrong: str) -> None:
-    lab = _house(tmp_path, {"stats/one": text, "report/two": "", "base/three": ""})
-    assert wrong_ways(graph(lab)) == [wrong]
-
-
-@pytest.mark.parametrize("package", ["model", "targets"])
-def test_a_system_that_is_imported_by_name_is_found(tmp_path: Path, package: str) -> None:
-    lab = _house(
-        tmp_path,
-        {
-            f"{package}/one": "def late() -> None:\n    from lab.systems.caddy import system\n",
-            "systems/caddy/system": "",
-        },
-    )
-    assert systems_by_name(graph(lab)) == [f"lab.{package}.one imports lab.systems.caddy.system"]
-
-
-@pytest.mark.parametrize("second", ["from lab.stats import one\n", "def late():\n    import lab.stats.one\n"])
-def test_a_circle_of_modules_is_found(tmp_path: Path, second: str) -> None:
-    lab = _house(tmp_path, {"stats/one": "from lab.stats import two\n", "stats/two": second})
-    assert circles(graph(lab)) == [
-        "lab.stats.one -> lab.stats.two -> lab.stats.one",
-        "lab.stats.two -> lab.stats.one -> lab.stats.two",
-    ]
-
-
-def _house(root: Path, files: Mapping[str, str]) -> Path:
-    lab = root / "lab"
-    for name, text in files.items():
-        path = lab / f"{name}.py"
+def test_what_breaks_the_house_is_found(
+    tmp_path: Path, text: str, check: Callable[[Mapping[str, set[str]]], list[str]], wrong: list[str]
+) -> None:
+    """Imports up or sideways, on top, deferred or for types only; circles; and a system that is imported by name."""
+    files = {"stats/one": text, "stats/two": "from lab.stats import one\n", "report/two": "", "base/three": ""}
+    by_name = "def late() -> None:\n    from lab.systems.caddy import system\n"
+    files |= {"systems/caddy/system": "", "model/one": by_name, "targets/one": by_name}
+    for name, content in files.items():
+        path = tmp_path / "lab" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (each for each in path.parents if each.is_relative_to(lab)):
+        for folder in (each for each in path.parents if each.is_relative_to(tmp_path / "lab")):
             (folder / "__init__.py").touch()
-        path.write_text(text)
-    return lab
+        path.write_text(content)
+    assert check(graph(tmp_path / "lab")) == wrong

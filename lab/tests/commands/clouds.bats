@@ -68,7 +68,7 @@ nothing_changed() {
   called "doctl kubernetes cluster delete ingress-lab-doks"
 }
 
-@test "up without a yes prints the command that it would run and creates nothing" {
+@test "up without a yes prints what it would run and creates nothing; with it the published shape, and the user's kubeconfig stays" {
   cloud doks up
   assert_failure 2
   says "doctl kubernetes cluster create ingress-lab-doks --region=nyc1 --version=1.34"
@@ -78,9 +78,6 @@ nothing_changed() {
   says "instanceType: a1.4xlarge"
   says "eksctl create cluster -f $checkout/lab/targets/provision/eks-a1.yaml"
   nothing_changed
-}
-
-@test "up doks --yes creates the published shape, leaves the user's kubeconfig alone and says how to measure" {
   cloud doks up --yes
   assert_success
   called "--region=nyc1 --version=1.34 --auto-upgrade=false"

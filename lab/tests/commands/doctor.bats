@@ -4,18 +4,11 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
-  stubs=$BATS_TEST_TMPDIR/stubs
-  mkdir -p "$stubs"
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  mkdir "$stubs"
   export HOME=$BATS_TEST_TMPDIR KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig LAB_RUNS=$BATS_TEST_TMPDIR/runs
   export PATH=$stubs:$PATH PYTHONPATH=$root
-}
-
-stub() { # NAME BODY: a program that is found first
-  printf '#!/usr/bin/env bash\n%s\n' "$2" >"$stubs/$1"
-  chmod +x "$stubs/$1"
 }
 
 host_state() {

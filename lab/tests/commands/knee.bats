@@ -9,13 +9,8 @@ setup() {
   limit_s=240
 }
 
-# told EXPRESSION: the value of a Python expression over `found`, the JSON in $output.
-told() {
-  python -c 'import json, sys; found = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$output" "$1"
-}
-
 # bats test_tags=measures
-@test "a real search is interrupted, resumed, printed again, exported to the next bench, and refused as a bench" {
+@test "a real search is interrupted, resumed, printed again and exported to the next bench" {
   python -m lab knee ingress-nginx --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   search=$!
   until_samples 1
@@ -27,31 +22,19 @@ told() {
   run cat "$BATS_TEST_TMPDIR/err"
   assert_output --partial "just knee --resume $run_id"
 
-  lab bench --resume "$run_id"
-  assert_failure 2
-  [[ $stderr == *"just knee --resume $run_id"* ]] || fail "$stderr"
-
   lab knee --resume "$run_id" --json
   [[ $status == 0 || $status == 1 ]] || fail "$status: $stderr"
-  if [[ $(told 'found["complete"]') == False ]]; then
+  if [[ $(jq .complete <<<"$output") == false ]]; then
     assert_failure 1
-    [[ $(told 'found["knees"][0]["why"]') == *"not resolved"* ]] || fail "$output"
-    skip "this machine is too busy for a knee: $(told 'found["knees"][0]["why"]')"
+    assert_output --partial "not resolved"
+    skip "this machine is too busy for a knee: $output"
   fi
   assert_success
-  rate=$(told 'round(found["knees"][0]["rate_rps"])')
-  [[ $(told 'found["knees"][0]["limited_by"] in ("proxy", "generator", "backend", "p99", "unknown")') == True ]] || fail "$output"
-  [[ $(told '(lambda knee: knee["rate_rps"] < knee["fails_rps"] <= 1.5 * knee["rate_rps"])(found["knees"][0])') == True ]] || fail "$output"
-  [[ -s $LAB_RUNS/$run_id/knee.json ]] || fail "no knee.json"
   assert_equal "$output" "$(cat "$LAB_RUNS/$run_id/knee.json")"
-
   rm "$LAB_RUNS/$run_id/knee.json"
   lab table "$run_id"
   assert_success
-  assert_output --partial "limited by"
   assert_output --partial "--sweep at-knee --knee $run_id"
-  lab table "$run_id" --json
-  assert_equal "$(told 'round(found["knees"][0]["rate_rps"])')" "$rate"
   lab knee --resume "$run_id" --json
   assert_success
   [[ -s $LAB_RUNS/$run_id/knee.json ]] || fail "no knee.json again"

@@ -5,17 +5,12 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  cd "$BATS_TEST_DIRNAME/../../.." || return
-  root=$PWD
-  checkout="$BATS_TEST_TMPDIR/checkout"
-  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" PYTHONPATH="$checkout" COLUMNS=160
-  mkdir "$checkout"
-  git ls-files -z --cached --others --exclude-standard -- ':!data/reference' | # what was measured has no part in it
-    while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
-    tar -c --null --files-from=- | tar -x -C "$checkout"
-  cd "$checkout" || return
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  own_checkout README.md justfile lab manifests scripts
+  mkdir data
+  cp -r "$root"/data/{levels,pairs,promises,published,trials} data # what was measured has no part in it
+  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
 }
 
 # example FOLDER: the README's first YAML block, written to the path that stands before it.

@@ -4,13 +4,9 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
-  # shellcheck source=lab/tests/commands/waiting.bash
-  source "$BATS_TEST_DIRNAME/waiting.bash"
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
-  bare=$BATS_TEST_TMPDIR/bare # a checkout without tools
-  stubs=$BATS_TEST_TMPDIR/stubs
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  bare=$checkout # one without tools
   mkdir -p "$bare" "$stubs"
   export HOME=$BATS_TEST_TMPDIR LAB_TOOLS=debian
 }
@@ -19,17 +15,8 @@ bare_checkout() {
   cp -r "$root"/{scripts,flake.nix,flake.lock,pyproject.toml,uv.lock} "$bare"
 }
 
-stub() { # NAME BODY: a program that is found first
-  printf '#!/usr/bin/env bash\n%s\n' "$2" >"$stubs/$1"
-  chmod +x "$stubs/$1"
-}
-
 needs_tools() {
   [[ -e $root/.cache/ready ]] || skip "these tools did not come from scripts/setup-debian"
-}
-
-in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
-  root=$bare bash -euc 'source "$root/scripts/tools/env.bash"'"; $1"
 }
 
 @test "--help prints the header and nothing else, and what is unknown is refused with what to do" {
@@ -124,7 +111,8 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   bare_checkout
   mkdir "$bare/.cache"
   # Files, no FIFO: who opens one waits for the other end, which may have died, for ever.
-  in_env 'exec 9>"$cache/lock"; flock -w 60 9; echo held >"$cache/held"
+  root=$bare bash -euc 'source "$root/scripts/tools/env.bash"
+    exec 9>"$cache/lock"; flock -w 60 9; echo held >"$cache/held"
     for ((i = 0; i < 1200; i++)); do [[ ! -e $cache/go ]] || break; sleep 0.05; done
     fingerprint >"$cache/ready"' 3>&- &
   local first=$!

@@ -51,8 +51,6 @@ TOML
   id=$(basename "$LAB_RUNS"/*mine-study*)
   lab table "$id"
   assert_equal "$output" "$shown"
-  lab table "$id" --markdown
-  assert_output --partial "| ingress-nginx_default |"
   lab table "$id" --json
   run python -c 'import json, sys; print(json.loads(sys.argv[1])["study"]["key"])' "$output"
   assert_output mine

@@ -23,29 +23,17 @@ import psutil
 import pytest
 
 from lab.commands.measuring import done_samples
-from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
-from lab.systems.manifests import objects
 from lab.targets.cluster import kind
 from lab.targets.cluster.api import CLIENT_NAMESPACE
 from lab.targets.cluster.lease import LEASE
 from lab.targets.local.sandbox import cgroups
+from lab.tests.support.factories import plain_systems
+from lab.tests.support.sweep_texts import TINY
 from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 
 ROOT = Path(__file__).parents[3]
-SWEEP = """\
-title = "Tiny"
-question = "Does it survive?"
-blocks = 1
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-attempts = 2
-"""
 DEADLINE_S = 300.0
 PAIRED, PLAIN, ONE = 6, 3, 1
 """Blocks: from six on a baseline and itself are paired; one is killed as soon as its system is up and read back, and not resumed."""
@@ -65,22 +53,14 @@ class Kill:
         return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
 
 
-def systems() -> list[str]:
-    """Those that are a folder of the bases and an overlay as shipped, and have a proxy."""
-    named = [name for name in variant_names() if (MANIFESTS / "base" / name).is_dir()]
-    return [name for name in named if objects.read(load_variant(name).manifests).role("proxy")]
-
-
-def successor(seed: int, name: str) -> Kill:
-    """On local where it runs there, else on the API server."""
-    elsewhere = "local" not in (load_variant(name).only_on or ("local",))
-    return Kill(seed, "apiserver" if elsewhere else "local", ONE, variant=name)
-
-
 FIRST = Kill(1, "local", PAIRED)
 TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
 """Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
-SUCCESSORS = [successor(22 + number, name) for number, name in enumerate(systems())]
+HERE = plain_systems("local")
+SUCCESSORS = [
+    Kill(22 + number, "local" if name in HERE else "apiserver", ONE, variant=name)
+    for number, name in enumerate(plain_systems())
+]
 TWENTY = [
     FIRST,
     *(Kill(seed, "local", PLAIN) for seed in range(2, 4)),
@@ -191,7 +171,7 @@ def survives(kill: Kill, folder: Path) -> None:
         pytest.skip("no cluster is up: `just up kind`")
     (folder / "scratch").mkdir()
     (folder / "runs").mkdir()
-    (folder / "tiny.toml").write_text(SWEEP)
+    (folder / "tiny.toml").write_text(f"{TINY}attempts = 2\n")
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         asked = [kill.variant, f"--target={kill.target}", f"--sweep={folder / 'tiny.toml'}"]

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from lab.__main__ import Talk, main
 from lab.commands import schema
-from lab.commands.measuring import answer_plan, print_plan, resume_command
+from lab.commands.measuring import answer_plan, resume_command
 from lab.commands.progress import Terminal
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.model.design import PlannedAnew
@@ -27,13 +27,12 @@ from lab.model.usage import Usage
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_planned
+from lab.tests.support.sweep_texts import TINY, write_sweep
 
-SWEEP = """
-title = "Tiny"
-question = "Does it work?"
-blocks = 6
+SWEEP = f"""{TINY}
 [[points]]
-name = "ceiling"
+name = "full"
 generator = "wrk"
 connections = 40
 duration_s = 1
@@ -43,20 +42,12 @@ routes = 4
 resumption = true
 accept_encoding = "gzip"
 link_mbit = 10
-[[points]]
-name = "plain"
-generator = "wrk"
-connections = 4
-duration_s = 1
 """
 
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(SWEEP)
-    return prepare(Request(("ingress-nginx",), str(path), seed=1), FakeTarget(), ())
+    return prepare(Request(("ingress-nginx",), write_sweep(tmp_path, monkeypatch, SWEEP), seed=1), FakeTarget(), ())
 
 
 @pytest.fixture
@@ -76,22 +67,16 @@ def changed(prepared: Prepared, **fields: object) -> Prepared:
     return replace(prepared, record=prepared.record.model_copy(update={"design": design}))
 
 
-def plan_of(prepared: Prepared, may_be_less: bool = False) -> str:
-    out = io.StringIO()
-    print_plan(Console(file=out, width=200), prepared, 0, may_be_less)
-    return out.getvalue()
-
-
 def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
     """And counts the fresh bring-ups that are certain."""
-    lines = {line.split()[1]: line for line in plan_of(prepared).splitlines() if line.startswith("point ")}
+    lines = {line.split()[1]: line for line in print_planned(prepared).splitlines() if line.startswith("point ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
-    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
-    assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["full:"]
+    assert lines["ceiling:"].endswith("ceiling: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
     anew = PlannedAnew(3, ("caddy at beyond",), ("run-1",))
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
-    assert said in plan_of(changed(prepared, fresh=anew))
-    assert "more bring-ups" not in plan_of(prepared)
+    assert said in print_planned(changed(prepared, fresh=anew))
+    assert "more bring-ups" not in print_planned(prepared)
 
 
 @pytest.mark.parametrize(("blocks", "duration_s", "asked", "told"), [
@@ -99,7 +84,7 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
     made = prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
-    said = plan_of(changed(made, duration_s=duration_s), may_be_less=not asked)
+    said = print_planned(changed(made, duration_s=duration_s), may_be_less=not asked)
     assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 
@@ -114,7 +99,7 @@ def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.Cap
     assert run["pairs"] + run["alone"] == slots and run["done"] == done * slots
     left_s = 0.0 if done else prepared.design.duration_s
     assert told["duration_s"] == run["duration_s"] == pytest.approx(left_s)
-    load = next(each for each in run["loads"] if each["point"]["name"] == "ceiling")
+    load = next(each for each in run["loads"] if each["point"]["name"] == "full")
     assert (load["generator"]["name"], load["point"]["connections"], load["point"]["link_mbit"]) == ("wrk", 40, 10)
     assert [arm["name"] for arm in run["arms"]] == [arm.name for arm in prepared.plan.arms]
     answer_plan(argparse.Namespace(json=False), [(prepared, 0)])
@@ -140,7 +125,6 @@ def test_who_talks_to_nobody_goes_on(unread: TextIO, monkeypatch: pytest.MonkeyP
 
 
 def test_what_goes_on_with_a_run_names_it_as_it_was_named() -> None:
-    """A folder elsewhere is not found by its run's name, and may need quotes."""
     named = argparse.Namespace(context="prod", resume="/mnt/old runs/RUN")
     assert resume_command(named, "bench", "RUN") == "just bench --resume '/mnt/old runs/RUN' --context prod"
     assert resume_command(argparse.Namespace(context=None), "bench", "RUN") == "just bench --resume RUN"

@@ -17,7 +17,6 @@ from lab.targets.readback import Reading
 
 
 def accepts(name: str, data: Any) -> None:
-    """The stored schema holds for the data as JSON has it."""
     stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
     jsonschema.Draft202012Validator(stored).validate(json.loads(json.dumps(data, allow_nan=False)))
 
@@ -25,12 +24,9 @@ def accepts(name: str, data: Any) -> None:
 def test_the_stored_schemas_are_those_of_the_code() -> None:
     """`just maintain schema` writes them; a file that nothing makes is one too many."""
     assert {path.stem: path.read_text() for path in schema.FOLDER.iterdir()} == schema.texts()
-
-
-@pytest.mark.parametrize("name", [name for name in schema.schemas() if name not in ("histogram", "usage")])
-def test_each_is_a_schema(name: str) -> None:
-    """Those of tables (parquet) are lists of columns; all others are JSON Schema."""
-    jsonschema.Draft202012Validator.check_schema(schema.schemas()[name])
+    for name, each in schema.schemas().items():
+        if name not in ("histogram", "usage"):  # lists of a table's columns
+            jsonschema.Draft202012Validator.check_schema(each)
 
 
 def _open_objects(part: Any, place: str) -> Iterator[str]:
@@ -52,48 +48,31 @@ def test_an_object_has_no_key_that_its_schema_does_not_name() -> None:
 
 
 def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
-    """A reason is a value and one sentence."""
     for reason in Reason:
         accepts("reasons", reason.value)
         assert Reason(reason.value) is reason
         assert reason.meaning.endswith(".") and reason.meaning.count(". ") == 0
     with pytest.raises(jsonschema.ValidationError):
         accepts("reasons", "bad-luck")
-    assert schema.schemas()["reasons"]["environmental"] == [
-        "clock-step",
-        "steal",
-        "other-processes",
-        "uneven",
-        "event-log",
-        "clocks",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reason", "limit"),
-    [
+    environmental = "clock-step steal other-processes uneven event-log clocks"
+    assert schema.schemas()["reasons"]["environmental"] == environmental.split()
+    for reason, limit in (
         (Reason.STEAL, validity.MAX_STEAL),
         (Reason.OTHER_PROCESSES, MAX_OTHERS_CORES),
         (Reason.RATE_NOT_ACHIEVED, validity.MIN_ACHIEVED),
         (Reason.GENERATOR_SATURATED, limits.BUSY),
-    ],
-)
-def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float) -> None:
-    """The numbers in the words are those of lab/measure/validity.py."""
-    assert f"{limit * 100:g} %" in reason.meaning
+    ):
+        assert f"{limit * 100:g} %" in reason.meaning, "the numbers in the words are those that are applied"
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
+def test_readings_keep_their_schema() -> None:
+    """A key too many is refused."""
+    for check in (
         Check(kind="nginx", name="gzip", context="http", value="on"),
         Check(kind="backlog", port=80, value="128"),
         Check(kind="limit", name="Max open files", process="nginx", value="1024", role="backend"),
-    ],
-)
-def test_readings_keep_their_schema(check: Check) -> None:
-    """Every kind of check, set and not set; a key too many is refused."""
-    readings = [Reading(check, check.value, ok=True), Reading(check, "absent", ok=False, detail="it is not there")]
-    accepts("readback", [reading.as_json() for reading in readings])
-    with pytest.raises(jsonschema.ValidationError):
-        accepts("readback", [readings[0].as_json() | {"found": "1"}])
+    ):
+        readings = [Reading(check, check.value, ok=True), Reading(check, "absent", ok=False, detail="it is not there")]
+        accepts("readback", [reading.as_json() for reading in readings])
+        with pytest.raises(jsonschema.ValidationError):
+            accepts("readback", [readings[0].as_json() | {"found": "1"}])

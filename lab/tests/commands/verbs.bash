@@ -13,13 +13,6 @@ lab() {
   run --separate-stderr timeout "${limit_s:-120}" "${python:-python}" -m lab "$@"
 }
 
-# unpacked RUN FOLDER: a committed run in FOLDER, in the form in which it was measured: a folder per sample. Once for a file's tests.
-unpacked() {
-  local once="$BATS_FILE_TMPDIR/unpacked-${1##*/}"
-  [[ -e $once ]] || { python -m lab.tests.support.unpacked "$1" "$once.new" && mv "$once.new" "$once"; }
-  cp -r "$once" "$2"
-}
-
 # refused TEXT ARG...: the command ($verb, if set, with ARG) ends with 2 and says TEXT on stderr, without a traceback; nothing is
 # printed or recorded.
 refused() {

@@ -32,7 +32,6 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_variant_stands_beside_itself_as_it_was_unless_no_rendered_manifest_of_it_differs(both: Path) -> None:
-    """What changed in a component is of the overlays that have it alone; a knob on an overlay is found there, too."""
     at = commit_of("HEAD")
     assert beside(both, "HEAD", ["keepalive", "gzip", "ingress-nginx+access-log-off"]) == (
         {"keepalive": f"keepalive@{at}"},

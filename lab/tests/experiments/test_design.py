@@ -50,7 +50,6 @@ def stored(name: str, **changed: Any) -> RunStore:
 
 
 def effects(promised: Sequence[Promise]) -> dict[tuple[str, str], float]:
-    """(metric, point) → the smallest effect that is promised."""
     return {(one.metric, one.point): one.effect for one in promised}
 
 
@@ -59,7 +58,6 @@ def design_of(kept: RunRecord) -> Design:
 
 
 def test_the_newest_alike_run_is_the_guide() -> None:
-    """Its A/A pairs and those of the ones before say what can be resolved, its bring-ups how long it takes."""
     stored("run-1")
     stored("run-2")
     told = design_of(record("run-3"))
@@ -74,12 +72,6 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     for path in stored("run-2").folder.glob("samples/*/hist.parquet"):
         path.write_bytes(path.read_bytes()[:-20])
     assert design_of(record("run-3")).promised_by == "from the pairs of run-1"
-
-
-def test_too_few_blocks_promise_nothing() -> None:
-    """Fewer than the least number of blocks give no interval, whatever was measured before."""
-    few = make_plan((("ingress-nginx", None),), blocks=2, reference=None)
-    assert design_of(record("run-3", few)).promised == ()
 
 
 def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
@@ -122,7 +114,6 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
 
 
 def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
-    """Not about what the earlier run happened to compare."""
     stored("run-1")
     planned = make_plan(OF_KNOB, blocks=6, reference=None)
     baseline = record("x").variants["ingress-nginx"]

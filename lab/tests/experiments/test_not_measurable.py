@@ -1,34 +1,32 @@
-"""What cannot be shown here: a row with its reason, never a sample, never a fault of the run."""
+"""What cannot be shown here: a row with its reason, never a sample, never a fault of the run; and two families that never stand in one table."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from lab.analysis.explain.run import verdicts
 from lab.analysis.summary import summarise_run
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.commands.measuring import print_plan
 from lab.experiments import bench
 from lab.experiments.bench import Request, prepare
 from lab.experiments.bench.measurable import NothingMeasurableError
+from lab.experiments.bench.request import load
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
-from lab.model.variants.variants import Variant
+from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
-from lab.report.terminal import show
 from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_page, print_planned
 from lab.tests.support.sweep_texts import write_sweep
 
 MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
@@ -36,8 +34,6 @@ MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, t
 
 @dataclass
 class SmallTarget(FakeTarget):
-    """Has no cores for the variants named."""
-
     refuses: Sequence[str] = ()
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
@@ -55,12 +51,17 @@ def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepar
     return prepare(Request(variants, sweep, seed=1), SmallTarget(refuses=refuses), ())
 
 
-def test_it_is_not_planned_and_recorded_with_its_reason_and_so_is_what_stands_on_it(sweep: str) -> None:
+def test_it_is_not_planned_and_its_reason_and_what_would_help_are_told_and_so_is_what_stands_on_it(sweep: str) -> None:
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
     assert {arm.variant for arm in made.plan.arms} == {"keepalive", "ingress-nginx", "direct"}
     missing = {each.variant: each for each in made.record.not_measurable}
     assert (missing["backlog-128"].what, missing["backlog-128"].why) == ("cores", "asks for 32 workers")
     assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in str(missing["backlog"])
+    assert {each.remedy for each in missing.values()} == {"a machine with more CPUs"}
+    assert print_planned(made, 60).count("a machine with more CPUs") == len(missing)
+    summary = summarise_run(made.record, [], lambda _sample: None)
+    texts = [verdict.text for verdict in verdicts(summary) if verdict.arm == "backlog"]
+    assert texts and all(text.endswith("\n  a machine with more CPUs") for text in texts)
 
 
 def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> None:
@@ -74,20 +75,7 @@ def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> N
     assert noted.remedy.endswith("more CPUs\n  keep-alive: 'many' is not a whole number")
 
 
-def test_what_would_help_is_never_lost(sweep: str) -> None:
-    """In the record, also of what stands on it, in the plan and in the verdict."""
-    made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
-    assert {missing.remedy for missing in made.record.not_measurable} == {"a machine with more CPUs"}
-    out = io.StringIO()
-    print_plan(Console(file=out, width=60), made, 0)
-    assert out.getvalue().count("a machine with more CPUs") == len(made.record.not_measurable)
-    summary = summarise_run(made.record, [], lambda _sample: None)
-    texts = [verdict.text for verdict in verdicts(summary) if verdict.arm == "backlog"]
-    assert texts and all(text.endswith("\n  a machine with more CPUs") for text in texts)
-
-
 def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_beforehand(sweep: str) -> None:
-    """Five routes with TLS behind the proxy want a wrk each, and four connections are too few for them."""
     names = tuple(f"r{number}.lab.test" for number in range(5))
 
     @dataclass
@@ -104,8 +92,6 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
 
 
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
-    """What is there already would be pooled with what is measured elsewhere."""
-
     @dataclass
     class Cluster(FakeTarget):
         uid: str = "one"
@@ -123,20 +109,42 @@ def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
 def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the_run() -> None:
     run = make_plan((("ingress-nginx", None),), blocks=6)
     samples, histograms = make_run(run)
-    variants = {name: replace_name(name) for name in ("ingress-nginx", "direct")}
-    told = record("r", run, variants=variants, not_measurable=(MISSING,))
+    told = record("r", run, not_measurable=(MISSING,))
     summary = summarise_run(told, samples, lambda sample: histograms.get(sample.id))
     assert summary.complete
-    out = io.StringIO()
-    show(Console(file=out, width=60), page(summary))
-    assert "qinng  not measurable: cores" in out.getvalue()
-    assert "qinng: not measurable here: cores: asks for 32 workers" in out.getvalue()
+    shown = print_page(page(summary), 60)
+    assert "qinng  not measurable: cores" in shown
+    assert "qinng: not measurable here: cores: asks for 32 workers" in shown
     assert "| qinng | not measurable: cores |" in markdown(page(summary))
-    told_json = RESULT.plain(summary)
-    assert told_json["not_measurable"] == [MISSING.model_dump()]
+    assert RESULT.plain(summary)["not_measurable"] == [MISSING.model_dump()]
     assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
     assert "not measurable" not in markdown(page(replace(summary, not_measurable=())))
 
 
-def replace_name(name: str) -> object:
-    return record("x").variants["ingress-nginx"].model_copy(update={"name": name})
+# -- systems as they are shipped, and systems made to do the same work ---------------------------------------
+
+EQUAL = [name for name in variant_names() if load_overlay(name).family == "equal work"]
+
+
+def test_a_variant_is_of_its_roots_family() -> None:
+    assert {"ingress-nginx-equal", "envoy-equal", "traefik-equal"} <= set(EQUAL)
+    assert load_variant("envoy-equal+envoy-circuit-breakers-65536").family == "equal work"
+    assert load_variant("envoy-access-log").family == "as shipped"
+
+
+@pytest.mark.parametrize(
+    ("variants", "against"),
+    [
+        (("envoy-equal",), ("ingress-nginx",)),
+        (("envoy", "traefik-equal"), ()),
+        (("envoy-equal", "envoy"), ("ingress-nginx",)),
+    ],
+)
+def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="they never stand in one table"):
+        load(Request(variants, against=against))
+
+
+def test_a_family_by_itself_is_measured() -> None:
+    loaded = load(Request(("envoy-equal", "traefik-equal")))
+    assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "ingress-nginx-equal", "direct"}

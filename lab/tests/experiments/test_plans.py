@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import os
 import re
@@ -15,19 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from lab.commands.measuring import answer_plan, print_plan
+from lab.commands.measuring import answer_plan
 from lab.experiments import knee
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.experiments.bench.request import Resolve
 from lab.model.pairs import SIDES
 from lab.tests.experiments.test_resolve import measured
 from lab.tests.support.fakes import FakeTarget
+from lab.tests.support.golden import print_planned
 
 GOLDEN = Path(__file__).parent / "testdata/plans.txt"
 RUN = re.compile(r"\d{8}-\d{6}-[\w.+-]+-[0-9a-f]{4}")
-KEYS = (
+KEYS = [
     "blocks",
     "pairs",
     "alone",
@@ -37,12 +36,10 @@ KEYS = (
     "fresh_bring_ups",
     "unpaired",
     "duration_s",
-)
+]
 
 
 class Two(FakeTarget):
-    """A target with two places, whose generators have two CPUs on any machine."""
-
     def generator_cpus(self) -> int | None:
         return 2
 
@@ -93,7 +90,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def described(made: Prepared, printed: str) -> str:
     """Return the lines of the plan, its numbers as data, and a digest over its slots and the loads in them."""
-    print_plan(Console(file=(out := io.StringIO()), width=200), made, 3, may_be_less=True)
     told = json.loads(printed)["runs"][0]
     data = json.loads(json.dumps({key: told[key] for key in KEYS}), parse_float=lambda text: round(float(text), 9))
     loads = [
@@ -105,11 +101,13 @@ def described(made: Prepared, printed: str) -> str:
         for slot in made.plan.slots
     ]
     digest = hashlib.sha256(repr([made.plan.arms, loads, slots]).encode()).hexdigest()
-    return RUN.sub("RUN", f"{out.getvalue()}{json.dumps(data)}\n{len(slots)} slots, SHA-256 {digest}\n")
+    return RUN.sub(
+        "RUN",
+        f"{print_planned(made, done=3, may_be_less=True)}{json.dumps(data)}\n{len(slots)} slots, SHA-256 {digest}\n",
+    )
 
 
 def agreed() -> dict[str, str]:
-    """Return the golden text of each request."""
     found = re.split(r"^## (.+)\n", GOLDEN.read_text() if GOLDEN.exists() else "", flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 

@@ -1,32 +1,41 @@
-"""`--resolve 5%`: as many blocks as an earlier run's noise asks for, or the reason why no number can be promised."""
+"""What a plan finds out beforehand: how many blocks `--resolve 5%` takes by an earlier run's noise, and what a target carries for two sides at once."""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from lab.analysis import levels
 from lab.analysis.noise import Noise
 from lab.analysis.past import past_runs
 from lab.analysis.summary import summarise_run
-from lab.base.errors import UsageError
-from lab.commands.measuring import print_plan
+from lab.base.errors import MeasuringError, UsageError
 from lab.experiments.bench import Prepared, Request, prepare
+from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
 from lab.experiments.bench.request import Resolve, parse_resolve
+from lab.generators.k6 import Out
+from lab.measure.measurement import ChosenGenerator
+from lab.model.endpoint import Role
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
+from lab.model.run import ProbeTrial, RunRecord
 from lab.model.samples import Sample
+from lab.model.sweeps import Point
 from lab.model.usage import USAGE_SCHEMA
+from lab.model.variants.variants import Variant
 from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.stats import power
-from lab.tests.support.factories import make_run
-from lab.tests.support.fakes import FakeTarget
+from lab.targets.base import Target
+from lab.tests.support.factories import alter, make_point, make_run, make_sample
+from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
+from lab.tests.support.fakes import variant as fake_variant
+from lab.tests.support.golden import print_planned
 from lab.tests.support.sweep_texts import RATE, TINY, write_sweep
 
 LOG_OFF = "ingress-nginx+access-log-off"
@@ -38,7 +47,6 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def measured(made: Prepared, **how: Any) -> RunStore:
-    """A prepared run, finished with made numbers."""
     run = RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     samples, histograms = make_run(made.plan, **how)
     for sample in samples:
@@ -47,47 +55,29 @@ def measured(made: Prepared, **how: Any) -> RunStore:
 
 
 def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **how: Any) -> RunStore:
-    """As `just aa` leaves it."""
     request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
     return measured(prepare(request, FakeTarget(), ()), **how)
 
 
 def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(
-        Request(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)),
-        FakeTarget(),
-        (),
-    )
+    return prepare(Request(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
 
 
 def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
-    """Metric and point → noise, of the run that it was planned by."""
     assert made.design.planned_for is not None
     pasts = {past.id: past for past in past_runs(made.record)}
     past = pasts[made.design.planned_for.from_run]
     return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("5%", Resolve(0.05)),
-        ("2", Resolve(0.02)),
-        (" 2.5 %,rate", Resolve(0.025, "rate")),
-        (".5%", Resolve(0.005)),
-        ("100%,p99.9", Resolve(1, "p99.9")),
-    ],
-)
-def test_a_percentage_and_a_metric(text: str, wanted: Resolve) -> None:
-    """And it can be said again, for the process inside the target."""
-    assert parse_resolve(text) == wanted
-    assert parse_resolve(str(wanted)) == wanted
-
-
-@pytest.mark.parametrize("text", ["0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
-def test_what_is_no_percentage_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected a percentage"):
-        parse_resolve(text)
+def test_a_percentage_and_a_metric() -> None:
+    """And it can be said again, for the process inside the target; what is no percentage is refused."""
+    said = {"5%": (0.05, None), "2": (0.02, None), " 2.5 %,rate": (0.025, "rate"), ".5%": (0.005, None), "100%,p99.9": (1, "p99.9")}  # fmt: skip
+    for text, (effect, metric) in said.items():
+        assert parse_resolve(text) == parse_resolve(str(Resolve(effect, metric))) == Resolve(effect, metric)
+    for text in ("0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"):
+        with pytest.raises(UsageError, match="expected a percentage"):
+            parse_resolve(text)
 
 
 @pytest.mark.parametrize("at_most", [0.0001, None])
@@ -95,15 +85,10 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     sweep: str, monkeypatch: pytest.MonkeyPatch, at_most: float | None
 ) -> None:
     """Bring-ups enough that what counts, generations or they themselves, finds the effect; and what was promised is what was asked for."""
-    of = {
-        "run": "r",
-        "target": "fake",
-        "variant": "ingress-nginx",
-        "point": "ceiling",
-        "scheme": "slices",
-        "load_s": 1.0,
-    }
-    own = Known(**of, repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6)  # pyright: ignore[reportArgumentType]
+    own = Known(
+        run="r", target="fake", variant="ingress-nginx", point="ceiling", scheme="slices", load_s=1.0,
+        repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6,
+    )  # fmt: skip
     bound = own.model_copy(update={"repeat": None, "bring_ups": 30, "generations": 24, "bring_up_at_most": at_most})
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
     request = Request((LOG_OFF,), sweep, seed=1, resolve=Resolve(0.02))
@@ -117,14 +102,12 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     of_rate = len({slot.block for slot in mine if slot.point == rate})
     assert 6 <= of_rate <= made.record.blocks
     assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
-    print_plan(Console(file=(out := io.StringIO()), width=200), made, 0)
-    assert (f"pairs in {of_rate} of the {made.record.blocks} blocks" in out.getvalue()) is (at_most is None)
+    assert (f"pairs in {of_rate} of the {made.record.blocks} blocks" in print_planned(made)) is (at_most is None)
     with pytest.raises(UsageError, match="not known: no earlier run"):
         prepare(request, FakeTarget(), ())
 
 
 def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str) -> None:
-    """Recorded with its reason before the first sample; the plan's own promise agrees."""
     past = self_compared(sweep, noise=0.03)
     made = resolved(sweep, "5%")
     planned = made.design.planned_for
@@ -146,7 +129,6 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
 
 
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
-    """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)
     run = measured(resolved(sweep, "9%,rate"), effects={LOG_OFF: 1.3})
     summary = summarise_run(run.record, run.samples(), run.histogram)
@@ -158,22 +140,16 @@ def five_blocks(slot: Slot, sample: Sample) -> Sample | None:
     return sample if slot.block <= 5 else None
 
 
-def limited(slot: Slot, sample: Sample) -> Sample:
-    return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+LIMITED = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by": "generator"})
 
 
 @pytest.mark.parametrize(
     ("earlier", "asked", "variant", "says"),
     [
         ({"change": five_blocks}, "5%", LOG_OFF, "6 valid blocks"),
+        ({"noise": 0.5}, "2%", LOG_OFF, "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve"),
         (
-            {"noise": 0.5},
-            "2%",
-            LOG_OFF,
-            "not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve",
-        ),
-        (
-            {"change": limited},
+            {"change": LIMITED},
             "5%,rate",
             LOG_OFF,
             "rate was not judged .*at ceiling: generator-limited.*\n.*cpu_per_request",
@@ -185,7 +161,130 @@ def limited(slot: Slot, sample: Sample) -> Sample:
 def test_what_an_earlier_run_cannot_promise_is_refused_with_the_reason(
     sweep: str, earlier: dict[str, Any], asked: str, variant: str, says: str
 ) -> None:
-    """Too few blocks, too much noise, a metric that was not judged, none of its own, or one that is counted."""
     self_compared(sweep, **earlier)
     with pytest.raises(UsageError, match=says):
         resolved(sweep, asked, variant)
+
+
+def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
+    @contextmanager
+    def trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+        assert variant.name == "ingress-nginx" and out is None
+
+        def trial(point: Point) -> ProbeTrial:
+            rate = point.rate_rps or 0.0
+            (tried if tried is not None else []).append(rate)
+            why = "" if rate <= most_rps else "412 requests dropped"
+            least = min(rate, most_rps)
+            return ProbeTrial(
+                rate_rps=rate, achieved_rps=least, dropped=0, generator_core=0.5, carried=not why, why=why
+            )
+
+        yield trial
+
+    return trials
+
+
+def prepared(sweep: str, trials: Trials | None, target: FakeTarget | None = None) -> Prepared:
+    return prepare(Request(("keepalive",), sweep, seed=1), target or FakeTarget(sides=SIDES), (), trials)
+
+
+def pairs_at(made: Prepared, name: str) -> int:
+    return sum(slot.against is not None for slot in made.plan.slots if slot.point.name == name)
+
+
+def test_a_rate_that_is_carried_stays_and_nothing_else_is_tried(sweep: str) -> None:
+    made = prepared(sweep, carries(1000, tried := []))
+    assert tried == [1000] and [point.rate_rps for point in made.plan.points] == [None, 1000]
+    (probe,) = made.record.probes
+    assert (probe.decided, probe.carried_rps) == ("as-asked", 1000) and pairs_at(made, "rate-1000") >= 6
+    assert "rate-1000: 1,000 req/s on two sides at once are carried" in print_planned(made, 300)
+
+
+def test_a_rate_that_is_not_carried_is_lowered_and_the_plan_says_so(sweep: str) -> None:
+    made = prepared(sweep, carries(300, tried := []))
+    assert tried == [1000, 220], "three quarters of what was achieved"
+    assert [(point.name, point.rate_rps) for point in made.plan.points] == [("ceiling", None), ("rate-220", 220)]
+    assert pairs_at(made, "rate-220") >= 6 and set(made.record.generators) == {"ceiling", "rate-220"}
+    assert "not carried (412 requests dropped): pairs at 220 req/s" in print_planned(made, 300)
+    stored = RunRecord.model_validate_json(made.record.model_dump_json())
+    assert [trial.carried for trial in stored.probes[0].trials] == [False, True]
+
+
+def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: str) -> None:
+    """At the lowest rate that was tried: half of what the pair would have been is the least that there is."""
+    made = prepared(sweep, carries(10, tried := []))
+    assert tried == [1000, 100] and pairs_at(made, "rate-100") == 0 and pairs_at(made, "ceiling") >= 6
+    assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
+    assert "arms are measured one after the other, at that rate" in print_planned(made, 300)
+    assert "no pair can bear it: two sides at once are more than this target carries (probe)" in print_planned(
+        made, 300
+    )
+
+
+class Pinned(FakeTarget):
+    def cpus(self) -> Mapping[Role, frozenset[int]]:
+        return {"proxy": frozenset({0}), "generator": frozenset({1}), "backend": frozenset({1})}
+
+
+def nobody(target: Target, variant: Variant, out: Out | None) -> None:
+    raise AssertionError("nothing is to be tried")
+
+
+@pytest.mark.parametrize(
+    "target", [Pinned(sides=SIDES), FakeTarget(), FakeTarget(sides=SIDES, alone={"ingress-nginx": "x"})]
+)
+def test_what_is_certain_beforehand_or_never_paired_is_not_probed(sweep: str, target: FakeTarget) -> None:
+    made = prepared(sweep, nobody, target)  # type: ignore[arg-type]
+    assert made.record.probes == () and made.to_probe == ()
+
+
+def test_what_a_recent_run_found_out_under_the_same_facts_is_not_tried_again(sweep: str) -> None:
+    first = prepared(sweep, carries(300))
+    with RunStore.create(first.record, {}).locked():
+        pass
+    again = prepared(sweep, carries(300, tried := []))
+    assert tried == [] and again.record.probes[0].from_run == first.record.id
+    assert f"as {first.record.id} found" in print_planned(again, 300) and pairs_at(again, "rate-220") >= 6
+    elsewhere = FakeTarget(name="other", sides=SIDES)
+    prepared(sweep, carries(300, tried), elsewhere)
+    assert tried == [1000, 220], "another target"
+
+
+def test_a_probe_that_cannot_be_made_leaves_the_load_as_it_was_and_says_why(sweep: str) -> None:
+    @contextmanager
+    def failing(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+        raise MeasuringError("ingress-nginx", "did not come up", "nothing was logged")
+        yield  # pyright: ignore[reportUnreachable]
+
+    made = prepared(sweep, failing)
+    assert made.record.probes[0].decided == "as-asked" and made.record.probes[0].trials == ()
+    assert "the probe could not be made (did not come up)" in print_planned(made, 300)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"achieved_rps": 985.0}, "985 req/s on a side"),
+        ({"dropped": 3}, "6 requests dropped"),
+        ({"generator_core": 0.85}, "generator 85% busy"),
+        ({"achieved_rps": None, "detail": "it crashed"}, "nothing was measured: it crashed"),
+    ],
+)
+def test_a_load_is_carried_where_both_sides_have_their_rate(changes: dict[str, object], why: str) -> None:
+    own = {"achieved_rps": 1000.0, "dropped": 0, "generator_core": 0.5, **changes}
+    sides = [make_sample().model_copy(update=own) for _ in SIDES]
+    found = trial_of_samples(1000.0, sides)
+    assert (found.carried, found.why) == (not why, why)
+
+
+def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = 'print(\'{"requests": 700, "duration_s": 1.0, "bytes": 770000, "errors": {}, "dropped": 300}\')'
+    chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
+    monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)
+    target = FakeTarget(sides=SIDES, system=FakeSystem())
+    with pair_trials(print, target, fake_variant("ingress-nginx"), None) as trial_of:
+        found = trial_of(make_point(duration_s=1.0, warmup_s=0.0))
+    assert target.ups == ["ingress-nginx", "ingress-nginx"] and target.ups_at == list(SIDES)
+    assert not found.carried and found.dropped == 600 and "600 requests dropped" in found.why

@@ -18,8 +18,6 @@ from lab.tests.support.fakes import FakeTarget
 
 
 class Failing:
-    """Fails in the way it is told to, before or after something was started."""
-
     def __init__(self, error: LabError) -> None:
         self.error = error
 

@@ -9,44 +9,30 @@ from pathlib import Path
 import pytest
 
 from lab.base.files import reference_folder
+from lab.commands.verbs import parser
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.studies.study_files import study_keys
 
 ROOT = Path(__file__).parents[3]
-HOURS = (10, 22)
-"""About twenty hours of measuring in all."""
 
 with (ROOT / "data/again/plan.tsv").open(encoding="utf-8", newline="") as file:
     PLAN = list(csv.DictReader(file, delimiter="\t"))
 
 
-def named(row: dict[str, str]) -> list[str]:
-    """The words of a command that are neither its verb nor an option nor an option's value."""
-    words = row["command"].split()
-    values = {
-        at + 1 for at, word in enumerate(words) if word.startswith("--") and word not in ("--quick", "--sustained")
-    }
-    return [word for at, word in enumerate(words) if at and at not in values and not word.startswith("--")]
-
-
-def option(row: dict[str, str], name: str) -> str | None:
-    words = row["command"].split()
-    return words[words.index(name) + 1] if name in words else None
-
-
 @pytest.mark.parametrize("row", PLAN, ids=lambda row: row["name"])
 def test_every_row_names_what_there_is(row: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    sweep = option(row, "--sweep")
-    if row["command"].startswith("study"):
-        assert set(named(row)) <= set(study_keys())
+    words = row["command"].split()
+    options = parser().parse_args(words)
+    if words[0] == "study":
+        assert options.key in study_keys()
         return
-    for name in (*named(row), *filter(None, [option(row, "--against")])):
+    for name in filter(None, [*options.variants, options.against]):
         load_variant(name)
-    if sweep is not None:
-        names = {point.name for point in load_sweep(sweep)[1].expanded()}
-        assert set((option(row, "--points") or "").split(",")) - {""} <= names
+    points = load_sweep(options.sweep)[1].expanded() if options.sweep else ()
+    named: list[str] = options.points.split(",") if options.points else []
+    assert set(named) <= {point.name for point in points}
 
 
 def test_names_and_seeds_are_there_once_and_a_further_boot_is_of_a_reference_that_there_is_or_will_be() -> None:
@@ -56,4 +42,4 @@ def test_names_and_seeds_are_there_once_and_a_further_boot_is_of_a_reference_tha
     for row in PLAN:
         assert row["how"] in ("replace", "new", "boot")
         assert row["how"] != "boot" or row["into"] in made or (reference_folder() / row["into"] / "run.json").exists()
-    assert HOURS[0] <= sum(int(row["minutes"]) for row in PLAN) / 60 <= HOURS[1]
+    assert 10 <= sum(int(row["minutes"]) for row in PLAN) / 60 <= 22, "about twenty hours of measuring in all"

@@ -15,15 +15,9 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def on_boot(name: str, into: Path, boot: str, change: Change | None = None, cost: float = 1.0) -> Path:
-    """Copy a run of data/reference to `into` with another id and boot.
+    """Copy a run of data/reference to `into`, which is not there yet, with this boot's id, in which the run's own ends.
 
-    Args:
-        name: the committed run's folder.
-        into: the copy; it is not there yet.
-        boot: the new boot's id; the run's id ends in it.
-        change: applied to run.json's content.
-        cost: what the proxy's CPU seconds of every variant's sample are multiplied by.
-
+    `change`: of run.json's content. `cost`: what the proxy's CPU seconds of every variant's sample are multiplied by.
     """
     shutil.copytree(ROOT / "data" / "reference" / name, into, ignore=shutil.ignore_patterns("boot-*"))
     record = json.loads((into / "run.json").read_bytes())

@@ -43,11 +43,9 @@ def route(prefix: str = "") -> dict[str, Any]:
         "port": {"targetPort": "http"},
         "wildcardPolicy": "None",
     }
-    actions: list[dict[str, Any]] = []
     if prefix:
-        actions.append({"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": prefix}}})
-    if actions:
-        spec["httpHeaders"] = {"actions": {"request": actions, "response": []}}
+        header = {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": prefix}}}
+        spec["httpHeaders"] = {"actions": {"request": [header], "response": []}}
     return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": META, "spec": spec}
 
 

@@ -27,7 +27,6 @@ class FakeApi:
         self._version = 0
 
     def put(self, obj: Mapping[str, Any]) -> Object:
-        """As if somebody else had made it."""
         self._version += 1
         stored = copy.deepcopy(dict(obj))
         stored["metadata"]["resourceVersion"] = str(self._version)
@@ -64,13 +63,7 @@ class FakeApi:
         return self.put(obj)
 
     def delete(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        grace_s: int | None = None,
-        orphan: bool = False,
+        self, api_version: str, kind: str, name: str, namespace: str | None = None, grace_s: int | None = None, **_: Any
     ) -> bool:
         key = (kind, namespace or "", name)
         self._ask("delete" + (f"({grace_s})" if grace_s is not None else ""), key)
@@ -79,15 +72,7 @@ class FakeApi:
             self.objects = {held: obj for held, obj in self.objects.items() if held[1] != name}
         return True
 
-    def delete_all(
-        self,
-        api_version: str,
-        kind: str,
-        namespace: str | None,
-        labels: str,
-        grace_s: int | None = None,
-        orphan: bool = False,
-    ) -> None:
+    def delete_all(self, api_version: str, kind: str, namespace: str | None, labels: str, *_: Any, **__: Any) -> None:
         for obj in self.list(api_version, kind, namespace, labels):
             self.objects.pop(_key(obj))
 
@@ -128,13 +113,10 @@ def _selected(obj: Object, labels: str) -> bool:
     held = obj["metadata"].get("labels") or {}
     for term in filter(None, labels.split(",")):
         name, unequal, value = term.partition("!=")
-        if unequal:
-            if held.get(name) == value:
+        if not unequal:
+            name, equal, value = term.partition("=")
+            if name not in held or (equal and held[name] != value):
                 return False
-        elif "=" in term:
-            name, _, value = term.partition("=")
-            if held.get(name) != value:
-                return False
-        elif term not in held:
+        elif held.get(name) == value:
             return False
     return True

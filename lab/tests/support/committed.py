@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators.k6 import KINDS, PERCENTS
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
-from lab.model.run import VariantRecord
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
 from lab.records import outcomes
@@ -23,7 +20,8 @@ from lab.records.tables import join_raw
 from lab.tests.support import disturbed
 from lab.tests.support.disturbed import ZERO_S
 from lab.tests.support.factories import make_sample, of_slot
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.made_runs import made_record, variant_record
+from lab.tests.support.summaries import summary
 
 RATE_RPS = 20.0
 """Instead of the sweeps' own: as much to be seen, less to be written."""
@@ -49,15 +47,12 @@ def run_of(
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
     planned = plan(arms_for(variants, None), loads, blocks, seed=1)
     told = {
-        arm.variant: VariantRecord(
-            name=arm.variant,
-            title=arm.variant,
+        arm.variant: variant_record(
+            arm.variant,
             baseline=arm.baseline,
-            knobs=(),
             own_knobs=tuple(arm.variant.split("+")[1:]),
             primary_metric="gap_s",
             hypothesis_sweep=sweep,
-            manifests_sha256="",
         )
         for arm in planned.arms
     }
@@ -106,22 +101,8 @@ def as_k6(requests: pl.DataFrame) -> tuple[str, str]:
         )
     wrong = requests.filter(~good(requests) & (requests["error"] == "")).height
     failed = dict(requests.filter(pl.col("error") != "")["error"].value_counts().rows())
-    latency = {
-        "count": requests.height - sum(failed.values()),
-        "min": 1.0,
-        "max": 3.0,
-        **{f"p({p})": 2.0 for p in PERCENTS},
-    }
-    told = {
-        "lab": 1,
-        "duration_ms": 1000.0,
-        "made": requests.height,
-        "dropped": 0,
-        "received_bytes": 1024,
-        "errors": dict.fromkeys(KINDS, 0) | failed | {"status": wrong},
-        "latency": latency,
-    }
-    return json.dumps(told, separators=(",", ":")), "\n".join([*log, ""])
+    told = summary(requests.height, 2.0, duration_ms=1000.0, wrong=wrong, **failed)
+    return told, "\n".join([*log, ""])
 
 
 def nds_story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

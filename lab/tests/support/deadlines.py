@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -34,25 +34,17 @@ def limit_s(item: pytest.Item) -> float:
     return next((limit for lane, limit in LIMITS_S.items() if item.get_closest_marker(lane)), EVERYDAY_S)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Limit the fixtures that a test is the first to want."""
-    with _limited(item, "setup"):
-        yield
+def _hook(phase: str) -> Callable[[pytest.Item], Iterator[None]]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def limited(item: pytest.Item) -> Iterator[None]:
+        with _limited(item, phase):
+            yield
+
+    return limited
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Limit the test itself."""
-    with _limited(item, "test"):
-        yield
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Limit what a test's fixtures clean up."""
-    with _limited(item, "teardown"):
-        yield
+pytest_runtest_setup, pytest_runtest_call, pytest_runtest_teardown = map(_hook, ("setup", "test", "teardown"))
+"""Limited are the fixtures that a test is the first to want, the test itself, and what its fixtures clean up."""
 
 
 @contextmanager

@@ -59,7 +59,6 @@ def killed(at_s: float = 5.0, terminating_s: float = 30.0) -> pl.DataFrame:
 
 
 def usage(processes: Iterable[int], rss_bytes: int = 20_000_000) -> pl.DataFrame:
-    """How many proxy processes each second saw."""
     rows = [
         (float(second), "proxy", 100 + number, None, "haproxy", 1, 0.1, 0.1, 0.2, 0, 0, 2 * rss_bytes, rss_bytes, None)
         for second, count in enumerate(processes)

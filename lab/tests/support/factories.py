@@ -85,13 +85,8 @@ def make_plan(
     shape: Shape | None = None,
 ) -> Plan:
     """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate, and every arm alone."""
-    return plan(
-        arms_for(variants, reference),
-        points or [make_point("ceiling", rate_rps=None), make_point()],
-        blocks,
-        seed,
-        shape,
-    )
+    loads = points or [make_point("ceiling", rate_rps=None), make_point()]
+    return plan(arms_for(variants, reference), loads, blocks, seed, shape)
 
 
 def make_run(
@@ -157,14 +152,9 @@ def _pair_of(slot: Slot) -> PairSide | None:
     if slot.layout is None:
         return None
     layout, scheme = slot.layout, slot.point.scheme
-    side = PairSide(
-        against=slot.other,
-        side=layout.side,
-        scheme=scheme,
-        first_up=layout.first_up == layout.side,
-        reload=slot.reload,
-        repeat=slot.repeat,
-    )
+    up_first = layout.first_up == layout.side
+    repeated: dict[str, Any] = {"reload": slot.reload, "repeat": slot.repeat}
+    side = PairSide(against=slot.other, side=layout.side, scheme=scheme, first_up=up_first, **repeated)
     if scheme == "together":
         return side
     length_s, own_s = 0.1 if layout.longer else 0.05, slot.point.duration_s / 2
@@ -203,11 +193,10 @@ def costing(factor: float) -> Callable[[Sample], Mapping[str, Any]]:
 
 def plain_systems(target: str = "") -> list[str]:
     """A root of each system that nothing was changed of; `target`: of those that it can run."""
-    alone = [overlay for overlay in map(load_overlay, variant_names()) if overlay.baseline is None]
     return [
         overlay.name
-        for overlay in alone
-        if not overlay.own_knobs and not overlay.reference
+        for overlay in map(load_overlay, variant_names())
+        if overlay.baseline is None and not overlay.own_knobs and not overlay.reference
         if not target or not overlay.only_on or target in overlay.only_on.split()
     ]
 

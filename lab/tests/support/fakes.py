@@ -26,7 +26,6 @@ from lab.model.leftovers import Leftovers
 from lab.model.load import Load, OutputError, Result, Spoken
 from lab.model.pairs import SIDES, Renewed, Side
 from lab.model.plan import Shape, Slot, arms_for, plan
-from lab.model.run import VariantRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
@@ -37,7 +36,7 @@ from lab.targets.base import nothing
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
 from lab.tests.support.factories import make_point
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.made_runs import made_record, variant_record
 
 PAGE = b"x" * 1024
 LASTS_S = 1.0
@@ -49,16 +48,8 @@ def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
 
 
 def variant(name: str = "ingress-nginx", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:
-    return Variant(
-        name=name,
-        title=name,
-        study=None,
-        baseline=baseline,
-        knobs=(),
-        own_knobs=(),
-        manifests=(),
-        readback=tuple(readback),
-    )
+    bare: dict[str, Any] = {"title": name, "study": None, "knobs": (), "own_knobs": (), "manifests": ()}
+    return Variant(name=name, baseline=baseline, readback=tuple(readback), **bare)
 
 
 @dataclass
@@ -103,12 +94,12 @@ class FakeGenerator:
             record = json.loads(stdout)
         except ValueError:
             raise OutputError(f"expected JSON, got {stdout[:40]!r}") from None
-        latency = Histogram.of_values([0.001] * record["requests"])
+        requests, lasted_s = record["requests"], record["duration_s"]
         return Result(
-            requests=record["requests"],
-            duration_s=record["duration_s"],
-            latency=latency,
-            recorded_s=record["duration_s"],
+            requests,
+            lasted_s,
+            Histogram.of_values([0.001] * requests),
+            lasted_s,
             errors=record["errors"],
             size_bytes=record["bytes"],
             dropped=record.get("dropped", 0),
@@ -320,11 +311,7 @@ class FakeTarget:
 
     @contextmanager
     def up(
-        self,
-        variant: Variant,
-        changing: bool = False,
-        side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
+        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
     ) -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.ups_at.append(side)
@@ -380,19 +367,7 @@ def bench(
         planned,
         target=used.name,
         sweep="fake",
-        variants={
-            v.name: VariantRecord(
-                name=v.name,
-                title=v.title,
-                baseline=v.baseline,
-                knobs=(),
-                own_knobs=(),
-                primary_metric=None,
-                hypothesis_sweep=None,
-                manifests_sha256="",
-            )
-            for v in wanted
-        },
+        variants={v.name: variant_record(v.name, baseline=v.baseline) for v in wanted},
         generators={p.name: {"name": "fake", "version": "1", "stand_in_for": None} for p in loads},
         facts={"fake": "yes"},
         git_commit=None,

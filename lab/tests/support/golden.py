@@ -1,4 +1,4 @@
-"""A page as a terminal prints it, and texts that are held against golden files."""
+"""Pages and plans as a terminal prints them, and texts that are held against golden files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
+from lab.commands.measuring import print_plan
+from lab.experiments.bench import Prepared
 from lab.report.terminal import show
 
 
@@ -17,6 +19,12 @@ def print_page(parts: Any, width: int | None = None) -> str:
     """Return what a terminal of this width shows of a page; without a width, what is printed into a file."""
     out = io.StringIO()
     show(Console(file=out, width=width or 80), parts, width)
+    return out.getvalue()
+
+
+def print_planned(made: Prepared, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:
+    out = io.StringIO()
+    print_plan(Console(file=out, width=width), made, done, may_be_less)
     return out.getvalue()
 
 

@@ -38,38 +38,24 @@ def run_inside(file: str, identity: str, selected: tuple[str, ...] = ()) -> None
     """Every test of the file (or those that pytest's arguments `selected` choose), in the namespaces that `enter` would make; fails with what they print."""
     if identity == "nobody" and os.geteuid() != 0:
         pytest.skip("this user is already one without privileges")
-    done = _run(file, identity, selected)
-    if done is None:
-        pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
-def _run(file: str, identity: str, selected: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:
-    """None: this identity cannot read the checkout or Python."""
     who = NOBODY if identity == "nobody" else []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o777)
         env = {**os.environ, "PYTHONPATH": str(ROOT), "LAB_TEST_INSIDE": "1", "HOME": name, "TMPDIR": name}
         reads = [*who, sys.executable, "-c", "import lab.targets"]
         if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
-            return None
+            pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
         host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         env |= {HOST_PROC: str(host_proc), OUTER_PID: str(os.getpid())}
         pytest_argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
         argv = [*who, *unshare(as_root=not who and os.geteuid() == 0), *pytest_argv, *selected]
         try:
-            return subprocess.run(
-                argv,
-                cwd=ROOT,
-                env=env,
-                pass_fds=[host_proc],
-                capture_output=True,
-                text=True,
-                timeout=1200,
-                check=False,
+            done = subprocess.run(
+                argv, cwd=ROOT, env=env, pass_fds=[host_proc], capture_output=True, text=True, timeout=1200, check=False
             )
         finally:
             os.close(host_proc)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +126,6 @@ def answers(system: LocalSystem) -> bool:
 
 
 def faulty(check: Callable[[], object]) -> bool:
-    """Whether something is known to have failed."""
     try:
         check()
     except MeasuringError:
@@ -179,7 +164,6 @@ class Client:
 
     @property
     def gap_s(self) -> float:
-        """The longest time between two good answers."""
         done = sorted(done for _, done, status, _ in self.rows if status == 200)
         return max(after - before for before, after in pairwise(done))
 

@@ -35,23 +35,26 @@ class MadeStore(RunStore):
         return [sample for sample in self._samples if wanted(sample)]
 
     def take(self, samples: Iterable[Sample]) -> None:
-        """Those in the place of what it had."""
         self._samples = list(samples)
 
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
         return self._histograms.get(sample.id)
 
 
+def variant_record(name: str, **fields: Any) -> VariantRecord:
+    bare: dict[str, Any] = {"title": name, "knobs": (), "own_knobs": (), "manifests_sha256": ""}
+    nothing = dict.fromkeys(("baseline", "primary_metric", "hypothesis_sweep"))
+    return VariantRecord(**{"name": name, **bare, **nothing, **fields})
+
+
 def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
     variants = {
-        arm.variant: VariantRecord(
-            name=arm.variant,
-            title=arm.variant,
+        arm.variant: variant_record(
+            arm.variant,
             baseline=arm.baseline if arm.role == "variant" else None,
             knobs=(arm.variant,) if arm.role == "variant" else (),
             own_knobs=(arm.variant,) if arm.role == "variant" else (),
             primary_metric=PRIMARY.get(arm.variant),
-            hypothesis_sweep=None,
             manifests_sha256=f"of {arm.variant}",
             snippet=SNIPPETS.get(arm.variant, ""),
         )
@@ -136,11 +139,6 @@ def made_disturbed(
     for slot in planned.slots:
         found = outcome(slot.arm, slot.point, slot.block)
         if found is not None:
-            samples.append(
-                make_sample(
-                    **of_slot(slot),
-                    outcome={"clock_error_s": 0.0002, **found},
-                    clock_offset_s=0.0,
-                )
-            )
+            told = {"clock_error_s": 0.0002, **found}
+            samples.append(make_sample(**of_slot(slot), outcome=told, clock_offset_s=0.0))
     return MadeStore(made_record(name, planned, **record), samples, {})

@@ -52,7 +52,6 @@ def text(name: str) -> str:
 
 
 def keep(name: str, stdout: str, stderr: str, known: dict[str, Any]) -> None:
-    """A case that was just recorded."""
     keep_text(name, join_raw(stdout, stderr))
     _keep_told(name, known)
 

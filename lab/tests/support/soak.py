@@ -14,13 +14,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
+from lab.tests.support.sweep_texts import TINY
+
 ROOT = Path(__file__).parents[3]
-SWEEP = 'title = "Soak"\nquestion = "Does the lab grow?"\nblocks = 1\n[[points]]\nname = "ceiling"\ngenerator = "wrk"\nconnections = 8\nduration_s = 1\n'
 BLOCKS = 1000
 EVERY_S = 5.0
 MOST = {"memory_bytes": 1.10, "descriptors": 1.02, "sample_s": 1.15}
@@ -29,20 +30,13 @@ LEAST = {"memory_bytes": 5e6, "descriptors": 8.0, "sample_s": 0.1}
 """Less than that more is no growth: a load has a few descriptors more than none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """`samples`: complete ones so far."""
+class Look(NamedTuple):
+    """Of the lab's own process inside its namespaces, whose descriptors root or its user sees. `samples`: complete ones so far."""
 
     at_s: float
     memory_bytes: int
     descriptors: int
     samples: int
-
-
-def look(began_s: float, lab: psutil.Process, runs: Path) -> Look:
-    """Of the lab's own process inside its namespaces, whose descriptors root or its user sees."""
-    samples = sum(1 for _ in runs.glob("*/samples/*/sample.json"))
-    return Look(time.monotonic() - began_s, lab.memory_info().rss, lab.num_fds(), samples)
 
 
 def grown(looks: Sequence[Look]) -> list[str]:
@@ -73,7 +67,7 @@ def own(outer: psutil.Process) -> psutil.Process | None:
 def soak(seconds: float) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "soak.toml").write_text(SWEEP)
+        (folder / "soak.toml").write_text(TINY)
         words = ["bench", "keepalive", "--sweep", str(folder / "soak.toml"), "--blocks", str(BLOCKS), "--seed", "1"]
         env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
         with (folder / "said").open("wb") as said:
@@ -84,7 +78,8 @@ def soak(seconds: float) -> int:
             inner = own(psutil.Process(lab.pid))
             with suppress(psutil.Error):
                 if inner is not None:
-                    looks.append(look(began_s, inner, folder / "runs"))
+                    samples = sum(1 for _ in folder.glob("runs/*/samples/*/sample.json"))
+                    looks.append(Look(time.monotonic() - began_s, inner.memory_info().rss, inner.num_fds(), samples))
             if looks and looks[-1].at_s // 60 > minute:
                 minute = int(looks[-1].at_s // 60)
                 print(looks[-1], flush=True)  # noqa: T201  (a program of the tests)

@@ -39,19 +39,10 @@ def simulate_seconds(
     rate_factor: float = 1.0,
     cost_factor: float = 1.0,
 ) -> Seconds:
-    """Simulate the seconds of one sample.
+    """Simulate one sample of so many full seconds, as `lab.stats.steadiness.find_change` takes them.
 
-    Args:
-        generator: The source of randomness.
-        seconds: How many full seconds it has.
-        sd: The standard deviation of its log rate from second to second.
-        change_at: After how many seconds the rate and the CPU time per request change for good; None: they do not.
-        rate_factor: What the rate is multiplied by from then on.
-        cost_factor: What the CPU time per request is multiplied by from then on.
-
-    Returns:
-        The seconds as `lab.stats.steadiness.find_change` takes them.
-
+    `sd`: of its log rate from second to second. `change_at`: after how many seconds the rate and the CPU time per request are
+    multiplied by their factors for good; None: never.
     """
     noise = np.exp(generator.normal(0.0, sd, seconds))
     rate = BASE_RATE * noise

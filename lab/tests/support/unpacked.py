@@ -1,13 +1,9 @@
-"""A committed run in the form in which runs are measured, a folder per sample, for tests that change a file of it.
-
-`python -m lab.tests.support.unpacked RUN INTO`
-"""
+"""A committed run in the form in which runs are measured, a folder per sample, for tests that change a file of it."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 from lab.records import packed
@@ -40,7 +36,3 @@ def unpacked(source: Path, into: Path) -> Path:
         stored = renamed_sample(sample, of_its_day)
         form.write_sample(stored, join_raw(*run.raw(sample)), histograms, run.usage(sample), events, {})
     return into
-
-
-if __name__ == "__main__":
-    unpacked(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -9,9 +9,7 @@ PATIENCE_S = 60.0
 
 
 def until(
-    condition: Callable[[], bool],
-    what: str | Callable[[], str] = "did not happen in time",
-    seconds: float = PATIENCE_S,
+    condition: Callable[[], bool], what: str | Callable[[], str] = "did not happen in time", seconds: float = PATIENCE_S
 ) -> float:
     """Seconds that it took. AssertionError with `what` when it does not; a function of what is the case then is asked then."""
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The READMEs of this checkout: short where it begins, one for each folder, and nothing in them that is not there."""
+"""The READMEs of this checkout: one for each folder, nothing in them that is not there, and their generated parts as they would be generated now (`just maintain readme` writes them)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from lab.analysis import levels
 from lab.analysis.judge.decision import SURE_P
 from lab.base.errors import UsageError
 from lab.commands import readme
-from lab.commands.readme import Maker
+from lab.commands.readme import Maker, starts
 from lab.commands.verbs import OLD_SPELLINGS, parser
 from lab.model.names import WORTH
+from lab.records.levels import Known
 from lab.stats.histogram import BEYOND
 from lab.stats.paired import MIN_BLOCKS
+from lab.studies.site.rows import picture
 
 ROOT = readme.ROOT
 FILES = list(readme.files())
@@ -43,7 +46,6 @@ def by_hand(path: Path) -> str:
 
 
 def links(path: Path) -> Iterator[str]:
-    """Those into this checkout: other sites are not asked."""
     for to in LINK.findall(FENCED.sub("", path.read_text())):
         if "://" not in to:
             yield to
@@ -53,14 +55,6 @@ def anchors(path: Path) -> set[str]:
     """As GitHub makes them of headings."""
     heads = re.findall(r"^#+ (.+)$", FENCED.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
-
-
-def test_its_generated_parts_begin_with_what_was_found() -> None:
-    assert [match["name"] for match in readme.PART.finditer(README.read_text())] == [
-        "found",
-        "counts",
-        "verbs",
-    ]
 
 
 @each_file
@@ -74,7 +68,6 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 @each_file
 def test_every_path_that_it_names_is_there(path: Path) -> None:
-    """In backticks, and of a folder of the checkout."""
     for word in IN_CODE.findall(FENCED.sub("", by_hand(path))):
         path_like = re.fullmatch(r"(lab|manifests|notebooks|scripts|data)/[\w./-]*", word)
         label = re.fullmatch(r"lab/[a-z-]+", word)  # of a manifest: `lab/role`
@@ -83,7 +76,6 @@ def test_every_path_that_it_names_is_there(path: Path) -> None:
 
 
 def test_every_one_is_reached_from_the_first() -> None:
-    """By links."""
     found, waiting = {README}, [README]
     while waiting:
         path = waiting.pop()
@@ -178,7 +170,6 @@ def test_the_rules_are_those_of_the_code() -> None:
 
 
 def test_a_part_is_written_anew_or_refused_with_the_nearest_that_is_made(tmp_path: Path) -> None:
-    """Only what stands between the markers changes."""
     path = tmp_path / "README.md"
     path.write_text("# T\n\n<!-- generated: words a 'b c' -->\nold\n<!-- end -->\n\nmine\n")
     anew = "# T\n\n<!-- generated: words a 'b c' -->\na+b c\n<!-- end -->\n\nmine\n"
@@ -201,16 +192,30 @@ def test_links_are_as_seen_from_the_file() -> None:
     assert readme.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
 
 
-def test_every_package_has_its_floor() -> None:
-    packages = {path.parent.name for path in readme.LAB.glob("*/__init__.py")}
-    assert set(readme.floors()) == packages
-    table = readme.makers()["floors"](readme.ROOT, [])
-    assert all(f"[`{name}`](lab/{name}/README.md)" in table for name in packages)
+@pytest.mark.committed
+@each_file
+def test_the_parts_are_up_to_date(path: Path) -> None:
+    assert path.read_text() == readme.rendered(path, readme.makers())
 
 
-def test_a_folder_says_what_it_may_import_and_what_is_in_it() -> None:
-    text = readme.folder(readme.LAB / "stats")
-    assert text.startswith("Floor 1: `stats` imports nothing of ours")
-    assert "| [`histogram.py`](lab/stats/histogram.py) | " in text
-    assert readme.folder(readme.LAB / "model").startswith("Floor 2: `model` may import `base`, `stats` ")
-    assert "| [`bench/`](lab/experiments/bench/README.md) | " in readme.folder(readme.LAB / "experiments")
+@pytest.mark.committed
+def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
+    """It has no font, style or image from elsewhere: the one address in it is the name of SVG itself."""
+    drawn = readme.PICTURE.read_text()
+    assert drawn == picture(readme.judged())
+    assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was not repeated nothing is said; bring-ups are the longest line's, which has no row of its own."""
+    one = Known(
+        run="r", target="apiserver", variant="baseline", point="ceiling", scheme="slices",
+        repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6, load_s=4.0,
+    )  # fmt: skip
+    long = one.model_copy(update={"repeat": None, "bring_up": 0.03, "bring_ups": 30, "generations": 24})
+    few = one.model_copy(update={"bring_up": 0.0})
+    known = [few, one.model_copy(update={"variant": "x", "generation": None}), long]
+    monkeypatch.setattr(levels, "committed", lambda: tuple(known))
+    *_, first, second = starts(known).splitlines()
+    assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6, 30 × 24 |"
+    assert second == "| `x` on apiserver, ceiling | 3.0 % | – | 3.0 % | 0.6 % | 8 × 6 |"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,7 @@ def overlay(name: str, baseline: str | None = None, *knobs: str) -> Overlay:
     return Overlay(name=name, title=name, baseline=baseline, own_knobs=knobs)
 
 
-def never(*_: object) -> None:
-    """Nothing is refused."""
+def never(*_: object) -> None: ...
 
 
 def steps_of(
@@ -113,6 +113,11 @@ def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
     assert (steps["b"].cumulative, steps["a"].alone) == ("root-upto-b", "parent")
 
 
+@cache
+def every_overlay() -> Sequence[Overlay]:
+    return overlays_of(MANIFESTS)
+
+
 @pytest.mark.parametrize("key", study_keys())
 def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
@@ -120,7 +125,7 @@ def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_
     listed = load_study(key).file.variants
     assert list(names[: len(listed)]) == listed
     roots = {chain(name)[0].name for name in names}
-    annotated = (each.name for each in overlays_of(MANIFESTS) if each.study == key)
+    annotated = (each.name for each in every_overlay() if each.study == key)
     assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
     found = knobs_of(names, MANIFESTS, study)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
@@ -255,8 +260,6 @@ def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monke
 def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     error: UsageError, alone: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan goes on: wrong usage leaves the cell out, what cannot be shown here is a row without a number."""
-
     def vet(self: Kill, manifests: object) -> None:
         raise error
 

@@ -101,7 +101,6 @@ def test_another_form_is_named_with_the_command_that_renders_it(text: str, name:
     ],
 )
 def test_a_placeholder_is_no_value(key: str, value: str, told: str) -> None:
-    """Nor is it the controller's decision that it is none."""
     found = given(json.dumps({"kind": "ConfigMap", "data": {key: value, "use-http2": "false"}}))
     assert found.data == {"use-http2": "false"}
     assert any(note.startswith(f"{key}: ") and told in note for note in found.notes), found.notes
@@ -146,7 +145,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(FIELD.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=[] if path.name in REFUSED else pytest.mark.slow)
+        for path in sorted(FIELD.iterdir())
+    ],
+)
 def test_files_from_the_field_are_planned_or_refused_with_what_is_wrong(path: Path) -> None:
     if told := REFUSED.get(path.name):
         with pytest.raises(UsageError, match=re.escape(told)):

@@ -17,7 +17,6 @@ from lab.model.variants.variants import load_variant
 
 @pytest.fixture
 def manifests(tmp_path: Path) -> Path:
-    """A copy to which knobs can be added."""
     ablation_store.copy_manifests(tmp_path / "manifests")
     return tmp_path / "manifests"
 
@@ -30,28 +29,26 @@ def knobs(manifests: Path, data: dict[str, str], cannot: str = "") -> tuple[dict
     return {owned.knob.name: owned for owned in found}, "\n".join(notes)
 
 
-def test_a_new_knob_takes_sweep_and_metric_of_the_one_that_sets_the_same_key_but_not_its_hypothesis(
+def test_a_new_knob_takes_sweep_and_metric_of_one_that_sets_the_same_key_but_not_its_hypothesis(
     manifests: Path,
 ) -> None:
-    """That is about its own value: `worker-processes: 3` is no matter of one worker."""
     found, _ = knobs(manifests, {"keep-alive-requests": "5000"})
     made, like = found["keep-alive-requests-5000"].knob, load_knob("keep-alive-requests-10000")
     assert (made.sweep, made.primary_metric) == (like.sweep, like.primary_metric)
     assert made.hypothesis == "In sweep quick, CPU per request changes against the shipped keep-alive-requests."
 
 
-def shipped(manifests: Path) -> dict[str, str]:
-    """What the baseline's ConfigMap has: defaults of 1.15.1, written out."""
-    objects = load_variant("ingress-nginx", manifests).manifests
+def configmap(manifests: Path, name: str = "ingress-nginx") -> dict[str, str]:
+    """What a variant's has; the baseline's: defaults of 1.15.1, written out."""
+    objects = load_variant(name, manifests).manifests
     return next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
 
 
 def test_the_whole_file_comes_first_and_holds_every_key(manifests: Path) -> None:
     found, _ = knobs(manifests, {"keep-alive-requests": "10000", "keep-alive": "10"})
     assert next(iter(found)) == WHOLE and not any(owned.cumulative for owned in found.values())
-    objects = load_variant(f"ingress-nginx+{WHOLE}", manifests).manifests
-    data = next(obj["data"] for obj in objects if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIGMAP)
-    assert data == {**shipped(manifests), "keep-alive-requests": "10000", "keep-alive": "10"}
+    data = configmap(manifests, f"ingress-nginx+{WHOLE}")
+    assert data == {**configmap(manifests), "keep-alive-requests": "10000", "keep-alive": "10"}
 
 
 def test_a_key_that_needs_others_is_compared_with_them(manifests: Path) -> None:
@@ -74,6 +71,4 @@ def test_quotes_and_lines_of_a_value_arrive_in_the_configmap(manifests: Path) ->
     snippet = 'map $host $b {\n  default "x=y";\n}\n'
     found, _ = knobs(manifests, {"http-snippet": snippet})
     (name,) = found
-    objects = load_variant(f"ingress-nginx+{name}", manifests).manifests
-    maps = {obj["metadata"]["name"]: obj.get("data") for obj in objects if obj["kind"] == "ConfigMap"}
-    assert maps[CONFIGMAP] == {**shipped(manifests), "http-snippet": snippet}
+    assert configmap(manifests, f"ingress-nginx+{name}") == {**configmap(manifests), "http-snippet": snippet}

@@ -114,7 +114,6 @@ def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     ],
 )
 def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: list[str], written: str) -> None:
-    """Of two types with a comma between them nginx makes one that there is not."""
     configmap = notes(json.dumps({"kind": "ConfigMap", "data": {"keep-alive": "5", key: words}}))
     assert configmap == f"{key}: a list is no value of a ConfigMap (the API server refuses it): write {written}"
 
@@ -176,7 +175,7 @@ TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
     """Never an exception of another kind: a form of ours with something else in it."""
     forms = [MAP, f"a:\n  controller: {{{CONFIG}}}\n", json.dumps({"data": BOTH}), "x: 'y'\n", PAGE, json.dumps(STATE)]

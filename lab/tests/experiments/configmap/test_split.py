@@ -137,7 +137,6 @@ HOST = "http/server[bench.lab.test]"
 def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
     key: str, snippet: str, found: list[tuple[str, str, str, int]]
 ) -> None:
-    """Which is read back from the block that has it then, by how often it stands there."""
     (setting,) = split("mine.yaml", Given({key: snippet})).singles
     assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found
 

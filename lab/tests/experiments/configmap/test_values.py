@@ -17,7 +17,7 @@ from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
 from lab.systems.checker import refusal
-from lab.systems.ingress_nginx.configmap import KEYS, items
+from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.keys import UNREAD
 
 CONFIG = "/tmp/nginx/nginx.conf"
@@ -26,7 +26,6 @@ LINES = {
     "worker-cpu-affinity": "MAIN worker_cpu_affinity {};",
     "http-access-log-path": "access_log {};",
     "access-log-params": "access_log /var/log/nginx/access.log combined {};",
-    "skip-access-log-urls": "map $uri $x {{ {} 0; default 1; }}",
     "log-format-upstream": "log_format x '{}';",
     "error-log-path": "error_log {} notice;",
     "gzip-types": "gzip_types {};",
@@ -84,23 +83,11 @@ def takes(line: str) -> bool:
 
 
 def written(key: str, value: str) -> bytes:
-    """Quoted, so that YAML hands it on as it is."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  {BESIDE}: "true"\n'.encode()
 
 
-def line_of(key: str, value: str) -> str:
-    """What the controller writes."""
-    form = LINES[key]
-    if key == "skip-access-log-urls":
-        return (
-            form.replace("{} 0;", "".join(f"{item} 0;" for item in items(value))).replace("{{", "{").replace("}}", "}")
-        )
-    return form.format(value)
-
-
 def outcome(key: str, value: str) -> tuple[bool, str]:
-    """Whether the key is in the whole file, and what was told about it."""
     found = split("mine.yaml", read("mine.yaml", written(key, value), again("bench")))
     return key in found.kept, "\n".join(note for note in found.notes if note.startswith(f"{key}: "))
 
@@ -113,7 +100,7 @@ def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> 
     taken, told = outcome(key, value)
     if value == KEYS[key].default:
         assert not taken and "is the default" in told
-    elif takes(line_of(key, value)):
+    elif takes(LINES[key].format(value)):
         assert taken or "changes no directive" in told or UNREAD in told
     else:
         assert not taken and any(said in told for said in REFUSED)

@@ -40,18 +40,17 @@ BEGUN = {
 }
 OVERLAY = {"metadata": {"annotations": {"lab/title": "made"}}, "resources": ["../../base/made"]}
 TABLE = [
-    ("keep-alive", "arg --one=", "{value}", "1"),
-    ("keep-alive-requests", "arg --two", "{value}", "1"),
-    ("proxy-read-timeout", "HTTPRoute spec.rules.0.timeouts.request", "{seconds}s", "15s"),
-    ("proxy-send-timeout", "HTTPRoute metadata.annotations.example.org/waits.long", "{value}", "none"),
-    ("proxy-connect-timeout", "Policy spec.timeout.connect", "{seconds}s", "1s"),
-    ("proxy-body-size", "key most.mostBytes", "{bytes}", "0"),
+    ("keep-alive", "arg", "--one=", "300"),
+    ("keep-alive-requests", "arg", "--two", "9"),
+    ("proxy-read-timeout", "field", "HTTPRoute spec.rules.0.timeouts.request", "120s"),
+    ("proxy-send-timeout", "field", "HTTPRoute metadata.annotations.example.org/waits.long", "infinity"),
+    ("proxy-connect-timeout", "field", "Policy spec.timeout.connect", "5s"),
+    ("proxy-body-size", "key", "most.mostBytes", "8388608"),
 ]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """Manifests with one system, whose every way of setting is used."""
     base, overlay = tmp_path / "base" / "made", tmp_path / "overlays" / "made"
     for folder in (base / "migrate", overlay, tmp_path / "base" / "ingress-nginx"):
         folder.mkdir(parents=True)
@@ -69,18 +68,7 @@ def made(tmp_path: Path) -> Path:
 def lines() -> Any:
     found = plan("mine", MINE, to=["traefik"]).migrations[0]
     model = next(line for line in found.settings if line.standing == "set")
-    values = {
-        "keep-alive": "300",
-        "keep-alive-requests": "9",
-        "proxy-read-timeout": "120s",
-        "proxy-send-timeout": "infinity",
-        "proxy-connect-timeout": "5s",
-    }
-    made = [
-        replace(model, key=key, how=setting.split()[0] if setting[0].islower() else "field",
-                setting=setting.split(" ", 1)[1] if setting[0].islower() else setting, to=values.get(key, "8388608"))
-        for key, setting, *_ in TABLE
-    ]  # fmt: skip
+    made = [replace(model, key=key, how=how, setting=setting, to=to) for key, how, setting, to in TABLE]
     return replace(found, system="made", settings=tuple(made), defaults=(), extras=()), made
 
 
@@ -130,7 +118,6 @@ def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_tha
 
 
 def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_system_itself(tmp_path: Path) -> None:
-    """Contour's controller passes over an annotation that it cannot read."""
     (found,) = plan("mine", MINE, to=["contour"]).migrations
     copy_manifests(tmp_path / "manifests")
     shipped, yours = (

@@ -22,7 +22,10 @@ from lab.report.terminal import terminal
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.manifests.routes import PREFIX
 
-FIELD = sorted((Path(__file__).parent / "testdata").iterdir())
+FIELD = [
+    pytest.param(path, id=path.name, marks=pytest.mark.slow if number % 4 else [])
+    for number, path in enumerate(sorted((Path(__file__).parent / "testdata").iterdir()))
+]
 INGRESS = """
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -43,7 +46,6 @@ metadata: {name: shop}
 
 
 def told(found: Plan) -> str:
-    """As people and programs get it: neither may fail."""
     said = found.place, found.given, found.unknown, found.notes, found.migrations
     assert terminal(page(*said), 80)
     return "\n".join([markdown(page(*said)), MIGRATION.dumps(found)])
@@ -59,7 +61,6 @@ def complete(found: Plan, names: Sequence[str]) -> None:
 
 
 def refusal(content: bytes) -> str:
-    """Why this is taken for no ConfigMap of ingress-nginx's; empty = it does."""
     try:
         refuse_f5("mine", reading.read("mine", content, INTO))
     except UsageError as refused:
@@ -67,7 +68,7 @@ def refusal(content: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("path", FIELD, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FIELD)
 def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
     content = path.read_bytes()
     if told := refusal(content):

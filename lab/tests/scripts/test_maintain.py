@@ -1,8 +1,9 @@
-"""Mutants: each changes one operator, constant or return, is found again where its line has moved, and dies by a test or survives."""
+"""scripts/maintain: mutants, what committed runs print, and the trace of a bench."""
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -110,3 +111,75 @@ def test_mutants_die_by_a_test_or_survive_and_a_stopped_run_goes_on(
     assert (
         subprocess.run([*git, "worktree", "list"], check=False, capture_output=True, text=True).stdout.count("\n") == 1
     )
+
+
+PROGRAM = [sys.executable, str(ROOT / "scripts/maintain/dump_published.py")]
+RUN = "quick-keepalive"
+
+
+def run_program(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *words], check=False, capture_output=True, text=True)
+
+
+def write_dump(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "SHA256SUMS").touch()
+    (folder / "table.txt").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("after", "status", "said"),
+    [("ingress-nginx  1.0\n", 0, "0 of 1 files differ\n"), ("ingress-nginx  1.1\n", 1, "+ingress-nginx  1.1\n1 of 1 files")],
+)  # fmt: skip
+def test_a_difference_is_shown_line_by_line(tmp_path: Path, after: str, status: int, said: str) -> None:
+    write_dump(tmp_path / "before", "ingress-nginx  1.0\n")
+    write_dump(tmp_path / "after", after)
+    ended = run_program("--diff", str(tmp_path / "before"), str(tmp_path / "after"))
+    assert ended.returncode == status
+    assert said in ended.stdout
+
+
+def test_a_file_of_one_dump_alone_is_a_difference(tmp_path: Path) -> None:
+    write_dump(tmp_path / "before", "")
+    write_dump(tmp_path / "after", "")
+    (tmp_path / "after" / "more.txt").touch()
+    ended = run_program("--diff", str(tmp_path / "before"), str(tmp_path / "after"))
+    assert (ended.returncode, ended.stdout.splitlines()[0]) == (1, f"more.txt: not in {tmp_path / 'before'}")
+
+
+@pytest.mark.parametrize("words", [[], [str(ROOT / "data/dump")], ["/tmp"], ["/nowhere/x", "--code", "/nowhere"]])
+def test_a_dump_goes_into_a_new_folder_outside_of_the_checkout(words: list[str]) -> None:
+    ended = run_program(*words)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("dump_published: ")
+
+
+@pytest.mark.committed
+def test_two_dumps_of_a_run_are_equal_and_one_by_a_copy_of_the_code(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for folder in ("lab", "manifests", "data/published"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+    for name, more in (("one", []), ("two", ["--code", str(copy)])):
+        ended = run_program(str(tmp_path / name), "--only", RUN, *more)
+        assert ended.returncode == 0, ended.stderr
+    sums = [(tmp_path / name / "SHA256SUMS").read_text() for name in ("one", "two")]
+    assert sums[0] == sums[1]
+    table = (tmp_path / "one" / RUN / "table.txt").read_text()
+    assert table.startswith(f"$ lab table data/reference/{RUN}\nexit status 0\n--- stderr\n--- stdout\n")
+    assert "export_what_usage_output_usage_parquet.usage.parquet" in sums[0]
+    assert str(ROOT) not in table
+
+
+@pytest.mark.slow
+def test_a_bench_is_traced_from_its_verb_to_its_first_request() -> None:
+    command = [sys.executable, str(ROOT / "scripts/maintain/trace_bench.py")]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    said, first, *others = ended.stdout.splitlines()
+    files = {line.split()[0] for line in [first, *others]}
+    assert said == f"{len(others) + 1} functions in {len(files)} modules before the first request (the canary)"
+    assert first.split() == ["commands/bench.py", "_bench"]
+    assert "measure/canary.py" in files
+    assert not any(file.startswith("report/html") for file in files)
+    assert [line for line in others if line.endswith(" LocalTarget.up")]
+    assert "targets/local/kubelet/kubelet.py" not in files
