@@ -87,7 +87,6 @@ def test_requests_that_others_counted_otherwise_are_not_believed(times: float, w
 
 
 def test_ten_times_the_requests_need_as_many_segments() -> None:
-    """The least that is seen on every target: of a proxy, or where there is none of the backend."""
     most = replace(GOOD, requests=10 * MADE, latency=Histogram.of_values([0.0001] * 10 * MADE), size_bytes=None)
     for place in ("proxy", "backend"):
         seen = replace(SEEN, counters={f"{place}/InSegs": 2 * MADE})
@@ -158,7 +157,6 @@ def test_more_wrong_answers_than_answers_are_not_believed() -> None:
 
 
 def parts(*made: int, duration_s: tuple[float, ...] = (5.01, 5.01)) -> Result:
-    """A load that two generators made."""
     each = [
         Result(many, lasted_s, Histogram.of_values([0.001] * many), lasted_s, size_bytes=many * 1270, scheduled_s=5.0)
         for many, lasted_s in zip(made, duration_s, strict=True)

@@ -67,7 +67,6 @@ def test_each_fault_of_what_was_reported_or_seen_has_its_own_reason(
 
 
 def test_limits_are_inclusive_on_the_good_side() -> None:
-    """0.99 of the rate, and just under 80 % of the core, 1 % steal and 5 % of a core are good."""
     just = replace(CALM, steal=0.0099, others=0.049, counters={"proxy/ListenOverflows": 0, "proxy/RetransSegs": 9})
     assert reasons(replace(GOOD, requests=4950), just, core=0.799) == []
     assert reasons(core=0.80) == [Reason.GENERATOR_SATURATED]
@@ -118,7 +117,6 @@ def disturbed_reasons(
 
 
 def test_errors_are_the_outcome_of_a_disturbance() -> None:
-    """Refused requests, a full queue and dropped packets of an outage speak against nothing."""
     lost = replace(LOGGED, requests=1800, errors={"connect": 200})
     busy = replace(CALM_THEN, counters={"proxy/ListenOverflows": 30})
     assert disturbed_reasons() == []
@@ -141,7 +139,6 @@ def test_a_log_that_does_not_agree_with_its_summary_counts_for_nothing(result: R
 
 
 def test_what_the_generator_did_not_do_is_not_the_systems_fault() -> None:
-    """Dropped, saturated, late, or too few."""
     assert disturbed_reasons(replace(LOGGED, dropped=1)) == [Reason.DROPPED]
     assert disturbed_reasons(core=0.8) == [Reason.GENERATOR_SATURATED]
     late = log(lambda due_s: {"sent_s": due_s + 0.06} if due_s < 0.3 else {})
