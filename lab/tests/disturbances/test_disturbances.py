@@ -222,13 +222,19 @@ def test_it_is_done_in_its_time(
 
 
 @pytest.mark.parametrize("variant", ["ingress-nginx+proxy-replicas-2", "okd+okd-sharded-2"])
-def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, tmp_path: Path) -> None:
+def test_of_a_proxy_of_several_pods_a_drain_evicts_each_and_one_that_starts_again_is_waited_for(
+    variant: str, tmp_path: Path
+) -> None:
+    """The other has been ready all the time, and started again is not ready yet. One alone that stands still is no outage."""
     manifests = load_variant(variant).manifests
     context, system = context_of(manifests, tmp_path)
     performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
     with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
         of(kind="outage").vet(manifests)
+    context, system = context_of(manifests, tmp_path, started_s=10.0, ready_s=24.0, others=1)
+    performed(of(kind="startup", cpu="100m", within_s=60), context)
+    assert system.log[-1] == (24.0, "squeeze proxy None")
 
 
 def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, tmp_path: Path) -> None:
@@ -244,17 +250,9 @@ def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, t
         assert system.log[-1] == (9.0, undone)
 
 
-def test_a_router_that_starts_again_beside_another_is_waited_for(tmp_path: Path) -> None:
-    """The other has been ready all the time, and started again is not ready yet."""
-    shards = load_variant("okd+okd-sharded-2").manifests
-    context, system = context_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
-    performed(of(kind="startup", cpu="100m", within_s=60), context)
-    assert system.log[-1] == (24.0, "squeeze proxy None")
-
-
 @pytest.mark.parametrize("variant", ["ingress-nginx", "direct"])
-def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tmp_path: Path) -> None:
-    """In control runs it is there, too: they differ by its removal only. Where there is no proxy nothing reloads."""
+def test_what_changes_is_there_before_the_load_and_answers(variant: str, okd: Manifests, tmp_path: Path) -> None:
+    """So is a pod that is removed. In control runs it is, too: they differ by its removal only. Where there is no proxy nothing reloads."""
     context, system = context_of(load_variant(variant).manifests, tmp_path)
     disturbance = of(kind="backends", what="remove")
     disturbance.vet(context.manifests)
@@ -262,6 +260,11 @@ def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tm
     assert [what for _, what in system.log] == ["scale backend 2"]
     performed(disturbance, context)
     assert system.log[1:] == [(5.0, "scale backend 1")]
+    context, system = context_of(okd, tmp_path)
+    disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
+    assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
+    disturbance.prepare(context)
+    assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
 
 
 def test_changes_are_numbered_and_as_old_as_their_request(baseline: Manifests, tmp_path: Path) -> None:
@@ -287,14 +290,6 @@ def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifes
     with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
         performed(of(kind="churn", what="routes", per_s=10, for_s=10), context)
     assert Churn(what="routes", per_s=0.1, for_s=60).count == 6
-
-
-def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(okd, tmp_path)
-    disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
-    assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
-    disturbance.prepare(context)
-    assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
 
 
 def test_a_variant_whose_changes_would_not_arrive_is_refused(okd: Manifests) -> None:

@@ -1,28 +1,17 @@
-"""k6's log of requests: real logs against their golden tables, logs with a fault, and the tool itself against a server that fails.
+"""k6's log of requests: real logs against their golden tables and logs with a fault.
 
 A golden table is the text `<case>.requests` beside the case; `LAB_GOLDEN=write` writes it anew.
 """
 
 import json
 import os
-import shutil
-import socket
-import struct
-import subprocess
-import threading
-import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from lab.generators import GENERATORS, command, generator
+from lab.generators import GENERATORS, generator
 from lab.generators._k6_log import requests_of
 from lab.generators.k6 import KINDS
 from lab.model.load import Load, OutputError
@@ -170,54 +159,3 @@ def test_loads_whose_log_would_mislead_are_refused(changes: dict[str, Any], said
         assert "only k6 tells of every request" in (other.refusal(LOAD) or "")
         with pytest.raises(OutputError, match=f"{other.name} does not tell"):
             other.requests("", "", LOAD)
-
-
-OK = b"HTTP/1.1 200 OK\r\nX-Lab-Answer: pod-a 9003 17\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
-
-
-@pytest.fixture
-def failing() -> Iterator[str]:
-    """Answers the first connection well, then: 503, a reset, half a body, none in time, none; and again."""
-    closing: list[socket.socket] = []
-
-    wrong = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    answers = [OK + b"abcd", wrong, b"", OK + b"ab", b"", b""]
-
-    def serve(connection: socket.socket, number: int) -> None:
-        with suppress(OSError), connection:
-            connection.recv(4096)
-            connection.sendall(answers[number % 6])
-            if number % 6 == 2:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if number % 6 == 4:
-                time.sleep(1)
-
-    def listen(server: socket.socket) -> None:
-        with suppress(OSError):
-            for number in count():
-                connection, _ = server.accept()
-                closing.append(connection)
-                threading.Thread(target=serve, args=(connection, number), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0), backlog=200) as server:
-        threading.Thread(target=listen, args=(server,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is not installed")
-def test_every_failure_is_told_for_what_it_is(failing: str, tmp_path: Path) -> None:
-    """As many of each as the server dealt out: none is sent a second time. On a busy machine connections may overtake one another."""
-    load = replace(LOAD, url=failing, rate_rps=30.0, timeout_s=0.5)
-    for name, text in K6.files(load).items():
-        (tmp_path / name).write_text(text)
-    done = subprocess.run(command(K6, "k6", load), cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)
-    frame = K6.requests(done.stdout, done.stderr, load)
-    fates = [(200, ""), (503, ""), (0, "read"), (0, "read"), (0, "timeout"), (0, "read")]
-    got = Counter(zip(frame["status"], frame["error"], strict=True))
-    assert got == Counter(fates[number % 6] for number in range(frame.height))
-    assert set(frame.filter(good(frame))["answer"]) == {"pod-a 9003 17"}
-    waited = frame.filter(pl.col("error") == "timeout").select(pl.col("done_s") - pl.col("sent_s")).to_series()
-    assert waited.min() == pytest.approx(0.5, abs=0.1)  # pyright: ignore[reportUnknownMemberType]
-    assert frame["due_s"].diff().drop_nulls().to_list() == pytest.approx([1 / 30] * (frame.height - 1), abs=1e-6)

@@ -85,7 +85,10 @@ def test_nothing_is_paired_where_nothing_can_be() -> None:
 
 
 def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_it_needs() -> None:
-    """The A/A pair of a run that tries something; of a baseline alone it is what is asked for."""
+    """The A/A pair of a run that tries something; of a baseline alone it is what is asked for.
+
+    Bring-ups are many because workers scatter: what is measured once in one is not in more of them than it needs.
+    """
     several = CEILING.model_copy(update={"generations": 4})
     assert shape([several, RATE]).pairs["baseline-again"] == GUARD
     assert shape([several, RATE]).generations == {("baseline-again", "ceiling"): 1}
@@ -93,11 +96,6 @@ def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_
     assert itself is not None and not itself.generations and itself.pairs == {"baseline-again": 7}
     once = shape_of(arms_for([("baseline", None)], None), [CEILING], 7, SIDES)
     assert once is not None and once.pairs == {"baseline-again": GUARD}
-
-
-def test_what_is_measured_once_in_a_bring_up_is_not_measured_in_more_of_them_than_it_needs() -> None:
-    """Bring-ups are many because workers scatter, and a rate beside them would take most of the time."""
-    several = make_point("ceiling", rate_rps=None, generations=3)
 
     def fewer(points: list[Point], once: int | None) -> object:
         found = shape_of(ARMS, points, 16, SIDES, solo_places(ARMS, points, ASKED), once=once)

@@ -143,7 +143,9 @@ def is_halved(kinds: Iterable[object]) -> bool:
 
 @FEW
 @given(shaped())
-def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline(made: tuple[Plan, Shape]) -> None:
+def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline_and_its_chances_are_half_and_half(
+    made: tuple[Plan, Shape],
+) -> None:
     run, shape = made
     for arm in run.arms:
         for point in run.points:
@@ -151,32 +153,9 @@ def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline(made: tuple[
             wanted = min(shape.pairs.get(arm.name, 0), run.blocks) if point.name in shape.points else 0
             assert len({slot.block for slot in slots}) == len(slots) == wanted
             assert all(slot.other == arm.baseline and 1 <= slot.block <= run.blocks for slot in slots)
-
-
-@FEW
-@given(shaped())
-def test_each_of_a_pairs_chances_is_half_and_half(made: tuple[Plan, Shape]) -> None:
-    run, shape = made
-    for name in shape.pairs:
-        for point in run.points:
-            layouts = [slot.layout or Layout() for slot in paired(run, name, point.name)]
+            layouts = [slot.layout or Layout() for slot in slots]
             for chance in CHANCES:
                 assert is_halved(getattr(each, chance) for each in layouts)
-
-
-@FEW
-@given(shaped())
-def test_of_one_bring_up_every_point_has_the_same_sides(made: tuple[Plan, Shape]) -> None:
-    """They are up once, and what comes up in one piece is measured in one."""
-    run, _ = made
-    pieces = [key for key, _ in groupby(run.slots, key=lambda slot: slot.bring_up)]
-    assert len(pieces) == len(set(pieces))
-    ups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
-    for slot in run.slots:
-        if slot.layout is not None:
-            ups.setdefault(tuple(map(str, slot.bring_up)), set()).add((slot.layout.side, slot.layout.first_up))
-    assert all(len(sides) == 1 for sides in ups.values())
-    assert run.bring_ups == len(pieces)
 
 
 @FEW
@@ -200,19 +179,23 @@ def test_arms_are_alone_in_as_many_blocks_as_asked_for_and_those_of_one_count_in
 
 @FEW
 @given(shaped())
-def test_what_is_measured_once_is_planned_once_and_has_a_folder_of_its_own(made: tuple[Plan, Shape]) -> None:
-    run, _ = made
+def test_what_comes_up_in_one_piece_is_measured_in_one_and_everything_once_and_a_record_gives_the_plan_again(
+    made: tuple[Plan, Shape],
+) -> None:
+    """Of one bring-up every point has the same sides; what is measured once has a folder of its own; the same seed gives the same pairs."""
+    run, shape = made
+    pieces = [key for key, _ in groupby(run.slots, key=lambda slot: slot.bring_up)]
+    assert len(pieces) == len(set(pieces)) == run.bring_ups
+    ups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for slot in run.slots:
+        if slot.layout is not None:
+            ups.setdefault(tuple(map(str, slot.bring_up)), set()).add((slot.layout.side, slot.layout.first_up))
+    assert all(len(sides) == 1 for sides in ups.values())
     assert [slot.order for slot in run.slots] == list(range(1, len(run.slots) + 1))
     every = [each for slot in run.slots for each in slot.cells]
     assert len(every) == len(set(every))
     ids = [side.sample_id(attempt) for slot in run.slots for side in slot.sides for attempt in (1, 2)]
     assert len(ids) == len(set(ids)) == 2 * len(every)
-
-
-@FEW
-@given(shaped())
-def test_the_same_seed_gives_the_same_pairs_and_a_record_gives_the_plan_again(made: tuple[Plan, Shape]) -> None:
-    run, shape = made
     assert plan(run.arms, run.points, run.blocks, run.seed, shape) == run
     record = made_record("r", run)
     assert record.plan() == run

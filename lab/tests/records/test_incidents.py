@@ -30,10 +30,13 @@ def seen(looks: Mapping[float, Sequence[str]], role: str = "proxy") -> pl.DataFr
 
 
 def test_the_most_processes_at_once_are_of_the_proxys_own_program() -> None:
-    """A shell that started it is none; its memory counts. Threads are no processes."""
+    """A shell that started it is none; its memory counts. Threads are no processes. Pods of one look are added, the closing look is not."""
     one = ["sh", "haproxy"]
     found = of(usage=seen({0.0: one, 1.0: [*one, "haproxy", "haproxy"], 2.0: one}))
     assert (found["processes"], found["rss_bytes"]) == (3, 40_000_000)
+    pods = seen({at_s: ["haproxy"] for at_s in (0.0, 0.05, 1.0, 1.04, 1.1, 1.2)})
+    assert of(usage=pods)["processes"] == 2
+    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend")), "there is no proxy"
 
 
 def test_the_api_servers_memory_is_told_apart_from_its_stores() -> None:
@@ -48,12 +51,6 @@ def test_a_controller_that_works_more_than_nginx_is_not_counted() -> None:
     router = ["openshift-route", "haproxy"]
     assert of(usage=seen({0.0: router, 1.0: [*router, "haproxy"], 2.0: router}))["processes"] == 2
     assert of(usage=seen({0.0: ["envoy"]}))["processes"] is None, "of a program that is not known nothing can be told"
-
-
-def test_several_pods_of_one_look_are_added_and_the_closing_look_is_not() -> None:
-    pods = seen({at_s: ["haproxy"] for at_s in (0.0, 0.05, 1.0, 1.04, 1.1, 1.2)})
-    assert of(usage=pods)["processes"] == 2
-    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend")), "there is no proxy"
 
 
 def test_reloads_and_restarts_count_from_the_loads_beginning() -> None:
@@ -78,7 +75,8 @@ def test_probes_are_timed_from_the_disturbance_on_and_counted_throughout() -> No
     assert of((7, "Unhealthy", "p", ""))["probe_failures"] == 1, "where attempts are not told"
 
 
-def test_a_killed_pod_and_its_replacement() -> None:
+def test_a_killed_pod_a_rolling_update_and_a_crashed_container_until_they_are_replaced() -> None:
+    """On a host port the replacement waits until the old pod has gone; as many must be ready as were deleted."""
     found = of(
         (5.0, "Deleted", "old", ""), (5.1, "Created", "new", ""), (5.1, "NotReady", "old", ""), (35.0, "Gone", "old", ""),
         (35.4, "Started", "new", ""), (36.0, "Ready", "new", ""),
@@ -86,6 +84,16 @@ def test_a_killed_pod_and_its_replacement() -> None:
     times = {name: found[name] for name in ("terminating_s", "pending_s", "replaced_s")}
     assert times == pytest.approx({"terminating_s": 30.0, "pending_s": 30.3, "replaced_s": 31.0})
     assert found["refused_evictions"] == 0
+    found = of(
+        (5, "Created", "c", ""), (5.2, "Started", "c", ""), (6, "Ready", "c", ""), (6, "Deleted", "a", ""), (8, "Gone", "a", ""),
+        (6.5, "Created", "d", ""), (6.6, "Started", "d", ""), (7, "Ready", "d", ""), (7, "Deleted", "b", ""), (8.5, "Gone", "b", ""),
+    )  # fmt: skip
+    assert (found["replaced_s"], found["terminating_s"]) == pytest.approx((1.0, 2.0))
+    exited, unready = (5.0, "Exited", "p", "SIGKILL"), (5.1, "NotReady", "p", "")
+    started, ready = (5.2, "Started", "p", "restart 1"), (6.5, "Ready", "p", "")
+    found = of((1.0, "Ready", "p", ""), exited, unready, started, ready)
+    assert (found["restarts"], found["replaced_s"]) == (1, pytest.approx(1.5))
+    assert "terminating_s" not in found
 
 
 def test_what_had_not_ended_with_the_load_cannot_be_told() -> None:
@@ -94,23 +102,6 @@ def test_what_had_not_ended_with_the_load_cannot_be_told() -> None:
     assert {found[name] for name in ("terminating_s", "pending_s", "replaced_s")} == {None}
     assert "replaced_s" not in of((5.0, "Deleted", "old", ""), (6.0, "Gone", "old", ""))
     assert of((5, "EvictionRefused", "p", ""), (10, "EvictionRefused", "p", ""))["refused_evictions"] == 2
-
-
-def test_a_rolling_update_lasts_until_as_many_are_ready_as_were_deleted() -> None:
-    found = of(
-        (5, "Created", "c", ""), (5.2, "Started", "c", ""), (6, "Ready", "c", ""), (6, "Deleted", "a", ""), (8, "Gone", "a", ""),
-        (6.5, "Created", "d", ""), (6.6, "Started", "d", ""), (7, "Ready", "d", ""), (7, "Deleted", "b", ""), (8.5, "Gone", "b", ""),
-    )  # fmt: skip
-    assert found["replaced_s"] == pytest.approx(1.0)
-    assert found["terminating_s"] == pytest.approx(2.0)
-
-
-def test_a_crashed_container_is_replaced_when_its_pod_is_ready_again() -> None:
-    exited, unready = (5.0, "Exited", "p", "SIGKILL"), (5.1, "NotReady", "p", "")
-    started, ready = (5.2, "Started", "p", "restart 1"), (6.5, "Ready", "p", "")
-    found = of((1.0, "Ready", "p", ""), exited, unready, started, ready)
-    assert (found["restarts"], found["replaced_s"]) == (1, pytest.approx(1.5))
-    assert "terminating_s" not in found
 
 
 def test_cut_connections_and_the_first_of_them() -> None:

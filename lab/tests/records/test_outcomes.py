@@ -94,13 +94,6 @@ def test_nothing_done_is_no_gap() -> None:
     assert {name: found[name] for name in ("failed", "gap_s", "failing_s")} == {"failed": 0, "gap_s": 0, "failing_s": 0}
 
 
-def test_a_hot_spare_that_answers_gives_nothing_that_failed() -> None:
-    """What is in flight when the pod is told to end is answered by it, all else by the other."""
-    events = told((5.0, "Begin", "", "delete"), (5.01, "Deleted", "a", ""), (6.0, "Gone", "a", ""))
-    found = of(log(lambda due_s: {"answer": "a" if due_s < 5 else "b"}), events)
-    assert (found["failed"], found["gap_s"], found["terminating_s"]) == (0, 0, pytest.approx(0.99))
-
-
 def test_where_nothing_is_answered_the_gap_is_the_whole_load() -> None:
     """An outage at the load's beginning or end counts, too."""
     for begin_s, end_s in ((0.0, 3.0), (17.0, 20.0)):

@@ -126,20 +126,14 @@ def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyP
     assert files(run.folder) == files(other), "the same run packs to the same bytes"
 
 
-def test_whatever_was_kept_of_a_bring_up_is_there(run: RunStore) -> None:
-    """Also of a block that was begun anew, and what nobody in the lab reads; and what lies beside the parts stays."""
+def test_anybody_reads_a_packed_runs_files_without_the_lab(run: RunStore) -> None:
+    """Tables have a column that says whose row it is, the others as ever; outputs come out of the zip, logs as differences.
+
+    Whatever was kept of a bring-up is there, also of a block that was begun anew; and what lies beside the parts stays.
+    """
     kept = [(kind, path.stem) for kind in ("readback", "deployed") for path in (run.folder / kind).iterdir()]
     run.write_readback(1, "grace-period-30+host-port", 0, [{"again": 1.25}], "delete")
     (run.folder / "notes.txt").write_text("mine")
-    pack(run)
-    form = packed.Packed(run.folder)
-    assert kept and all(form.brought_up(*key) for key in kept)
-    assert form.brought_up("readback", "b01-grace-period-30+host-port-delete.2") == [{"again": 1.25}]
-    assert (run.folder / "notes.txt").read_text() == "mine"
-
-
-def test_anybody_reads_a_packed_runs_files_without_the_lab(run: RunStore) -> None:
-    """Tables have a column that says whose row it is, the others as ever; outputs come out of the zip, logs as differences."""
     pack(run)
     for file, schema, of in ((USAGE, USAGE_SCHEMA, run.usage), (EVENTS, EVENTS_SCHEMA, run.events)):
         frame = pl.read_parquet(f"{run.folder.parent}/*/{file}")
@@ -150,6 +144,10 @@ def test_anybody_reads_a_packed_runs_files_without_the_lab(run: RunStore) -> Non
         assert {name.partition("/")[2] for name in whole.namelist()} == {SMALL_LOG}
         assert {name.partition("/")[0] for name in whole.namelist()} == {sample.id for sample in run.samples()}
         assert whole.testzip() is None
+    form = packed.Packed(run.folder)
+    assert kept and all(form.brought_up(*key) for key in kept)
+    assert form.brought_up("readback", "b01-grace-period-30+host-port-delete.2") == [{"again": 1.25}]
+    assert (run.folder / "notes.txt").read_text() == "mine"
 
 
 lines = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -231,29 +229,24 @@ def test_histograms_are_read_once_and_kept_until_another_parser_reads_them(
         counts(opened(measured))
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1" + bytes(40) + b"PAR1"])
-def test_a_damaged_cache_is_done_without(measured: RunStore, content: bytes) -> None:
-    first = counts(measured)
-    good = (measured.folder / HISTOGRAMS).read_bytes()
-    (measured.folder / HISTOGRAMS).write_bytes(content)
-    assert counts(opened(measured)) == first
-    assert pl.read_parquet(measured.folder / HISTOGRAMS).equals(pl.read_parquet(good))
-
-
 @pytest.mark.parametrize(
     "change",
     [
+        b"",
+        b"PAR1" + bytes(40) + b"PAR1",
         pl.col("state").str.replace("^.", "x"),
         pl.lit([-1], pl.List(pl.Int64)).alias("bucket"),
         pl.lit(None, pl.List(pl.Int64)).alias("count"),
         pl.col("series").alias("other"),
     ],
 )
-def test_a_cache_of_another_output_is_not_believed(measured: RunStore, change: pl.Expr) -> None:
-    """Nor one of other parsers, nor rows that no histogram has: the output itself tells."""
+def test_a_cache_that_is_damaged_or_of_another_output_is_not_believed(measured: RunStore, change: Any) -> None:
+    """Nor one of other parsers, nor rows that no histogram has: the output itself tells, and it is written anew."""
     first, path = counts(measured), measured.folder / HISTOGRAMS
-    pl.read_parquet(path).with_columns(change).write_parquet(path)
+    good = pl.read_parquet(path)
+    path.write_bytes(change) if isinstance(change, bytes) else good.with_columns(change).write_parquet(path)
     assert counts(opened(measured)) == first
+    assert pl.read_parquet(path).select(good.columns).equals(good)
 
 
 def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
@@ -303,19 +296,21 @@ def test_a_run_in_use_or_packed_already_is_refused(run: RunStore) -> None:
     assert "just table" in caught.value.remedy
 
 
-@pytest.mark.parametrize("place", ["manifests/notes.txt", "readback/x.txt", "samples/SAMPLE/more/x"])
-def test_a_file_without_a_place_is_refused(run: RunStore, place: str) -> None:
-    path = run.folder / place.replace("SAMPLE", run.samples()[0].id)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("mine")
-    refused(run, "has no place in a packed run")
-
-
-@pytest.mark.parametrize("file", ["raw.zst", USAGE, EVENTS, "sample.json"])
-def test_a_damaged_run_is_refused(run: RunStore, file: str) -> None:
-    path = run.folder / "samples" / run.samples()[0].id / file
-    path.write_bytes(path.read_bytes()[:-9])
-    refused(run, file)
+def test_a_file_without_a_place_and_a_damaged_run_are_refused(run: RunStore) -> None:
+    sample = run.samples()[0].id
+    for place in ("manifests/notes.txt", "readback/x.txt", f"samples/{sample}/more/x"):
+        path = run.folder / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+        refused(run, "has no place in a packed run")
+        path.unlink()
+    path.parent.rmdir()
+    for file in ("raw.zst", USAGE, EVENTS, "sample.json"):
+        path = run.folder / "samples" / sample / file
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9])
+        refused(run, file)
+        path.write_bytes(whole)
 
 
 def test_histograms_that_are_not_the_outputs_are_refused(tmp_path: Path) -> None:

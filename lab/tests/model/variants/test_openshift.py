@@ -106,9 +106,6 @@ def test_a_knob_without_a_form_stays_a_patch_beside_the_commands() -> None:
     (patch,) = map(yaml.safe_load, patches)
     assert patch["metadata"]["name"] == "router-default"
     assert "net.core.somaxconn=4096" in json.dumps(patch)
-
-
-def test_routes_alone_are_patches_as_ever() -> None:
     routes = list(yaml.safe_load_all(config_snippet(load_variant("okd-edge"))))
     assert len(routes) == 100 and all(route["spec"]["tls"]["termination"] == "edge" for route in routes)
 

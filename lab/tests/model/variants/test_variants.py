@@ -188,19 +188,6 @@ def test_images_come_from_the_one_place() -> None:
             assert {image for image in used if image.partition(":")[0] not in tagged} <= known
 
 
-def test_another_namespace_can_be_set_around_a_variant(tmp_path: Path) -> None:
-    text = yaml.safe_dump({"namespace": "elsewhere", "resources": ["../manifests/overlays/backlog"]})
-    shutil.copytree(MANIFESTS, tmp_path / "copy" / "manifests")
-    (tmp_path / "copy" / "around").mkdir()
-    (tmp_path / "copy" / "around" / "kustomization.yaml").write_text(text)
-    objects = kustomize.objects(kustomize.render([tmp_path / "copy" / "around"]))
-    spaces = {obj["metadata"].get("namespace") for obj in objects} | {
-        subject["namespace"] for obj in objects for subject in obj.get("subjects", [])
-    }
-    assert spaces == {None, "elsewhere"}
-    assert [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"] == ["elsewhere"]
-
-
 def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
     checks = notes(readback="- {kind: processes, process: nginx, value: 2}")
     knob("workers-2", configmap("worker-processes", "2"), checks)
@@ -211,11 +198,6 @@ def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
     assert load_variant("backlog+workers-2", scratch).readback[-1].value == "2"
 
 
-def test_a_knob_replaces_what_its_baseline_reads_back() -> None:
-    variant = load_variant("backlog-128+somaxconn-32768")
-    assert [check.value for check in variant.readback] == ["32768", "32768"]
-
-
 def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overlay: Write) -> None:
     def root(name: str, readback: str) -> None:
         notes = {"lab/title": "x", "lab/readback": readback}
@@ -223,6 +205,8 @@ def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overla
 
     root("root", "- {kind: processes, process: nginx, value: 2}\n- {kind: backlog, port: 80, value: 511}")
     assert [check.value for check in load_variant("root", scratch).readback] == ["2", "511"]
+    replaced = load_variant("backlog-128+somaxconn-32768").readback
+    assert [check.value for check in replaced] == ["32768", "32768"], "a knob replaces what its baseline reads back"
     checks = load_variant("root+somaxconn-128", scratch).readback
     assert [check.value for check in checks if check.kind != "sysctl"] == ["2", "128"]
     for name, fault in (("odd", "- {kind: sysctrl}"), ("none", "[]"), ("torn", "- {")):
@@ -240,6 +224,8 @@ def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write
     container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
     assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
     assert config_snippet(load_variant("ingress-nginx")) == diff(load_variant("ingress-nginx")) == ""
+    proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
+    assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"], "a caller's change is its own"
 
 
 @pytest.mark.parametrize(
@@ -410,17 +396,11 @@ def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, over
         resources = [parent if ":" in parent else f"../{parent}" for parent in parents]
         overlay(f"mine-{number}", resources, [f"../../components/{knob}" for knob in added], **more)
         assert fault in refused(scratch, f"mine-{number}"), fault
-
-
-def test_a_circle_of_baselines_is_refused(scratch: Path, overlay: Write) -> None:
     overlay("one", ["../two"], ["../../components/somaxconn-128"])
     overlay("two", ["../one"], ["../../components/somaxconn-32768"])
-    assert "a circle of baselines through 'one'" in refused(scratch, "one")
     overlay("self", ["../self"], ["../../components/somaxconn-128"])
-    assert "a circle of baselines through 'self'" in refused(scratch, "self")
-
-
-def test_two_references_are_refused(scratch: Path, overlay: Write) -> None:
+    for name in ("one", "self"):
+        assert f"a circle of baselines through '{name}'" in refused(scratch, name)
     overlay("too", ["../../base/direct"], metadata={"annotations": {"lab/title": "x", "lab/reference": "true"}})
     with pytest.raises(UsageError, match="direct and too are both annotated lab/reference"):
         reference_name(scratch)
@@ -470,11 +450,6 @@ def test_a_kustomize_that_is_missing_cannot_be_run_or_hangs_ends_in_an_error(
 def test_a_temporary_folder_that_cannot_be_written_is_an_error(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/self/nowhere")
     assert "temporary folder: " in refused(scratch, "ingress-nginx+somaxconn-128")
-
-
-def test_a_caller_that_changes_a_variants_objects_changes_no_other(scratch: Path) -> None:
-    proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
-    assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"]
 
 
 def test_differences_tell_elements_by_name_and_words_by_what_they_are() -> None:
@@ -617,8 +592,5 @@ def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:
     knob.write_text(knob.read_text().replace('labelSelector: "lab/routes"', 'labelSelector: "lab/routes=7"'))
     with pytest.raises(UsageError, match="there is no Route with lab/routes=7 in 'okd-edge'"):
         load_variant("okd-edge", manifests)
-
-
-def test_a_patch_may_delete_what_it_is_for() -> None:
     left = [item["metadata"]["name"] for item in load_variant("okd-routes-10").manifests if item["kind"] == "Route"]
-    assert left == [f"bench-{number:04}" for number in range(10)]
+    assert left == [f"bench-{number:04}" for number in range(10)], "a patch may delete what it is for"
