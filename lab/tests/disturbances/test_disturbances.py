@@ -283,9 +283,6 @@ def test_changes_are_numbered_and_as_old_as_their_request(baseline: Manifests, t
     assert first["at_s"] <= applied[0]
     accepted = re.fullmatch(r"routes accepted after (\d\.\d{4}) s", first["detail"])
     assert accepted and 0.05 <= float(accepted[1]) < 1
-
-
-def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifests, tmp_path: Path) -> None:
     context, _ = context_of(baseline, tmp_path, slow_s=0.4)
     with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
         performed(of(kind="churn", what="routes", per_s=10, for_s=10), context)

@@ -191,7 +191,6 @@ def test_connections_are_held_until_one_is_cut_which_is_told_with_its_time_and_o
 def test_connections_that_cannot_be_opened_are_no_disturbance(
     context: DisturbanceContext, running: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several backends, of which one alone would have the server; a proxy that leads nowhere."""
     monkeypatch.setattr(running, "backends", 2)
     with pytest.raises(MeasuringError, match="several backend pods"), held(context, 1, 0):
         pass
@@ -236,9 +235,7 @@ def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (lost.object, lost.at_s) == ("1", 1010.5)
     assert lost.detail.startswith("upload 1048576 bytes 10.000000 s first - status 0 broken off")
-    log = EventLog()
-    log.extend([over, lost])
-    found = happenings.outcome(events_frame(log.events), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
+    found = happenings.outcome(events_frame([over, lost]), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
     assert (found["transfers"], found["transfers_lost"], found["too_large"]) == (1, 1, 0)
     (tmp_path / "log").write_text("begun zero\n")
     with pytest.raises(MeasuringError, match="said 'begun zero'"):

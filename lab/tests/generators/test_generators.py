@@ -34,6 +34,12 @@ MANY = Load("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
 SECURE = replace(MANY, url="https://a.lab.test:444/page", sni_per_host=True)
 
 
+SHOWN = (
+    *("requests", "duration_s", "achieved_rps", "scheduled_s", "recorded_s", "uncalibrated", "errors", "dropped"),
+    *("size_bytes", "size_includes_headers", "latency", "service", "notes"),
+)
+
+
 def rounded(time_s: float | None) -> float | None:
     return None if time_s is None else round(time_s, 6)
 
@@ -51,21 +57,11 @@ def pictured(histogram: Histogram | None) -> dict[str, Any] | None:
 
 
 def shown(result: Result) -> dict[str, Any]:
-    return {
-        "requests": result.requests,
-        "duration_s": round(result.duration_s, 6),
-        "achieved_rps": round(result.achieved_rps, 3),
-        "scheduled_s": result.scheduled_s,
-        "recorded_s": round(result.recorded_s, 6),
-        "uncalibrated": result.uncalibrated,
-        "errors": dict(sorted(result.errors.items())),
-        "dropped": result.dropped,
-        "size_bytes": result.size_bytes,
-        "size_includes_headers": result.size_includes_headers,
-        "latency": pictured(result.latency),
-        "service": pictured(result.service),
-        "notes": list(result.notes),
-    }
+    found: dict[str, Any] = {name: getattr(result, name) for name in SHOWN}
+    for name, digits in (("duration_s", 6), ("achieved_rps", 3), ("recorded_s", 6)):
+        found[name] = round(found[name], digits)
+    found |= {name: pictured(found[name]) for name in ("latency", "service")}
+    return found | {"errors": dict(sorted(result.errors.items())), "notes": list(result.notes)}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -121,7 +117,6 @@ def test_output_that_is_not_whole_is_refused_and_quoted(name: str) -> None:
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.9])
 def test_a_truncated_csv_of_oha_is_refused_or_counted_as_dropped(share: float) -> None:
-    """oha's CSV has no end mark: half a row is refused, and missing rows are dropped requests."""
     made_by, stdout, stderr, exit_status, load = case("oha/ok-open")
     cut = stdout[: int(len(stdout) * share)]
     with pytest.raises(OutputError):
@@ -158,10 +153,9 @@ def test_a_wrk_that_is_stopped_in_between_leaves_its_latencies_out() -> None:
     """Its counts are told as ever; where latencies are wanted an output without them is none, and one that has them is read on."""
     made_by, stdout, stderr, exit_status, load = case("wrk/ok")
     stopped = replace(load, timed=False)
-    assert "LAB steps" in made_by.files(load)["wrk.lua"]
-    assert "LAB steps" not in made_by.files(stopped)["wrk.lua"]
+    scripts = [made_by.files(each)["wrk.lua"] for each in (load, stopped)]
+    assert ["LAB steps" in script for script in scripts] == [True, False]
     without = re.sub(r"^LAB steps \d+\n(\d+ \d+\n)*", "", stdout, flags=re.MULTILINE)
-    assert len(without) < len(stdout) / 10
     with pytest.raises(OutputError, match="expected the block of counts"):
         made_by.parse(without, stderr, exit_status, load)
     timed = made_by.parse(stdout, stderr, exit_status, load)
@@ -192,7 +186,6 @@ def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], int
 def test_wrk_knows_which_answers_were_expected_by_what_it_counts_as_errors(
     answers: tuple[int, ...], errors: int
 ) -> None:
-    """400 and above: which of them came it does not tell."""
     tool, stdout, stderr, status, load = case("wrk/ok")
     told = re.sub(r"LAB errors (\d+ \d+ \d+) \d+", r"LAB errors \1 3", stdout)
     result = tool.parse(told, stderr, status, replace(load, answers=answers))
@@ -366,15 +359,15 @@ def test_stand_ins_take_open_loops_in_their_order() -> None:
     rate = replace(LOAD, rate_rps=100.0)
     assert choose("wrk2", rate, having("wrk2", "oha"))[::2] == (generator("wrk2"), None)
     assert choose("wrk2", rate, having("oha", "k6"))[::2] == (generator("oha"), "wrk2 is not installed: oha stands in")
-    stand_in, found, reason = choose("wrk2", rate, having("k6"))
-    assert (stand_in.name, found.path) == ("k6", "/bin/k6")
-    assert reason == "wrk2 is not installed: k6 stands in, latency from when sent"
-    with pytest.raises(UsageError, match="`wrk2` is not on PATH, and none of its stand-ins fits"):
-        choose("wrk2", rate, having("wrk"))
-    with pytest.raises(UsageError, match="apt-get install wrk"):
-        choose("wrk", LOAD, having("oha", "k6"))
-    with pytest.raises(UsageError, match="30 s or more"):
-        choose("wrk2", replace(rate, duration_s=5), having("k6"))
+    _, found, reason = choose("wrk2", rate, having("k6"))
+    assert (found.path, reason) == ("/bin/k6", "wrk2 is not installed: k6 stands in, latency from when sent")
+    for name, load, there, said in (
+        ("wrk2", rate, "wrk", "`wrk2` is not on PATH, and none of its stand-ins fits"),
+        ("wrk", LOAD, "k6", "apt-get install wrk"),
+        ("wrk2", replace(rate, duration_s=5), "k6", "30 s or more"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            choose(name, load, having(there))
 
 
 def test_scripts_and_commands_have_the_hosts() -> None:

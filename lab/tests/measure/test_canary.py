@@ -98,7 +98,6 @@ def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
     ],
 )
 def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault: str) -> None:
-    """Cut, broken, another page, packed without saying so, packed in a way nobody asked for: also where errors are the subject."""
     found = canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
     assert fault in found.fault and not found.refusal
     sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
@@ -141,8 +140,7 @@ def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
 
 def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() -> None:
     """Ports that ran out hit the canary, too. Before the load it must be right in any case."""
-    refused = OSError("connection refused")
-    for after in (refused, BROKEN):
+    for after in (OSError("connection refused"), BROKEN):
         sample = measured(Proxy(answers=[GOOD, after, GOOD]), at(subject=("errors",)))
         assert sample.valid and any("refused afterwards, too" in note for note in sample.notes)
         assert measured(Proxy(answers=[GOOD, after, GOOD]), at()).reason is Reason.WRONG_BACKEND
@@ -157,7 +155,6 @@ def test_the_link_is_shaped_for_the_load_alone() -> None:
 
 
 def test_what_is_known_only_once_a_system_is_up_can_still_be_refused() -> None:
-    @dataclass
     class Picky(FakeGenerator):
         def refusal(self, load: Load) -> str | None:
             return "one host only" if load.sni_per_host and load.hosts == ("a", "b") else None
@@ -214,6 +211,5 @@ def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the
             pod, body = ("backend-0", OWN) if "backend" in endpoint.base_url else next(turn)
             return Response(200, body, {"x-lab-backend": pod} if pod else {})
 
-    system = Replicas()
-    seen = canary(system, system.entry(), point())
+    seen = canary(Replicas(), Endpoint("http://proxy", "h"), point())
     assert fault in seen.refusal + seen.fault and bool(seen.faults) is bool(fault)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -77,16 +77,9 @@ print('{"requests": 150, "duration_s": 1.5, "bytes": 165000, "errors": {}}')
 def rows() -> pl.DataFrame:
     began_s = time.time() - 1.5
     due = [began_s + number / 100 for number in range(150)]
-    told = {
-        "number": range(150),
-        "due_s": due,
-        "sent_s": due,
-        "done_s": [at + 0.001 for at in due],
-        "status": [200] * 150,
-        "error": [""] * 150,
-        "answer": ["backend-0"] * 150,
-        "service_s": [0.001] * 150,
-    }
+    told: dict[str, Any] = {"number": range(150), "due_s": due, "sent_s": due, "done_s": [at + 0.001 for at in due]}
+    every = {"status": 200, "error": "", "answer": "backend-0", "service_s": 0.001}
+    told |= {name: [value] * 150 for name, value in every.items()}
     return pl.DataFrame(told, schema=REQUESTS_SCHEMA)
 
 
@@ -96,7 +89,7 @@ def prodded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def disturbed(what: str, control: bool = False) -> Point:
-    asked = {"rate_rps": 100.0, "duration_s": 1.5, "timeout_s": 2.0, "control": control}
+    asked: dict[str, Any] = {"rate_rps": 100.0, "duration_s": 1.5, "timeout_s": 2.0, "control": control}
     asked["disturbance"] = Prodded(at_s=1.0, what=what)
     return point("control" if control else "prodded").model_copy(update=asked)
 

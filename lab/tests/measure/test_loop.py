@@ -191,7 +191,6 @@ def test_only_a_block_whose_break_is_known_to_be_short_is_gone_on_with() -> None
 def test_a_clock_that_is_stepped_spoils_the_sample_in_which_it_was(
     step_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is measured again, and the run finished whatever the clock says by then; the monotonic one goes on."""
     looks, real = count(), time.time
     monkeypatch.setattr(time, "time", lambda: real() + (step_s if next(looks) else 0.0))
     loop = interrupted()

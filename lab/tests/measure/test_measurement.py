@@ -24,8 +24,7 @@ LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
 
 
 def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
-    job = Job(FakeSystem(), generator, generator.binary, load, tmp_path)
-    unseen = cast("Any", None)
+    job, unseen = Job(FakeSystem(), generator, generator.binary, load, tmp_path), cast("Any", None)
     with ExitStack() as lasting:
         return Begun(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
 

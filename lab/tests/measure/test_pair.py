@@ -128,7 +128,6 @@ def test_what_speaks_against_one_side_speaks_against_both() -> None:
 
 
 def test_a_switching_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it a generator waits for ever: it is killed after its time, and why is said."""
     broken = tmp_path / "slices.bash"
     broken.write_text(pair.SCRIPT.read_text().replace("turns() {", "turns() {\n  fail 'no such luck'", 1))
     monkeypatch.setattr(pair, "SCRIPT", broken)

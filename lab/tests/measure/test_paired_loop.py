@@ -109,7 +109,6 @@ def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkey
 
 
 def test_the_last_attempt_of_one_side_alone_is_not_the_pairs_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed between the two for the third time: it ends all the same."""
     loop = paired(blocks=1)
     loop.measure()
     whole = loop.store.samples()
@@ -159,9 +158,8 @@ def test_what_the_machine_did_is_measured_again_of_both_up_to_twice(monkeypatch:
     loop = paired(blocks=1)
     loop.measure()
     samples = loop.store.samples()
-    assert sorted((one.arm, one.attempt) for one in samples) == [
-        (arm, attempt) for arm in ("ingress-nginx", AGAIN) for attempt in (1, 2, 3)
-    ]
+    both = [(arm, attempt) for arm in ("ingress-nginx", AGAIN) for attempt in (1, 2, 3)]
+    assert sorted((one.arm, one.attempt) for one in samples) == both
     assert {one.reason for one in samples} == {Reason.CLOCK_STEP}
 
 

@@ -62,15 +62,13 @@ def test_a_proxy_is_full_when_its_workers_are(
     assert found is None if full is None else found == pytest.approx(full)
 
 
-def test_a_throttled_container_was_the_limit() -> None:
+def test_a_throttled_container_a_full_link_and_errors_that_are_the_subject_were_the_limit() -> None:
+    """A tenth of the periods; 20 Mbit/s carry 12.5 MB in five seconds, in either direction; a hundredth of the requests."""
     throttled = {"backend/cpu_periods": 50, "backend/cpu_throttled_periods": 5}
     assert limit(counters=throttled) == "limit"
     assert limit(counters=throttled, proxy=None) == "limit"
     assert limit(counters=throttled | {"backend/cpu_throttled_periods": 4}) == "proxy"
     assert limit(counters={"proxy/cpu_periods": 0, "proxy/cpu_throttled_periods": 0}) == "proxy"
-
-
-def test_a_shaped_link_that_was_full_was_the_limit() -> None:
     shaped = CLOSED.model_copy(update={"link_mbit": 20.0})
     full = {"client/rx_bytes": 12_000_000, "client/tx_bytes": 100_000}
     assert link_share(shaped, GOOD, full) == pytest.approx(0.96)
@@ -78,11 +76,8 @@ def test_a_shaped_link_that_was_full_was_the_limit() -> None:
     assert limit(shaped, counters={"client/rx_bytes": 1, "client/tx_bytes": 12_000_000}) == "link"
     assert limit(shaped, counters={"client/rx_bytes": 11_000_000}) == "proxy"
     assert limit(counters=full) == "proxy", "a link that is not shaped has no rate to be full at"
-
-
-def test_errors_limit_where_they_are_the_subject() -> None:
     failing = replace(GOOD, errors={"read": 60})
-    assert limit(ERRORS, failing, core=1.0) == "errors"
+    assert limit(ERRORS, failing, core=1.0) == "errors", "a generator that is busy with failing is no limit then"
     assert limit(ERRORS, replace(GOOD, errors={"read": 40}), core=1.0) == "generator"
     assert limit(CLOSED, failing, core=1.0) == "generator"
 

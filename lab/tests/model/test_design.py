@@ -67,16 +67,13 @@ def test_what_no_pair_tells_is_alone_in_every_block_at_that_point() -> None:
     assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
 
 
-def test_what_two_of_cannot_be_up_is_alone_in_every_block() -> None:
+def test_what_two_of_cannot_be_up_is_alone_in_every_block_and_nothing_is_paired_where_nothing_can_be() -> None:
     arms = arms_for([("keepalive", "baseline"), ("host-network", "baseline")], None)
     solo = solo_places(arms, [RATE], {"keepalive": (False, "rate"), "host-network": (True, "rate")})
     found = shape_of(arms, [RATE], 7, SIDES, solo, {"host-network"})
     assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": GUARD}
     assert (found.alone["host-network", RATE.name], found.alone["baseline", RATE.name]) == (7, 7)
-    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None, "nothing is left to be paired"
-
-
-def test_nothing_is_paired_where_nothing_can_be() -> None:
+    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None
     assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
     assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
     assert shape_of(ARMS, [CEILING], 5, SIDES) is None, "so few blocks tell no effect"
@@ -150,17 +147,15 @@ def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> 
     return plan(mine, points, blocks, 1, shape_of(mine, points, blocks, SIDES, solo))
 
 
-def blocks_of(run: Plan, arm: str, point: str, against: str = "") -> int:
-    return len(
-        {slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, against)}
-    )
+def blocks_of(run: Plan, *where: str) -> int:
+    """Arm, point and beside whom."""
+    return len({slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where})
 
 
 def test_at_a_rate_different_systems_are_solo_in_every_block_and_no_pair() -> None:
     run = planned()
     for arm in ("envoy", "baseline"):
-        assert blocks_of(run, arm, "rate-1000") == 8
-        assert blocks_of(run, arm, "ceiling") == LEVELS
+        assert (blocks_of(run, arm, "rate-1000", ""), blocks_of(run, arm, "ceiling", "")) == (8, LEVELS)
     assert blocks_of(run, "envoy", "rate-1000", "baseline") == 0
     assert blocks_of(run, "envoy", "ceiling", "baseline") == 8, "in turns a pair decides as before"
     assert blocks_of(run, "keepalive", "rate-1000", "baseline") == 8, "a knob of the same system keeps its pair"

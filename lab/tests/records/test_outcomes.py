@@ -48,7 +48,6 @@ def log(
 
 
 def told(*events: tuple[float, str, str, str]) -> pl.DataFrame:
-    """(seconds since the load began, kind, object, detail) of the proxy."""
     rows = [Event(BEGAN_S + at_s, "lab", "proxy", name, kind, detail) for at_s, kind, name, detail in sorted(events)]
     columns = {key: [getattr(row, key) for row in rows] for key in EVENTS_SCHEMA}
     return pl.DataFrame(columns, schema=EVENTS_SCHEMA)
@@ -165,8 +164,6 @@ class Awaiting(Disturbance):
 
 
 def test_what_is_awaited_is_right_until_the_first_good_answer() -> None:
-    """A new route: 404 until it is there, and wrong once somebody knew it."""
-
     def change(due_s: float) -> Mapping[str, Any]:
         return {"status": 404} if due_s < 8 or due_s == 10.0 else {}
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +108,6 @@ def opened(run: RunStore) -> RunStore:
 
 
 def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whoever has it open and to whoever opens it, in eight files; its digests hold, so that it is evidence."""
     before, stored = told(run), len(run.samples())
     other = run.folder.parents[1] / "other" / run.folder.name
     shutil.copytree(run.folder, other)
@@ -165,7 +163,6 @@ rows = st.fixed_dictionaries(
 def test_whatever_a_generator_said_comes_back(
     outputs: list[str], usage: list[dict[str, Any]], left: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Nothing said, bytes that are no text, lines like a log's; no row of usage; files of the generator's own."""
     folder = tmp_path_factory.mktemp("runs")
     said = [text.encode().decode("utf-8", "surrogateescape") + "\udcff=1\n" for text in outputs]
     run = steady(folder, said, pl.DataFrame(usage, schema=USAGE_SCHEMA), left)
@@ -187,18 +184,6 @@ def test_a_joined_table_comes_apart_as_it_was(values: dict[str, list[int]], tmp_
     pl.DataFrame({"sample": ["a", "b", "a"], "count": np.arange(3)}).write_parquet(tmp_path / "joined.parquet")
     with pytest.raises(FrameError, match="do not lie together"):
         read_joined(tmp_path / "joined.parquet", schema)
-
-
-@settings(max_examples=20)
-@given(
-    st.dictionaries(
-        st.text("abc-+1", min_size=1), st.lists(lines.map(lambda text: {"data": text}), max_size=3), max_size=4
-    )
-)
-def test_manifests_come_apart_by_variant(objects: dict[str, list[dict[str, str]]]) -> None:
-    texts = {name: yaml.safe_dump_all(each, sort_keys=False) for name, each in objects.items()}
-    whole = packed.manifests_packed(texts)
-    assert packed.by_variant(whole) == texts
 
 
 @pytest.fixture
@@ -252,7 +237,6 @@ def test_a_cache_that_is_damaged_or_of_another_output_is_not_believed(measured: 
 def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
     measured: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read-only checkout; and one that only turns out to be when it is written."""
     monkeypatch.setattr(os, "access", lambda *_: False)
     first = counts(opened(measured))
     assert not (measured.folder / HISTOGRAMS).exists()

@@ -27,7 +27,6 @@ def made(*at_s: float, way: str = "endpoints") -> pl.DataFrame:
 
 
 def shown(state: Callable[[float], int], way: Way = endpoints, **more: Any) -> pl.DataFrame:
-    """Requests of 20 s; `state`: which change an answer shows, by when the request was due."""
     return log(lambda due_s: {"answer": way(state(due_s))}, **more)
 
 

@@ -145,13 +145,6 @@ def test_a_boot_that_is_there_and_an_unfinished_or_too_large_run_are_refused(
     assert [path.name for path in (top / RUN).iterdir() if path.is_dir()] == ["boot-2"]
 
 
-def test_without_a_reference_it_is_the_first_run(top: Path, tmp_path: Path) -> None:
-    folder, notes = add_run(run_on(tmp_path, "b"), "mine")
-    assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"])
-    with pytest.raises(UsageError, match=r"'../x' is no name"):
-        add_run(run_on(tmp_path, "c"), "../x")
-
-
 def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_run(run_on(tmp_path, "b"), RUN)
     old = [each.record.id for each in runs_of(top)]
@@ -178,3 +171,9 @@ def test_a_reference_stays_where_its_effects_cannot_be_kept(top: Path, tmp_path:
         references.replace_run(run_on(tmp_path, "b"), RUN, fail)
     assert json.loads((top / RUN / "run.json").read_bytes())["facts"]["boot_id"] != "b"
     assert [path.name for path in top.iterdir()] == [RUN]
+    folder, notes = add_run(run_on(tmp_path, "c"), "mine")
+    assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"]), (
+        "without a reference it is its first run"
+    )
+    with pytest.raises(UsageError, match=r"'../x' is no name"):
+        add_run(run_on(tmp_path, "d"), "../x")

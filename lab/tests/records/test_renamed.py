@@ -82,19 +82,14 @@ def test_it_is_packed_and_reads_the_same(old: RunStore) -> None:
     assert {sample.id: (sample.arm, packed.readings(sample)) for sample in packed.samples()} == before
 
 
-def test_a_run_of_now_is_left_as_it_is() -> None:
-    record = made_record("run", make_plan((("keepalive", "ingress-nginx"),), blocks=1, reference=None))
-    names = names_in(record)
-    assert renamed_run(record, names) is record
-    sample = make_sample(arm="keepalive", variant="keepalive", baseline="ingress-nginx")
-    assert renamed_sample(sample, names) is sample
-
-
 def test_a_name_that_is_taken_or_did_something_else_then_is_kept() -> None:
     both = (("log-off", "ingress-nginx"), ("ingress-nginx+access-log-off", "ingress-nginx"))
     assert names_in(made_record("run", make_plan(both, blocks=1, reference=None))).of("log-off") == "log-off"
     names = names_in(made_record("run", make_plan((("metrics-off", "baseline"),), blocks=1, reference=None)))
     assert (names.of("metrics-off"), names.of("baseline")) == ("metrics-off", "ingress-nginx")
+    now = made_record("run", make_plan((("keepalive", "ingress-nginx"),), blocks=1, reference=None))
+    sample = make_sample(arm="keepalive", variant="keepalive", baseline="ingress-nginx")
+    assert renamed_run(now, names_in(now)) is now and renamed_sample(sample, names_in(now)) is sample
 
 
 @pytest.mark.committed

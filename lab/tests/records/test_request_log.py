@@ -62,9 +62,8 @@ def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
     for name, content in ((SMALL_LOG, small_log(LOG)), (SMALL_RAW, small(LOG))):
         (tmp_path / name).write_bytes(content)
         assert read_raw(tmp_path / name) == tuple(LOG.split("\n#lab stderr\n"))
-    longer = LOG + "".join(
-        f"request {n} 7 {n} {n}.{n % 997:03} {n + 1}.000 0.{n % 883:03} 200 - a\n" for n in range(3, 500)
-    )
+    line = "request {0} 7 {0} {0}.{1:03} {2}.000 0.{3:03} 200 - a\n"
+    longer = LOG + "".join(line.format(n, n % 997, n + 1, n % 883) for n in range(3, 500))
     assert len(small_log(longer)) < 0.7 * len(small(longer))
 
 

@@ -149,9 +149,8 @@ def test_a_sample_that_nobody_judged_is_judged_when_it_is_read() -> None:
 def test_of_a_pair_both_sides_do_not_count_and_one_has_changed() -> None:
     def side(name: str, against: str) -> Sample:
         pair = PairSide(against=against, side="left", scheme="slices", first_up=True, own_s=2.5, slices=5)
-        return make_sample(
-            id=name, arm=name, order=7, point=CLOSED, pair=pair, achieved_rps=None, duration_s=None, requests=10_000
-        )
+        told = {"point": CLOSED, "pair": pair, "achieved_rps": None, "duration_s": None, "requests": 10_000}
+        return make_sample(id=name, arm=name, order=7, **told)
 
     samples = [side("a", "b"), side("b", "a")]
     found = judge_again(samples, reader({"a": FELL, "b": STEADY}, []), {})

@@ -76,7 +76,6 @@ def test_runs_that_cannot_be_listed_are_told(run: RunStore, tmp_path: Path, monk
     """No list is not an empty list; a folder that does not exist yet is. Nor is a name too long for the file system."""
     with pytest.raises(UsageError, match="File name too long"):
         RunStore.open("x" * 300)
-    assert store.run_names() == ["run-1"]
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "none"))
     assert store.run_names() == []
     (tmp_path / "none").write_text("a file")
@@ -131,7 +130,6 @@ def test_what_is_no_run_is_nothing_to_remove(run: RunStore, tmp_path: Path, name
 
 @pytest.mark.parametrize("label", ["keepalive-my sweep", "keepalive-edge:close", "x" * 400, "a/b", "größe", "a\nb"])
 def test_a_runs_name_can_be_pasted(label: str, tmp_path: Path) -> None:
-    """Without quotes, and without what stands for something else: RUN:ARM, a folder. And it is a folder's name."""
     name = store.new_id(label)
     assert shlex.quote(name) == name and run_and_arm(name) == (name, None)
     (tmp_path / name).mkdir()

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
+from lab.model.endpoint import Tls
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.tests.support.factories import make_point
 
-ROUTED = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
+ROUTED: dict[str, Tls] = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
 
 
 def ingress(*names: str, encrypted: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -35,7 +36,6 @@ def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
         [route("z.test", "reencrypt"), ingress("a.test", "b.test", encrypted=("b.test",)), route("y.test")]
     )
     assert list(found.items()) == [("z.test", "reencrypt"), ("a.test", "none"), ("b.test", "edge"), ("y.test", "none")]
-
     foreign = {**route("x.test"), "apiVersion": "example.org/v1"}
     assert hosts.routed([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
         hosts.DEFAULT_HOST: "none"
@@ -51,7 +51,7 @@ def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
     ],
 )
 def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expected: object) -> None:
-    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected  # pyright: ignore[reportArgumentType]
+    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expect
 )
 def test_a_point_that_they_cannot_serve_is_refused(point: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=f"point rate-1000: {message}"):
-        hosts.chosen(ROUTED, True, make_point(**point))  # pyright: ignore[reportArgumentType]
+        hosts.chosen(ROUTED, True, make_point(**point))
 
 
 def test_an_endpoint_is_known_before_there_is_an_address() -> None:

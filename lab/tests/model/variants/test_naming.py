@@ -59,7 +59,6 @@ def test_a_variant_has_one_name_however_it_is_spelled(typed: str, present: str, 
 
 
 def test_what_lies_on_a_parent_without_a_folder_is_rendered_over_it() -> None:
-    """Several components at once have another baseline than one on the other, and render the same."""
     one_on_the_other, both = (load_variant(f"{parent}use-gzip+keep-alive-200") for parent in ("", "ingress-nginx+"))
     assert one_on_the_other.manifests == both.manifests
     assert (one_on_the_other.own_knobs, both.own_knobs) == (("keep-alive-200",), ("use-gzip", "keep-alive-200"))
@@ -73,23 +72,6 @@ def test_an_arm_is_renamed_as_its_variant_and_a_name_at_a_commit_keeps_the_commi
     assert present_arm("metrics-off-again") == "metrics-off-again", "which did something else then"
     assert present_arm("tls") == "tls"
     assert present_name("baseline@0f0f0f") == "ingress-nginx@0f0f0f"
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("keepalvie", "did you mean 'keepalive'?"),
-        ("backlog-409", "did you mean 'backlog-4096'?"),
-        ("somaxcon-32768", "did you mean 'somaxconn-32768'?"),
-        ("ingress-nginx+acces-log-off", "did you mean 'access-log-off'?"),
-        ("qqqqqqqq", "`just list` has all"),
-    ],
-)
-def test_an_unknown_name_is_told_the_nearest_one_of_now_or_before(name: str, remedy: str) -> None:
-    assert not is_variant(name)
-    with pytest.raises(UsageError) as caught:
-        load_overlay(name)
-    assert remedy in caught.value.remedy
 
 
 def test_every_former_name_leads_to_a_present_one() -> None:

@@ -82,7 +82,6 @@ def test_an_operators_field_is_a_merge_patch_of_the_ingresscontroller(variant: s
 def test_what_is_of_the_pod_is_a_strategic_patch_of_the_deployment(
     variant: str, container: dict[str, Any], commands: int
 ) -> None:
-    """As published; the operator's fields stand beside it, in one patch."""
     *others, last = [line for line in config_snippet(load_variant(variant)).splitlines() if line[0] != "#"]
     assert last.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
     assert patch_of(last) == {"spec": {"template": {"spec": {"containers": [{"name": "router"} | container]}}}}
