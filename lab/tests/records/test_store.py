@@ -198,11 +198,14 @@ def test_what_is_damaged_or_missing_is_told_with_what_still_works(run: RunStore)
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read.*without --from-raw"):
         run.raw(sample)
+    record = path.with_name("sample.json")
+    whole = record.read_text()
+    record.write_text(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=r"sample.json: damaged"):
+        run.samples()
+    record.write_text(whole)
     path.unlink()
     with pytest.raises(UsageError, match=r"raw.zst is missing"):
-        run.samples()
-    (path.with_name("sample.json")).write_text("{")
-    with pytest.raises(UsageError, match=r"sample.json: damaged"):
         run.samples()
     (run.folder / "run.json").write_text("{}")
     with pytest.raises(UsageError, match=r"run.json: damaged"):
