@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ class Queued(FakeTarget):
 
 
 def measured(target: FakeTarget, **told: Any) -> tuple[Loop, list[Sample], Silent]:
+    os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
     observer = Silent()
     loop = bench(blocks=1, target=target, observer=observer, **told)
     loop.measure()

@@ -44,6 +44,7 @@ def test_less_than_a_second_is_only_asked_of_who_can_be_interrupted(
     assert job.before == (), "a shell that waits for many processes would end without them"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path) -> None:
     """By which the length of slices is chosen; the run that it would have made is a minute."""

@@ -100,6 +100,10 @@ LOGGED = replace(GOOD, requests=2000, duration_s=20.0, latency=Histogram.of_valu
 LOST = replace(LOGGED, requests=1800, errors={"connect": 200})
 
 
+def endless(due_s: float) -> Mapping[str, Any]:
+    return {"done_s": due_s + 60.0} if due_s == 7.0 else {}
+
+
 def late(due_s: float) -> Mapping[str, Any]:
     return {"sent_s": due_s + 0.06} if due_s < 0.3 else {}
 
@@ -133,6 +137,7 @@ def disturbed_reasons(
         ({"requests": log().filter(pl.col("number") != 700)}, [Reason.REQUEST_LOG]),
         ({"result": replace(LOGGED, requests=1900, errors={"read": 100})}, [Reason.REQUEST_LOG]),
         ({"result": replace(LOGGED, errors={"status": 1})}, [Reason.REQUEST_LOG]),
+        ({"requests": log(endless)}, [Reason.REQUEST_LOG]),
         # what the generator did not do
         ({"result": replace(LOGGED, dropped=1)}, [Reason.DROPPED]),
         ({"core": 0.8}, [Reason.GENERATOR_SATURATED]),

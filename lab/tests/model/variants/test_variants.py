@@ -15,10 +15,9 @@ from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands import catalog
-from lab.model import sweeps
 from lab.model.run import VariantRecord
 from lab.model.variants import diff as differences
-from lab.model.variants import knobs, kustomize, variants
+from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
 from lab.model.variants.kustomize import Renders
 from lab.model.variants.naming import overlay_names
@@ -31,6 +30,7 @@ from lab.model.variants.variants import (
     load_variant,
     reference_name,
 )
+from lab.records.sweep_files import load_sweep
 from lab.targets.prerequisites import TARGETS
 
 NOTES = {
@@ -383,6 +383,9 @@ OVERLAYS: list[tuple[Sequence[str], Sequence[str], dict[str, Any], str]] = [
 
 
 def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, overlay: Write) -> None:
+    overlay("too", ["../../base/direct"], metadata={"annotations": {"lab/title": "x", "lab/reference": "true"}})
+    with pytest.raises(UsageError, match="direct and too are both annotated lab/reference"):
+        reference_name(scratch)
     for number, (parents, added, more, fault) in enumerate(OVERLAYS):
         resources = [parent if ":" in parent else f"../{parent}" for parent in parents]
         overlay(f"mine-{number}", resources, [f"../../components/{knob}" for knob in added], **more)
@@ -392,9 +395,6 @@ def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, over
     overlay("self", ["../self"], ["../../components/somaxconn-128"])
     for name in ("one", "self"):
         assert f"a circle of baselines through '{name}'" in refused(scratch, name)
-    overlay("too", ["../../base/direct"], metadata={"annotations": {"lab/title": "x", "lab/reference": "true"}})
-    with pytest.raises(UsageError, match="direct and too are both annotated lab/reference"):
-        reference_name(scratch)
 
 
 @pytest.mark.parametrize(
@@ -473,9 +473,10 @@ def test_the_annotations_schema_names_what_the_files_have() -> None:
 
 def test_the_list_is_of_what_has_all_of_some_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """For people and for programs, of a few; nothing at all is refused. A baseline stands before what stands on it."""
-    monkeypatch.setattr(variants, "variant_names", lambda: ["backlog", "backlog-128", "ingress-nginx", "keepalive"])
-    monkeypatch.setattr(knobs, "knob_names", lambda: ["gzip-level-6", "keep-alive-requests-10000"])
-    monkeypatch.setattr(sweeps, "sweep_names", lambda: ["quick"])
+    monkeypatch.setattr(variants, "variant_names", lambda *_: ["backlog", "backlog-128", "ingress-nginx", "keepalive"])
+    few = [load_knob(name) for name in ("gzip-level-6", "keep-alive-requests-10000")]
+    monkeypatch.setattr(catalog, "_knobs", lambda: few)
+    monkeypatch.setattr(catalog, "_sweeps", lambda: [load_sweep("quick")])
     out = io.StringIO()
     catalog.print_list(Console(file=out, width=200), ["keep-alive", "requests"])
     names = [line.split()[0] for line in out.getvalue().splitlines() if line.strip()]
