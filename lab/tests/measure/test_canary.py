@@ -204,7 +204,6 @@ OWN, OTHER = b"0" * 1024, b"1" * 1024
 def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the_proxy(
     behind: Mapping[str, bytes], fault: str
 ) -> None:
-    """Others' pages differ and are no fault; the name alone proves nothing."""
     turn = cycle(behind.items())
 
     class Replicas(FakeSystem):

@@ -95,8 +95,6 @@ class Pinned(FakeTarget):
 
 
 class Working(FakeSystem):
-    """Two of whose proxy's CPUs are busy, by its own work but for a hundredth."""
-
     def processes(self, role: Role) -> list[int]:
         return [1] if role == "proxy" else []
 

@@ -148,7 +148,6 @@ def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> 
 
 
 def blocks_of(run: Plan, *where: str) -> int:
-    """Arm, point and beside whom."""
     return len({slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where})
 
 
@@ -175,7 +174,6 @@ def record_of(run: Plan, own: str, base: str) -> RunRecord:
 
 
 def as_measured_before() -> Plan:
-    """As runs were planned before: pairs in every block, solo samples in two."""
     shape = shape_of(arms_for([("keepalive", "baseline")], None), [CEILING, RATE], 8, SIDES)
     return make_plan(points=[CEILING, RATE], blocks=8, reference=None, shape=shape)
 
