@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import DISTURBANCES, _beside
+from lab.disturbances import DISTURBANCES, _beside, new_route
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
+from lab.disturbances.new_route import NewRoute
 from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
 from lab.model.endpoint import Endpoint, HowToEnd, Response, Role
 from lab.model.events import FIRST_PORT, EventLog
@@ -97,9 +98,7 @@ class Acting(FakeSystem):
             self.note(f"apply {obj['kind']}")
         self.context.at_s += self.slow_s
 
-    def fetch(
-        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> Response:
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
         answering = self.backends.pop(0)  # they take turns
         self.backends.append(answering)
         known = endpoint.host == HOST or self.context is None
@@ -108,8 +107,6 @@ class Acting(FakeSystem):
 
 @dataclass(slots=True)
 class Saying(FakeContext):
-    """What it says stands among what is done to the system."""
-
     def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - as DisturbanceContext has it
         assert isinstance(self.system, Acting)
         self.system.note(kind)
@@ -133,7 +130,6 @@ def context_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **syst
 
 
 def performed(disturbance: Disturbance, context: FakeContext) -> list[tuple[str, str]]:
-    """As the engine does it; (kind, detail) of what it said."""
     context.wait_until(disturbance.at_s)
     disturbance.disturb(context)
     return [(row["kind"], row["detail"]) for row in events_frame(context.log.events).iter_rows(named=True)]
@@ -145,49 +141,33 @@ def of(**keys: Any) -> Disturbance:
     return found
 
 
-# -- every kind ---------------------------------------------------------------------------------------------
-
-NEEDED: Mapping[str, Mapping[str, Any]] = {
-    "churn": {"what": "routes", "per_s": 1, "for_s": 10},
-    "starve": {"cpu": "20m", "for_s": 10},
-    "startup": {"within_s": 10},
-    "backends": {"what": "roll"},
-}
+NEEDED: Mapping[str, Mapping[str, Any]] = {"churn": {"what": "routes", "per_s": 1, "for_s": 10}}
 
 
 def test_the_table_has_every_kind_under_its_own_name() -> None:
     assert [each.model_fields["kind"].default for each in DISTURBANCES.values()] == list(DISTURBANCES)
 
 
-@pytest.mark.parametrize("name", ["kill", "outage", *NEEDED])
-def test_a_kind_is_done_before_it_has_ceased_to_matter(name: str, baseline: Manifests, tmp_path: Path) -> None:
-    """The engine takes a disturbance that goes on after the load for one that was not done in time. Without a proxy it cannot be done."""
-    disturbance = of(kind=name, **NEEDED.get(name, {}))
-    disturbance.vet(baseline)
-    context, _ = context_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
-    said = performed(disturbance, context)
-    assert said[0][0] == "Begin"
-    assert "End" in [kind for kind, _ in said]
-    if name != "backends":
-        with pytest.raises(NotMeasurableError):
-            disturbance.vet(load_variant("direct").manifests)
-
-
 @pytest.mark.parametrize("keys", [
     {"kind": "outage"}, {"kind": "starve", "cpu": "20m", "for_s": 10}, {"kind": "startup", "cpu": "20m", "within_s": 10},
     {"kind": "backends", "what": "freeze", "for_s": 3}, {"kind": "backends", "what": "roll"}, {"kind": "kill"},
+    {"kind": "churn", **NEEDED["churn"]},
 ])  # fmt: skip
-def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
+def test_begin_is_said_before_it_acts_and_end_once_that_is_undone_and_before_it_has_ceased_to_matter(
     keys: Mapping[str, Any], baseline: Manifests, tmp_path: Path
 ) -> None:
-    """`during` has all that it did in it, and of the recovery no more than the time that a kind acts."""
+    """`during` has all that it did in it, and of the recovery no more than the time that a kind acts. Without a proxy it cannot be done."""
     disturbance = of(**keys)
+    disturbance.vet(baseline)
+    if keys["kind"] != "backends":
+        with pytest.raises(NotMeasurableError):
+            disturbance.vet(load_variant("direct").manifests)
     system = Acting(ready_s=8.0)
-    context = system.context = Saying(system, EventLog(), baseline, tmp_path, lambda name: name)
+    ends_s = disturbance.at_s + disturbance.lasts_s
+    context = system.context = Saying(system, EventLog(), baseline, tmp_path, lambda name: name, ends_s=ends_s)
     performed(disturbance, context)
-    assert system.log[0] == (disturbance.at_s, "Begin")
     ended_s, last = system.log[-1]
-    assert last == "End"
+    assert (system.log[0], last) == ((disturbance.at_s, "Begin"), "End")
     assert ended_s <= disturbance.at_s + disturbance.acts_s
     assert disturbance.acts_s < disturbance.lasts_s
 
@@ -195,17 +175,12 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"kind": "kil"}, "did you mean 'kill'"),
-        ({"kind": ["kill"]}, "disturbance.kind: unknown kind"),
         ({"kind": {"name": "kill"}}, "disturbance.kind: unknown kind"),
         ({"kind": "kill", "how": "drop"}, "disturbance.how"),
         ({"kind": "kill", "rol": "proxy"}, "did you mean 'role'"),
         ({"kind": "kill", "how": "crash", "pods": "all"}, "disturbance.pods: a crashed pod stays the first"),
-        ({"kind": "starve", "cpu": "20 m", "for_s": 5}, "disturbance.cpu"),
         ({"kind": "starve", "cpu": "0m", "for_s": 5}, "disturbance.cpu"),
-        ({"kind": "starve", "cpu": "20m"}, "disturbance.for_s"),
         ({"kind": "churn", "what": "endpoints", "per_s": 20, "for_s": 60}, "1200 changes of endpoints, there are 999"),
-        ({"kind": "churn", "what": "pods", "per_s": 1, "for_s": 60}, "disturbance.what"),
         ({"kind": "backends", "what": "freeze"}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "roll", "for_s": 5}, "disturbance.for_s: it belongs to freeze and slow"),
         ({"kind": "backends", "what": "freeze", "for_s": 5, "cpu": "1"}, "disturbance.cpu: it belongs to slow"),
@@ -215,9 +190,6 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
 def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")):
         parsed(keys, DISTURBANCES)
-
-
-# -- what is done, and when ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -250,14 +222,19 @@ def test_it_is_done_in_its_time(
 
 
 @pytest.mark.parametrize("variant", ["ingress-nginx+proxy-replicas-2", "okd+okd-sharded-2"])
-def test_a_drain_evicts_as_many_as_there_are_of_every_deployment(variant: str, tmp_path: Path) -> None:
-    """And a proxy of several pods has no outage when one stands still."""
+def test_of_a_proxy_of_several_pods_a_drain_evicts_each_and_one_that_starts_again_is_waited_for(
+    variant: str, tmp_path: Path
+) -> None:
+    """The other has been ready all the time, and started again is not ready yet. One alone that stands still is no outage."""
     manifests = load_variant(variant).manifests
     context, system = context_of(manifests, tmp_path)
     performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
     with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
         of(kind="outage").vet(manifests)
+    context, system = context_of(manifests, tmp_path, started_s=10.0, ready_s=24.0, others=1)
+    performed(of(kind="startup", cpu="100m", within_s=60), context)
+    assert system.log[-1] == (24.0, "squeeze proxy None")
 
 
 def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, tmp_path: Path) -> None:
@@ -273,17 +250,9 @@ def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, t
         assert system.log[-1] == (9.0, undone)
 
 
-def test_a_router_that_starts_again_beside_another_is_waited_for(tmp_path: Path) -> None:
-    """The other has been ready all the time, and started again is not ready yet."""
-    shards = load_variant("okd+okd-sharded-2").manifests
-    context, system = context_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
-    performed(of(kind="startup", cpu="100m", within_s=60), context)
-    assert system.log[-1] == (24.0, "squeeze proxy None")
-
-
 @pytest.mark.parametrize("variant", ["ingress-nginx", "direct"])
-def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tmp_path: Path) -> None:
-    """In control runs it is there, too: they differ by its removal only. Where there is no proxy nothing reloads."""
+def test_what_changes_is_there_before_the_load_and_answers(variant: str, okd: Manifests, tmp_path: Path) -> None:
+    """So is a pod that is removed. In control runs it is, too: they differ by its removal only. Where there is no proxy nothing reloads."""
     context, system = context_of(load_variant(variant).manifests, tmp_path)
     disturbance = of(kind="backends", what="remove")
     disturbance.vet(context.manifests)
@@ -291,9 +260,11 @@ def test_a_pod_that_is_removed_had_its_part_in_answering_before(variant: str, tm
     assert [what for _, what in system.log] == ["scale backend 2"]
     performed(disturbance, context)
     assert system.log[1:] == [(5.0, "scale backend 1")]
-
-
-# -- changes ------------------------------------------------------------------------------------------------
+    context, system = context_of(okd, tmp_path)
+    disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
+    assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
+    disturbance.prepare(context)
+    assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
 
 
 def test_changes_are_numbered_and_as_old_as_their_request(baseline: Manifests, tmp_path: Path) -> None:
@@ -312,26 +283,13 @@ def test_changes_are_numbered_and_as_old_as_their_request(baseline: Manifests, t
     assert first["at_s"] <= applied[0]
     accepted = re.fullmatch(r"routes accepted after (\d\.\d{4}) s", first["detail"])
     assert accepted and 0.05 <= float(accepted[1]) < 1
-
-
-def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifests, tmp_path: Path) -> None:
     context, _ = context_of(baseline, tmp_path, slow_s=0.4)
     with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
         performed(of(kind="churn", what="routes", per_s=10, for_s=10), context)
-    found = of(kind="churn", what="routes", per_s=0.1, for_s=60)
-    assert isinstance(found, Churn) and found.count == 6
-
-
-def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_path: Path) -> None:
-    context, system = context_of(okd, tmp_path)
-    disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
-    assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
-    disturbance.prepare(context)
-    assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
+    assert Churn(what="routes", per_s=0.1, for_s=60).count == 6
 
 
 def test_a_variant_whose_changes_would_not_arrive_is_refused(okd: Manifests) -> None:
-    """It reloads more seldom than the load waits, or needs TLS of the backend."""
     quick = of(kind="churn", what="routes", per_s=1, for_s=10, settles_s=19)
     quick.vet(okd)
     quick.vet(load_variant("reload-15s").manifests)
@@ -342,7 +300,10 @@ def test_a_variant_whose_changes_would_not_arrive_is_refused(okd: Manifests) -> 
             quick.vet(load_variant(variant).manifests)
 
 
-def test_a_change_of_a_route_is_a_header_of_its_requests(okd: Manifests) -> None:
+def test_a_change_is_a_header_of_a_routes_requests_an_ingresss_annotation_or_another_port_of_the_same_pod(
+    okd: Manifests, baseline: Manifests
+) -> None:
+    """An annotation alone does nothing: the controller writes the header only where it rewrites."""
     first = next(obj for obj in okd if obj["kind"] == "Route")
     made = route(okd, 7)
     assert made["metadata"]["labels"] == first["metadata"]["labels"], "by them the router finds it"
@@ -351,26 +312,13 @@ def test_a_change_of_a_route_is_a_header_of_its_requests(okd: Manifests) -> None
     assert action == {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": "/7"}}}
     assert "httpHeaders" not in route(okd, 0)["spec"]
     assert "httpHeaders" not in first["spec"], "the variant's own stays as it is"
-
-
-def test_a_change_of_an_ingress_is_an_annotation_beside_a_rewrite(baseline: Manifests) -> None:
-    """Alone it does nothing: the controller writes the header only where it rewrites."""
-    made = route(baseline, 7)
-    prefix = "nginx.ingress.kubernetes.io"
+    made, prefix = route(baseline, 7), "nginx.ingress.kubernetes.io"
     assert made["metadata"]["annotations"] == {f"{prefix}/rewrite-target": "$uri", f"{prefix}/x-forwarded-prefix": "/7"}
-    assert made["spec"]["ingressClassName"] == "ingress-lab"
-    assert made["spec"]["rules"][0]["host"] == HOST
-
-
-def test_a_change_of_endpoints_is_another_port_of_the_same_pod(okd: Manifests) -> None:
+    assert (made["spec"]["ingressClassName"], made["spec"]["rules"][0]["host"]) == ("ingress-lab", HOST)
     made = endpoints(okd, "192.0.2.7", 7)
-    assert made["endpoints"][0]["addresses"] == ["192.0.2.7"]
-    assert made["ports"][0]["port"] == FIRST_PORT + 7
+    assert (made["endpoints"][0]["addresses"], made["ports"][0]["port"]) == (["192.0.2.7"], FIRST_PORT + 7)
     assert made["metadata"]["labels"]["kubernetes.io/service-name"] == service(okd)["metadata"]["name"]
     assert "selector" not in service(okd)["spec"]
-
-
-# -- before and beside the load -----------------------------------------------------------------------------
 
 
 def test_connections_are_held_from_before_the_load_until_after_it(
@@ -396,7 +344,6 @@ def test_connections_are_held_from_before_the_load_until_after_it(
 
 @pytest.mark.parametrize("name", ["kill", "churn"])
 def test_websockets_need_a_backend_of_one_pod(name: str, okd: Manifests) -> None:
-    """Downloads are served by every pod."""
     several, keys = load_variant("okd-replicas-2").manifests, NEEDED.get(name, {})
     with pytest.raises(UsageError, match=r"disturbance\.websockets: .* one of 2 backend pods"):
         of(kind=name, websockets=5, **keys).vet(several)
@@ -432,3 +379,60 @@ def test_a_start_is_with_as_many_routes_as_are_asked_for(
     if own > 1:
         with pytest.raises(UsageError, match="asks for 99 routes, the variant has 100 of its own"):
             of(kind="startup", within_s=10, routes=own - 1).vet(manifests)
+
+
+# -- new-route: one route more for a host that nobody knew, in the variant's own form
+
+
+@dataclass
+class Knowing(FakeSystem):
+    """`status`: of a host without a route."""
+
+    status: int = 404
+
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
+        assert endpoint.host == new_route.HOST
+        if self.status == 0:
+            raise OSError("connection refused")
+        return Response(self.status, b"", {})
+
+
+@pytest.mark.parametrize(("variant", "kind"), [("baseline", "Ingress"), ("okd", "Route"), ("okd-edge", "Route")])
+def test_a_new_route_is_one_more_like_the_first(variant: str, kind: str) -> None:
+    manifests = load_variant(variant).manifests
+    first = next(obj for obj in manifests if obj["kind"] == kind)
+    new = new_route.new_route(manifests)
+    assert (new["kind"], new["metadata"]["name"]) == (kind, "new") and new_route.HOST in str(new["spec"])
+    for key in ("namespace", "labels"):
+        assert new["metadata"].get(key) == first["metadata"].get(key)
+    assert new["spec"].get("tls") == first["spec"].get("tls")
+    assert first["metadata"]["name"] != "new" and new_route.HOST not in str(first)  # a copy
+
+
+def test_where_there_can_be_no_new_route_or_it_waits_longer_than_the_load_lasts_is_refused() -> None:
+    for variant, what in (("nginx", "no routes"), ("okd-passthrough", "passthrough")):
+        with pytest.raises(NotMeasurableError) as raised:
+            NewRoute().vet(load_variant(variant).manifests)
+        assert raised.value.what == what
+    slow = load_variant("reload-60s").manifests
+    with pytest.raises(UsageError, match=r"disturbance\.within_s: .* 60 s for its reload.*\n.*within_s is 75 or more"):
+        NewRoute().vet(slow)
+    NewRoute(within_s=75.0).vet(slow)
+    NewRoute().vet(load_variant("okd").manifests)
+
+
+def test_a_new_route_is_applied_and_said_unless_its_host_is_answered_already(
+    baseline: Manifests, tmp_path: Path
+) -> None:
+    system = Knowing()
+    context = FakeContext(system, EventLog(), baseline, tmp_path, lambda name: name)
+    NewRoute().prepare(context)
+    assert system.done == []  # nor in a control run
+    NewRoute().disturb(context)
+    assert system.done == ["apply Ingress"]
+    said = [(row["kind"], row["object"]) for row in events_frame(context.log.events).iter_rows(named=True)]
+    assert said == [("Begin", ""), ("Change", "1")]
+    assert (NewRoute().host, NewRoute().awaited) == (new_route.HOST, new_route.NOT_THERE)
+    for system.status, fault in ((200, "there is no route for it yet"), (0, "connection refused")):
+        with pytest.raises(MeasuringError, match=fault):
+            NewRoute().prepare(context)

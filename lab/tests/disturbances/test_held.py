@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -29,6 +29,7 @@ from lab.model.variants.variants import MANIFESTS
 from lab.records import incidents as happenings
 from lab.records.tables import events_frame
 from lab.tests.support.fakes import FakeSystem
+from lab.tests.support.waiting import until
 
 PROXY = """
 user root root;
@@ -77,9 +78,7 @@ class Loopback(FakeSystem):
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         return [{}] * self.backends
 
-    def fetch(
-        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> Response:
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
         port = int(endpoint.base_url.rpartition(":")[2])
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)) as connection:
             connection.request("GET", path, headers=dict(headers or {}))
@@ -107,16 +106,10 @@ def backend_files(folder: Path, ports: Mapping[str, str]) -> Path:
     return folder / "conf" / "nginx.conf"
 
 
-def listening(port: int) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        else:
-            return
+def is_listening(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +126,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
         system.nginx[name] = subprocess.Popen(argv)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_beside, "PORT", sockets)
-        listening(backend)
-        listening(proxy)
+        until(lambda: is_listening(backend) and is_listening(proxy), "nginx does not listen")
         yield system
     for process in system.nginx.values():
         process.terminate()
@@ -143,7 +135,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
 
 @pytest.fixture
 def context(running: Loopback, tmp_path: Path) -> Iterator[DisturbanceContext]:
-    running.backends = 1
     yield DisturbanceContext(running, EventLog(), [], tmp_path, lambda name: shutil.which(name) or name)
     assert all(helper.poll() is not None for helper in running.started)
 
@@ -164,7 +155,6 @@ def test_answers_say_which_server_gave_them_and_under_which_prefix(running: Loop
 
 
 def test_an_upload_is_answered_once_it_has_been_read(running: Loopback) -> None:
-    """Not before: half of it brings no answer."""
     with closing(socket.create_connection(("127.0.0.1", running.backend), timeout=5)) as connection:
         connection.sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\nConnection: close\r\n\r\n")
         connection.sendall(bytes(2_000_000))
@@ -177,54 +167,40 @@ def test_an_upload_is_answered_once_it_has_been_read(running: Loopback) -> None:
 
 
 @pytest.mark.slow
-def test_connections_are_held_until_the_end_and_nothing_cuts_them(context: DisturbanceContext) -> None:
-    """Known answer: as many as were asked for, opened before the block begins."""
-    with held(context, 12, 6):
-        context.wait(1.5)
-    kinds = [event.object.split("-")[0] for event in told(context, "Held")]
-    assert kinds.count("websocket") >= 12
-    assert kinds.count("download") >= 6
-    assert not told(context, "Cut")
-    assert not told(context, "Refused")
-
-
-@pytest.mark.slow
-def test_a_cut_connection_is_told_with_its_time_and_opened_anew(context: DisturbanceContext, running: Loopback) -> None:
+def test_connections_are_held_until_one_is_cut_which_is_told_with_its_time_and_opened_anew(
+    context: DisturbanceContext, running: Loopback
+) -> None:
     """The proxy's workers are replaced, and end at once: every connection is cut, and a second later there again."""
     with held(context, 5, 3):
-        before = len(events_frame(context.log.events))
+        context.wait(1.0)
         at_s = time.time()
-        master = running.nginx["proxy"].pid
-        workers = subprocess.run(
-            ["pgrep", "-P", str(master)], capture_output=True, text=True, check=True
-        ).stdout.split()
-        subprocess.run(["kill", "-KILL", *workers], check=True)
+        master = str(running.nginx["proxy"].pid)
+        found = subprocess.run(["pgrep", "-P", master], capture_output=True, text=True, check=True)
+        subprocess.run(["kill", "-KILL", *found.stdout.split()], check=True)
         context.wait(2.5)
-    assert before == 0
+    opened = [event.object.split("-")[0] for event in told(context, "Held") if event.at_s < at_s]
+    assert opened.count("websocket") >= 5 and opened.count("download") >= 3
+    assert not told(context, "Refused")
     cut = told(context, "Cut")
     assert {event.detail.split()[0] for event in cut} == {"websocket", "download"}
     assert len(cut) == 8
-    assert all(abs(event.at_s - at_s) < 2.0 for event in cut)
+    assert all(-0.1 < event.at_s - at_s < 2.0 for event in cut)
     assert sum(event.at_s > at_s + 0.9 for event in told(context, "Held")) >= 8
 
 
-def test_connections_that_cannot_be_opened_are_no_disturbance(context: DisturbanceContext, running: Loopback) -> None:
-    """Several backends, of which one alone would have the server; a proxy that leads nowhere."""
-    running.backends = 2
+def test_connections_that_cannot_be_opened_are_no_disturbance(
+    context: DisturbanceContext, running: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "backends", 2)
     with pytest.raises(MeasuringError, match="several backend pods"), held(context, 1, 0):
         pass
-    running.backends, proxy = 1, running.proxy
-    running.proxy = free_port()
-    try:
-        with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), held(context, 0, 2):
-            pass
-    finally:
-        running.proxy = proxy
+    monkeypatch.setattr(running, "proxy", free_port())
+    with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), held(context, 0, 2):
+        pass
 
 
 @pytest.mark.slow
 def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A k6 that ends meanwhile is a fault, not connections that nobody cut."""
     monkeypatch.setattr(_beside, "LONGEST", "2s")
     with pytest.raises(MeasuringError, match="ended with status 0"), held(context, 2, 0):
         context.wait(3)
@@ -235,12 +211,16 @@ def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pyte
 def test_transfers_are_timed_and_a_body_that_is_too_large_is_refused(
     context: DisturbanceContext, way: Any, size_mb: Any, status: int
 ) -> None:
-    """The proxy takes bodies of 5 MB."""
+    """The proxy takes bodies of 5 MB. The answer to an upload comes when the body was read: hardly before all is over."""
     Transfer(way=way, size_mb=size_mb, parallel=2, for_s=1, ends_s=2).disturb(context)
     found = told(context, "Transfer")
     assert len(found) >= 4
     form = rf"{way} {size_mb * 1048576} bytes \d\.\d{{6}} s first \d\.\d{{6}} s status {status}"
     assert all(re.fullmatch(form, event.detail) for event in found)
+    seen = happenings.transfers(events_frame(context.log.events))
+    assert (seen["first_s"] <= seen["took_s"] + 1e-6).all()
+    shares = seen["first_s"] / seen["took_s"]  # one that had to wait for a CPU after its first byte proves nothing
+    assert (way, status) != ("upload", 200) or median(shares.to_list()) > 0.5
 
 
 def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
@@ -255,20 +235,8 @@ def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (lost.object, lost.at_s) == ("1", 1010.5)
     assert lost.detail.startswith("upload 1048576 bytes 10.000000 s first - status 0 broken off")
-    log = EventLog()
-    log.extend([over, lost])
-    found = happenings.outcome(events_frame(log.events), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
+    found = happenings.outcome(events_frame([over, lost]), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
     assert (found["transfers"], found["transfers_lost"], found["too_large"]) == (1, 1, 0)
     (tmp_path / "log").write_text("begun zero\n")
     with pytest.raises(MeasuringError, match="said 'begun zero'"):
         Transfer(way="upload", size_mb=1).events(beside, 1010.5)
-
-
-@pytest.mark.slow
-def test_the_first_byte_of_an_upload_counts_from_its_beginning(context: DisturbanceContext) -> None:
-    """The answer comes when the body was read: hardly before all is over."""
-    Transfer(way="upload", size_mb=1, parallel=1, for_s=1, ends_s=2).disturb(context)
-    seen = happenings.transfers(events_frame(context.log.events))
-    assert (seen["first_s"] <= seen["took_s"] + 1e-6).all()
-    shares = seen["first_s"] / seen["took_s"]  # one that had to wait for a CPU after its first byte proves nothing
-    assert median(shares.to_list()) > 0.5

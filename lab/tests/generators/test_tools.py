@@ -1,8 +1,7 @@
-"""The generators themselves, where they are installed: what each asks of a server, seen from that server, and what it measures of it."""
+"""The generators themselves, where they are installed: what each asks of a server, seen from that server (what it measures of one: selfbench's calibration)."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from lab.tests.support.answering import Seen, answering
 
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
 MANY = Load("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
-DELAY_S = 0.020
 RATES = {"oha": 50.0}
 """Of those that make no closed loop."""
 
@@ -39,25 +37,6 @@ def made(name: str, load: Load, folder: Path) -> Result:
     argv = command(wanted, program.path, load)
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=load.duration_s + 30, check=False)
     return wanted.parse(done.stdout, done.stderr, done.returncode, load)
-
-
-@pytest.mark.measures
-@pytest.mark.parametrize("keepalive", [True, False], ids=["keep-alive", "close"])
-@pytest.mark.parametrize("name", ["hey", "k6", "k6 at a rate", "oha at a rate", "wrk", "wrk2 at a rate"])
-def test_the_tool_itself_measures_a_known_delay(name: str, keepalive: bool, tmp_path: Path) -> None:
-    """Against a server that answers after 20 ms: the right count, a median of 20 to 25 ms, the Host asked for."""
-    if name.startswith("wrk2") and not os.environ.get("LAB_SLOW"):
-        pytest.skip("wrk2 takes 30 s: set LAB_SLOW=1")
-    open_loop, duration_s = name.endswith("at a rate"), 30 if name.startswith("wrk2") else 2
-    with answering(delay_s=DELAY_S) as (port, seen):
-        load = Load(f"http://127.0.0.1:{port}/", "lab.test", 4, duration_s, keepalive=keepalive)
-        result = made(name.split()[0], replace(load, rate_rps=50.0 if open_loop else None), tmp_path)
-    median_s = result.latency.quantile_s(0.5)
-    assert median_s is not None and DELAY_S <= median_s <= 0.025
-    assert (result.errors, result.dropped) == ({}, 0)
-    assert result.achieved_rps == pytest.approx(50 if open_loop else 4 / median_s, rel=0.2)
-    assert result.latency.total == pytest.approx(result.achieved_rps * result.recorded_s, rel=0.1)
-    assert set(seen.hosts) == {"lab.test"}
 
 
 @pytest.mark.slow
@@ -117,7 +96,6 @@ def test_what_is_asked_of_a_server_beyond_the_page_is_asked_only_where_the_load_
 def test_tls_works_with_a_certificate_that_nobody_knows(
     name: str, keepalive: bool, certificate: Path, tmp_path: Path
 ) -> None:
-    """The lab makes its own: nothing is verified, everything is answered."""
     with answering(certificate) as (port, seen):
         load = Load(f"https://127.0.0.1:{port}/", "", 2, 1, RATES.get(name), keepalive=keepalive)
         result = made(name, load, tmp_path)
@@ -129,7 +107,6 @@ def test_tls_works_with_a_certificate_that_nobody_knows(
 
 
 def test_processes_that_cannot_start_fail_together_and_at_once(tmp_path: Path) -> None:
-    """Nothing waits for the ones that are not ready; what they said is quoted."""
     load = Load("https://127.0.0.2:9/", "127.0.0.2", 6, 1, hosts=("127.0.0.2", "127.0.0.3"), sni_per_host=True)
     with pytest.raises(OutputError, match="of each of 2 processes.*unable to connect to 127.0.0.2:9"):
         made("wrk", load, tmp_path)

@@ -17,7 +17,7 @@ from lab.measure import validity
 from lab.measure.canary import canary, decoded_brotli
 from lab.measure.steady import BY_CLIENT
 from lab.model.endpoint import Endpoint, Response
-from lab.model.load import Load, Spoken
+from lab.model.load import Load
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, bench, point
@@ -39,9 +39,7 @@ class Proxy(FakeSystem):
     def endpoint(self, point: Point) -> Endpoint:
         return self.found
 
-    def fetch(
-        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> Response:
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
         if "backend" in endpoint.base_url:
             return Response(200, PAGE, {})
         self.asked.append(headers or {})
@@ -52,9 +50,6 @@ class Proxy(FakeSystem):
 
     def shape(self, link_mbit: float | None) -> None:
         self.links.append(link_mbit)
-
-    def counters(self) -> Mapping[str, int]:
-        return {}
 
 
 GOOD, BROKEN = Response(200, PAGE, {}, TLS), Response(502, b"bad gateway", {})
@@ -73,7 +68,6 @@ def measured(system: Proxy, load: Point, generator: FakeGenerator | None = None)
 
 
 def says(size: int) -> FakeGenerator:
-    """A generator that tells of so many bytes for its thousand requests."""
     told = f'{{"requests": 1000, "duration_s": 1.0, "bytes": {size}, "errors": {{}}}}'
     return FakeGenerator(script=f"print({told!r})")
 
@@ -104,7 +98,6 @@ def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
     ],
 )
 def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault: str) -> None:
-    """Cut, broken, another page, packed without saying so, packed in a way nobody asked for: also where errors are the subject."""
     found = canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
     assert fault in found.fault and not found.refusal
     sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
@@ -113,15 +106,13 @@ def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault
 
 @pytest.mark.parametrize(("status", "refusal"), [(404, ""), (503, ""), (500, "status 500"), (200, "")])
 def test_an_answer_that_the_load_expects_is_right_whatever_its_body(status: int, refusal: str) -> None:
-    """A page has to be the backend's."""
     body = PAGE if status == 200 else b"sorry"
-    found = canary(
-        Proxy(answers=[Response(status, body, {})]), Endpoint("http://proxy", "h"), at(answers=(200, 404, 503))
-    )
+    proxy, load = Proxy(answers=[Response(status, body, {})]), at(answers=(200, 404, 503))
+    found = canary(proxy, proxy.found, load)
     assert refusal in found.refusal and bool(found.refusal) == bool(refusal)
     assert refusal or found.body_bytes == len(body)
-    wrong = Proxy(answers=[Response(200, b"another", {})])
-    assert "not the backend's" in canary(wrong, Endpoint("http://proxy", "h"), at(answers=(200, 404))).fault
+    proxy.answers = [Response(200, b"another", {})]
+    assert "not the backend's" in canary(proxy, proxy.found, load).fault
 
 
 def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
@@ -138,9 +129,8 @@ def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
 def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
     """The proxy flushes as bytes arrive from upstream: some bytes more or less, of what is compressed only."""
     packer = zlib.compressobj(wbits=31)
-    flushed = b"".join(
-        (packer.compress(PAGE[:512]), packer.flush(zlib.Z_SYNC_FLUSH), packer.compress(PAGE[512:]), packer.flush())
-    )
+    flushed = packer.compress(PAGE[:512]) + packer.flush(zlib.Z_SYNC_FLUSH) + packer.compress(PAGE[512:])
+    flushed += packer.flush()
     assert len(flushed) > len(SMALL)
     answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
     assert measured(Proxy(answers=answers), at(accept_encoding="gzip"), says(200_000)).valid
@@ -150,8 +140,7 @@ def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
 
 def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() -> None:
     """Ports that ran out hit the canary, too. Before the load it must be right in any case."""
-    refused = OSError("connection refused")
-    for after in (refused, BROKEN):
+    for after in (OSError("connection refused"), BROKEN):
         sample = measured(Proxy(answers=[GOOD, after, GOOD]), at(subject=("errors",)))
         assert sample.valid and any("refused afterwards, too" in note for note in sample.notes)
         assert measured(Proxy(answers=[GOOD, after, GOOD]), at()).reason is Reason.WRONG_BACKEND
@@ -160,16 +149,12 @@ def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() 
 
 
 def test_the_link_is_shaped_for_the_load_alone() -> None:
-    """Warm-up and load go over the shaped link, and whatever comes next over an unshaped one."""
     system = Proxy(answers=[GOOD])
     measured(system, at(link_mbit=20.0))
     assert system.links == [20.0, None] * 2, "the baseline and its A/A twin"
 
 
 def test_what_is_known_only_once_a_system_is_up_can_still_be_refused() -> None:
-    """A load that the generator cannot make on this many hosts is not made."""
-
-    @dataclass
     class Picky(FakeGenerator):
         def refusal(self, load: Load) -> str | None:
             return "one host only" if load.sni_per_host and load.hosts == ("a", "b") else None
@@ -191,24 +176,17 @@ def test_resumption_that_nobody_can_count_is_said_and_must_be_counted_where_the_
 
 
 def test_http2_is_what_the_proxy_says_or_its_client_alone() -> None:
-    """A proxy that counts by version and has none by HTTP/2 is believed, not the generator."""
-
-    @dataclass
     class Counting(Proxy):
         def counters(self) -> Mapping[str, int]:
             return {"proxy/requests_h2": 0}
 
-    @dataclass
-    class Both(FakeGenerator):
-        protocols: frozenset[Spoken] = frozenset({"h1", "h2"})
-
-    edge = Endpoint("https://a", "a", ("a",), "edge")
-    silent = measured(Proxy(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), Both())
+    both, edge = FakeGenerator(protocols=frozenset({"h1", "h2"})), Endpoint("https://a", "a", ("a",), "edge")
+    silent = measured(Proxy(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), both)
     assert silent.valid and BY_CLIENT in silent.notes
-    told = measured(Counting(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), Both())
+    told = measured(Counting(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), both)
     assert told.reason is Reason.PROTOCOL and "0 of 1000 requests by HTTP/2" in told.detail
     assert BY_CLIENT not in told.notes
-    assert measured(Counting(answers=[GOOD], found=edge), at(tls="edge"), Both()).valid
+    assert measured(Counting(answers=[GOOD], found=edge), at(tls="edge"), both).valid
 
 
 OWN, OTHER = b"0" * 1024, b"1" * 1024
@@ -226,16 +204,12 @@ OWN, OTHER = b"0" * 1024, b"1" * 1024
 def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the_proxy(
     behind: Mapping[str, bytes], fault: str
 ) -> None:
-    """Others' pages differ and are no fault; the name alone proves nothing, and neither pods of another backend nor one without a name are ours."""
     turn = cycle(behind.items())
 
     class Replicas(FakeSystem):
-        def fetch(
-            self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
-        ) -> Response:
+        def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
             pod, body = ("backend-0", OWN) if "backend" in endpoint.base_url else next(turn)
             return Response(200, body, {"x-lab-backend": pod} if pod else {})
 
-    system = Replicas()
-    seen = canary(system, system.entry(), point())
+    seen = canary(Replicas(), Endpoint("http://proxy", "h"), point())
     assert fault in seen.refusal + seen.fault and bool(seen.faults) is bool(fault)

@@ -41,6 +41,12 @@ def told(duration_s: float) -> Result:
     return replace(GOOD, duration_s=duration_s, recorded_s=duration_s)
 
 
+def making(requests: int) -> Result:
+    return replace(
+        GOOD, requests=requests, latency=Histogram.of_values([0.0001] * requests), size_bytes=requests * 1270
+    )
+
+
 @pytest.mark.parametrize("load", [CLOSED, RATE])
 @pytest.mark.parametrize(
     "told_s", [0.0, 0.001255, 2.5, 4.9, 5.1, 10.0, 50.0, 2.0**64, -5.0, float("nan"), float("inf")]
@@ -50,16 +56,15 @@ def test_a_time_that_was_not_planned_or_did_not_pass_is_not_believed(load: Point
     assert Reason.GENERATOR_TIME in reasons(told(told_s), load)
 
 
-def test_last_answers_may_be_late_but_not_later_than_they_may_be_at_all() -> None:
-    """hey and k6 wait for them: their time ends with the last, which the lab sees, too."""
+def test_last_answers_may_be_late_and_a_generator_slow_to_start_but_not_more_than_they_may_be_at_all() -> None:
+    """hey and k6 wait for them: their time ends with the last, which the lab sees, too.
+
+    wrk's clock starts when all its threads do: 256 on one CPU had worked for 14 s by then.
+    """
     late = replace(SEEN, elapsed_s=14.1)
     slow = replace(told(14.0), latency=Histogram.of_values([0.0011] * MADE))
     assert reasons(slow, seen=late) == set()
     assert reasons(told(17.1), seen=replace(SEEN, elapsed_s=17.2)) == {Reason.GENERATOR_TIME}
-
-
-def test_a_load_that_went_on_before_it_is_told_is_not_believed() -> None:
-    """wrk's clock starts when all its threads do: 256 on one CPU had worked for 14 s by then."""
     assert reasons(told(5.0), seen=replace(SEEN, elapsed_s=19.0)) == {Reason.GENERATOR_TIME}
     assert reasons(seen=replace(SEEN, elapsed_s=9.0)) == set(), "it may take long to start in a pod, and to print"
 
@@ -77,38 +82,24 @@ def test_more_cpu_time_than_there_was_is_not_believed() -> None:
 @pytest.mark.parametrize("witness", ["proxy/requests", "client/rx_bytes"])
 def test_requests_that_others_counted_otherwise_are_not_believed(times: float, witness: str) -> None:
     """All that the generator says agrees with itself: only the others tell."""
-    made = int(MADE * times)
-    said = replace(
-        GOOD, requests=made, latency=Histogram.of_values([0.0001] * made), size_bytes=made * 1270, duration_s=5.01
-    )
+    said = making(int(MADE * times))
     assert reasons(seen=replace(SEEN, counters=PROXY)) == set()
     assert reasons(said) == set(), "without anybody's count it must be believed"
     assert reasons(said, seen=replace(SEEN, counters={witness: PROXY[witness]})) == {Reason.GENERATOR_COUNT}
 
 
-def test_ten_times_the_requests_need_as_many_segments() -> None:
-    """The least that is seen on every target: of a proxy, or where there is none of the backend."""
-    most = replace(GOOD, requests=10 * MADE, latency=Histogram.of_values([0.0001] * 10 * MADE), size_bytes=None)
+def test_ten_times_the_requests_need_as_many_segments_and_new_ones_as_many_connections() -> None:
+    """Segments are the least that is seen on every target: of a proxy, or where there is none of the backend."""
+    most = replace(making(10 * MADE), size_bytes=None)
     for place in ("proxy", "backend"):
         seen = replace(SEEN, counters={f"{place}/InSegs": 2 * MADE})
         assert reasons(most, seen=seen) == {Reason.GENERATOR_COUNT}
         assert reasons(seen=seen) == set()
-
-
-@pytest.mark.parametrize("times", [0.5, 2])
-def test_a_new_connection_for_every_request_is_one_that_was_taken(times: float) -> None:
     close = CLOSED.model_copy(update={"keepalive": False})
     seen = replace(SEEN, counters={"proxy/InSegs": 20 * MADE, "proxy/PassiveOpens": MADE})
-    made = int(MADE * times)
-    said = replace(GOOD, requests=made, latency=Histogram.of_values([0.0001] * made), size_bytes=made * 1270)
     assert reasons(load=close, seen=seen) == set()
-    assert reasons(said, close, seen) == {Reason.GENERATOR_COUNT}
-
-
-def test_a_proxy_that_passes_tls_through_counts_no_requests() -> None:
-    seen = replace(SEEN, counters={"proxy/requests": 0})
-    assert reasons(seen=seen, tls="passthrough") == set()
-    assert reasons(seen=seen, tls="edge") == {Reason.GENERATOR_COUNT}
+    for requests in (MADE // 2, 2 * MADE):
+        assert reasons(making(requests), close, seen) == {Reason.GENERATOR_COUNT}
 
 
 @pytest.mark.parametrize(
@@ -123,6 +114,9 @@ def test_requests_came_by_the_version_that_was_asked_for(protocol: str, by_h2: i
     assert reasons(load=load, seen=seen, tls="edge") == (set() if right else {Reason.PROTOCOL})
     assert reasons(load=load, seen=seen, tls="passthrough") == set()
     assert reasons(load=load, seen=replace(SEEN, counters={"proxy/requests": MADE}), tls="edge") == set()
+    none = replace(SEEN, counters={"proxy/requests": 0})
+    assert reasons(seen=none, tls="passthrough") == set()
+    assert reasons(seen=none, tls="edge") == {Reason.GENERATOR_COUNT}
 
 
 def test_requests_that_failed_may_have_reached_the_proxy_or_not() -> None:
@@ -134,6 +128,8 @@ def test_requests_that_failed_may_have_reached_the_proxy_or_not() -> None:
     for count in (MADE - 2000, MADE + 8000):
         found = reasons(failed, load, replace(SEEN, counters={"proxy/requests": count}))
         assert found == {Reason.GENERATOR_COUNT}
+    many = replace(GOOD, errors={"status": MADE + 1})  # more wrong answers than answers
+    assert Reason.GENERATOR_COUNT in {fault[0] for fault in credible.count_faults(load, many, SEEN, 1024, "none")}
 
 
 @pytest.mark.parametrize(
@@ -151,14 +147,7 @@ def test_latencies_that_cannot_be_are_not_believed(latency: Histogram, reason: R
     assert reason in reasons(replace(GOOD, latency=latency))
 
 
-def test_more_wrong_answers_than_answers_are_not_believed() -> None:
-    load = CLOSED.model_copy(update={"subject": ("errors",)})
-    many = replace(GOOD, errors={"status": MADE + 1})
-    assert Reason.GENERATOR_COUNT in {fault[0] for fault in credible.count_faults(load, many, SEEN, 1024, "none")}
-
-
 def parts(*made: int, duration_s: tuple[float, ...] = (5.01, 5.01)) -> Result:
-    """A load that two generators made."""
     each = [
         Result(many, lasted_s, Histogram.of_values([0.001] * many), lasted_s, size_bytes=many * 1270, scheduled_s=5.0)
         for many, lasted_s in zip(made, duration_s, strict=True)

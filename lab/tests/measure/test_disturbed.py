@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -75,41 +75,26 @@ print('{"requests": 150, "duration_s": 1.5, "bytes": 165000, "errors": {}}')
 
 
 def rows() -> pl.DataFrame:
-    """150 good requests in the 1.5 s that have just passed, each taking a millisecond."""
     began_s = time.time() - 1.5
     due = [began_s + number / 100 for number in range(150)]
-    told = {
-        "number": range(150),
-        "due_s": due,
-        "sent_s": due,
-        "done_s": [at + 0.001 for at in due],
-        "status": [200] * 150,
-        "error": [""] * 150,
-        "answer": ["backend-0"] * 150,
-        "service_s": [0.001] * 150,
-    }
+    told: dict[str, Any] = {"number": range(150), "due_s": due, "sent_s": due, "done_s": [at + 0.001 for at in due]}
+    every = {"status": 200, "error": "", "answer": "backend-0", "service_s": 0.001}
+    told |= {name: [value] * 150 for name, value in every.items()}
     return pl.DataFrame(told, schema=REQUESTS_SCHEMA)
 
 
 @pytest.fixture(autouse=True)
 def prodded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kind of disturbance but the one of these tests."""
     monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": Prodded})
 
 
 def disturbed(what: str, control: bool = False) -> Point:
-    update = {
-        "rate_rps": 100.0,
-        "duration_s": 1.5,
-        "disturbance": Prodded(at_s=1.0, what=what),
-        "control": control,
-        "timeout_s": 2.0,
-    }
-    return point("control" if control else "prodded").model_copy(update=update)
+    asked: dict[str, Any] = {"rate_rps": 100.0, "duration_s": 1.5, "timeout_s": 2.0, "control": control}
+    asked["disturbance"] = Prodded(at_s=1.0, what=what)
+    return point("control" if control else "prodded").model_copy(update=asked)
 
 
 def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Loop:
-    """One block of these points; not measured yet."""
     return bench(1, at, Logging(log=log), FakeTarget(system=system or FakeSystem()))
 
 
@@ -137,10 +122,13 @@ def test_what_was_done_is_recorded_beside_what_the_system_said() -> None:
 def test_a_control_run_is_prepared_and_not_disturbed() -> None:
     """What the preparation took is recorded apart: a route waits for the proxy's next reload, which is no time of the lab's."""
     system = FakeSystem()
-    sample = measured(disturbed("slow", control=True), system)
-    assert sample.valid
-    assert set(system.done) == {"apply Service"}
-    assert sample.prepared_s is not None and sample.prepared_s >= 0.2
+    made = run([disturbed("slow", control=True), disturbed("freeze")], system)
+    made.measure()
+    assert isinstance(made.target, FakeTarget)
+    assert len(made.target.ups) == 4, "of two arms, two points, one block every sample has a system of its own"
+    controls = [sample for sample in made.store.samples() if sample.point.control]
+    assert all(sample.valid and (sample.prepared_s or 0) >= 0.2 for sample in controls)
+    assert system.done.count("apply Service") == 4 and system.done.count("freeze proxy True") == 2
 
 
 @pytest.mark.slow
@@ -155,35 +143,12 @@ def test_what_could_not_be_done_makes_the_sample_invalid(what: str, said: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "error"), [("lost", LostError), ("defect", ZeroDivisionError)])
-def test_a_lost_system_or_a_defect_ends_the_run_and_nothing_is_recorded(what: str, error: type[Exception]) -> None:
-    made = run([disturbed(what)])
-    with pytest.raises(error):
-        made.measure()
-    assert made.store.samples() == []
+def test_events_or_a_log_that_may_not_be_whole_make_the_sample_invalid() -> None:
+    """And an answer that failed in a control run."""
+    broken = FakeSystem(happened=MeasuringError("watch", "broke off", ""))
+    assert measured(disturbed("freeze"), broken).reason is Reason.EVENT_LOG
+    assert measured(disturbed("freeze"), log=None).reason is Reason.REQUEST_LOG
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("happened", "log", "reason"),
-    [(MeasuringError("watch", "broke off", ""), rows, Reason.EVENT_LOG), ([], None, Reason.REQUEST_LOG)],
-)
-def test_events_or_a_log_that_may_not_be_whole_make_the_sample_invalid(
-    happened: list[Event] | MeasuringError, log: Callable[[], pl.DataFrame] | None, reason: Reason
-) -> None:
-    assert measured(disturbed("freeze"), FakeSystem(happened=happened), log).reason is reason
-
-
-@pytest.mark.slow
-def test_every_disturbed_sample_has_a_system_of_its_own() -> None:
-    made = run([disturbed("freeze"), disturbed("freeze", control=True)])
-    made.measure()
-    assert isinstance(made.target, FakeTarget)
-    assert len(made.target.ups) == 4  # two arms, two points, one block
-
-
-@pytest.mark.slow
-def test_an_answer_that_failed_in_a_control_run_makes_it_invalid() -> None:
     def failing() -> pl.DataFrame:
         other = pl.when(pl.col("number") == 70).then(503).otherwise(pl.col("status"))
         return rows().with_columns(other.cast(pl.Int32).alias("status"))
@@ -192,3 +157,12 @@ def test_an_answer_that_failed_in_a_control_run_makes_it_invalid() -> None:
     made = bench(1, [disturbed("freeze", control=True)], told, FakeTarget())
     made.measure()
     assert made.store.samples()[0].reason is Reason.CONTROL_FAILED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "error"), [("lost", LostError), ("defect", ZeroDivisionError)])
+def test_a_lost_system_or_a_defect_ends_the_run_and_nothing_is_recorded(what: str, error: type[Exception]) -> None:
+    made = run([disturbed(what)])
+    with pytest.raises(error):
+        made.measure()
+    assert made.store.samples() == []

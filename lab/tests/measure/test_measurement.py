@@ -24,8 +24,7 @@ LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
 
 
 def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
-    job = Job(FakeSystem(), generator, generator.binary, load, tmp_path)
-    unseen = cast("Any", None)
+    job, unseen = Job(FakeSystem(), generator, generator.binary, load, tmp_path), cast("Any", None)
     with ExitStack() as lasting:
         return Begun(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
 
@@ -39,16 +38,13 @@ def test_less_than_a_second_is_only_asked_of_who_can_be_interrupted(
     assert job.load.duration_s == planned_s
     cut = ("timeout", "--preserve-status", "--signal=INT", "0.3")
     assert job.before == (cut if asked_s < 1 and name == "wrk" else ())
+    assert warm_up(GENERATORS[name], 0.0, tmp_path) == []
+    many = replace(LOAD, hosts=("a", "b"), sni_per_host=True, url="https://127.0.0.1:9/")
+    (job,) = warm_up(GENERATORS["wrk"], asked_s, tmp_path, many)
+    assert job.before == (), "a shell that waits for many processes would end without them"
 
 
-def test_none_is_none_and_many_processes_are_not_interrupted(tmp_path: Path) -> None:
-    """A shell that waits for them would end without them."""
-    wrk = GENERATORS["wrk"]
-    assert warm_up(wrk, 0.0, tmp_path) == []
-    (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, hosts=("a", "b"), sni_per_host=True, url="https://127.0.0.1:9/"))
-    assert job.before == ()
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path) -> None:
     """By which the length of slices is chosen; the run that it would have made is a minute."""
@@ -76,7 +72,6 @@ class Counted(FakeSystem):
 def test_a_number_of_workers_that_is_not_the_manifests_is_told(
     running: int | None, asked: int | None, told: bool
 ) -> None:
-    """Where they were counted."""
     system, generator = Counted(running={"proxy/workers": float(running)} if running else {}), FakeGenerator()
     chosen = ChosenGenerator(generator, generator.binary, "1", None)
     slot = Slot(1, 1, Arm("a", "a", "variant", None), point())

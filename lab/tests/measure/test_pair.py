@@ -33,9 +33,7 @@ while time.monotonic() < began + 1.0:  # by its own clock, as wrk does
     last = now
 print(json.dumps({{**{RECORD}, "ran": ran}}))
 """
-LOAD = Load(
-    url="http://proxy/1kB.bin", host="h", connections=2, threads=1, duration_s=1.0, rate_rps=None, requests=None
-)
+LOAD = Load(url="http://proxy/1kB.bin", host="h", connections=2, duration_s=1.0)
 LOAD5 = replace(LOAD, duration_s=5.0)
 
 
@@ -106,7 +104,6 @@ def test_one_of_them_is_stopped_at_any_time_and_nothing_is_left(tmp_path: Path) 
 
 
 def test_given_rates_run_together() -> None:
-    """Levels are recorded as of any sample, and the generator's clock is believed."""
     print_only = f"print({RECORD!r})"
     left, right = measured(side("a", print_only, 4000.0), side("b", print_only, 4000.0))
     assert left.pair and right.pair and left.pair.scheme == right.pair.scheme == "together"
@@ -115,31 +112,22 @@ def test_given_rates_run_together() -> None:
 
 
 def test_what_speaks_against_one_side_speaks_against_both() -> None:
-    """The other side says whose fault it is."""
+    """The other side says whose fault it is. Nothing is loaded where one answers with something else."""
     failing = RECORD.replace('"errors": {}', '"errors": {"status": 7}')
     left, right = measured(side("a", f"print({RECORD!r})", 4000.0), side("b", f"print({failing!r})", 4000.0))
     assert left.reason == right.reason == Reason.NON_2XX
     assert left.detail == "non-2xx: on the other side: 7 of 4000 responses"
     assert right.detail == "non-2xx: 7 of 4000 responses"
-
-
-def test_nothing_is_loaded_where_one_side_answers_with_something_else() -> None:
-    """Neither is measured; the one that could have been has the other's reason."""
     left, right = measured(side("a", WORKS), side("b", WORKS, system=FakeSystem(through_proxy=PAGE[:-1])))
     assert left.reason == right.reason == Reason.WRONG_BACKEND
     assert left.requests is right.requests is None
     assert "on the other side" in left.detail and "on the other side" not in right.detail
-
-
-def test_a_generator_that_ends_early_leaves_the_sides_uneven() -> None:
-    early = WORKS.replace("began + 1.0", "began + 0.3")
-    left, right = measured(side("a", WORKS), side("b", early))
+    left, right = measured(side("a", WORKS), side("b", WORKS.replace("began + 1.0", "began + 0.3")))
     assert left.reason == right.reason == Reason.UNEVEN
     assert left.detail.startswith("uneven: one side ran for 0.")
 
 
 def test_a_switching_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it a generator waits for ever: it is killed after its time, and why is said."""
     broken = tmp_path / "slices.bash"
     broken.write_text(pair.SCRIPT.read_text().replace("turns() {", "turns() {\n  fail 'no such luck'", 1))
     monkeypatch.setattr(pair, "SCRIPT", broken)

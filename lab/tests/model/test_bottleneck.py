@@ -32,7 +32,6 @@ def limit(
 
 
 def test_a_ceiling_belongs_to_whose_cpu_was_full() -> None:
-    """A closed-loop rate is the proxy's only when its CPUs were full and the generator's were not."""
     assert limit(core=0.90) == "proxy"
     assert limit(core=0.96) == "generator"
     assert limit(proxy=0.80, core=0.90) == "generator"
@@ -63,17 +62,13 @@ def test_a_proxy_is_full_when_its_workers_are(
     assert found is None if full is None else found == pytest.approx(full)
 
 
-def test_a_throttled_container_was_the_limit() -> None:
-    """A tenth of the periods throttled, whoever's CPUs were full."""
+def test_a_throttled_container_a_full_link_and_errors_that_are_the_subject_were_the_limit() -> None:
+    """A tenth of the periods; 20 Mbit/s carry 12.5 MB in five seconds, in either direction; a hundredth of the requests."""
     throttled = {"backend/cpu_periods": 50, "backend/cpu_throttled_periods": 5}
     assert limit(counters=throttled) == "limit"
     assert limit(counters=throttled, proxy=None) == "limit"
     assert limit(counters=throttled | {"backend/cpu_throttled_periods": 4}) == "proxy"
     assert limit(counters={"proxy/cpu_periods": 0, "proxy/cpu_throttled_periods": 0}) == "proxy"
-
-
-def test_a_shaped_link_that_was_full_was_the_limit() -> None:
-    """20 Mbit/s carry 12.5 MB in five seconds, in either direction."""
     shaped = CLOSED.model_copy(update={"link_mbit": 20.0})
     full = {"client/rx_bytes": 12_000_000, "client/tx_bytes": 100_000}
     assert link_share(shaped, GOOD, full) == pytest.approx(0.96)
@@ -81,12 +76,8 @@ def test_a_shaped_link_that_was_full_was_the_limit() -> None:
     assert limit(shaped, counters={"client/rx_bytes": 1, "client/tx_bytes": 12_000_000}) == "link"
     assert limit(shaped, counters={"client/rx_bytes": 11_000_000}) == "proxy"
     assert limit(counters=full) == "proxy", "a link that is not shaped has no rate to be full at"
-
-
-def test_errors_limit_where_they_are_the_subject() -> None:
-    """A hundredth of the requests; a generator that is busy with failing is no limit then."""
     failing = replace(GOOD, errors={"read": 60})
-    assert limit(ERRORS, failing, core=1.0) == "errors"
+    assert limit(ERRORS, failing, core=1.0) == "errors", "a generator that is busy with failing is no limit then"
     assert limit(ERRORS, replace(GOOD, errors={"read": 40}), core=1.0) == "generator"
     assert limit(CLOSED, failing, core=1.0) == "generator"
 
@@ -105,7 +96,6 @@ def test_errors_are_an_outcome_where_they_are_the_subject() -> None:
 
 
 def test_at_a_rate_what_failed_was_tried_where_errors_are_the_subject() -> None:
-    """4000 answered and 1000 refused are the 1000 per second that were asked for."""
     rate = ERRORS.model_copy(update={"rate_rps": 1000.0})
     latency = Histogram.of_values([0.001] * 4000)
     answered = replace(GOOD, requests=4000, size_bytes=4000 * 1270, latency=latency)
@@ -124,50 +114,38 @@ def test_at_a_rate_what_failed_was_tried_where_errors_are_the_subject() -> None:
     ],
 )
 def test_tls_explains_some_bytes_and_no_more(changes: dict[str, Any], mean: int, right: bool) -> None:
-    """Records and handshakes are in what k6 counts; an empty page, or another, still is not this one."""
     load = CLOSED.model_copy(update=changes)
     told = replace(GOOD, size_bytes=5000 * (1024 + 254 + mean), size_includes_tls=True)
     assert (reasons(load, told) == []) is right
 
 
-def test_a_compressed_page_weighs_what_the_canary_weighed() -> None:
-    """64 kB that compress to 500 bytes: neither more nor less."""
-    chunked = replace(GOOD, size_bytes=5000 * 765)
-    small = [reason for reason, _ in validity.faults(CLOSED, chunked, CALM, 0.3, 0.0, 500, True)]
-    whole = [reason for reason, _ in validity.faults(CLOSED, chunked, CALM, 0.3, 0.0, 65_536)]
-    assert (small, whole) == ([], [Reason.WRONG_SIZE])
-
-
 @pytest.mark.parametrize(
-    ("asked", "resumed", "right"),
-    [(True, 900, True), (True, 899, False), (False, 10, True), (False, 11, False), (None, 500, True)],
+    ("asked", "handshakes", "resumed", "right"),
+    [
+        (True, 1000, 900, True),
+        (True, 1000, 899, False),
+        (False, 1000, 10, True),
+        (False, 1000, 11, False),
+        (None, 1000, 500, True),
+        (False, 0, 0, False),
+        (False, None, 0, False),
+        (None, None, 0, True),
+    ],
 )
-def test_tls_sessions_are_resumed_as_asked(asked: bool | None, resumed: int, right: bool) -> None:
-    """Nine tenths at least, or a hundredth at most, of the handshakes that the proxy counted."""
+def test_tls_sessions_are_resumed_as_asked(
+    asked: bool | None, handshakes: int | None, resumed: int, right: bool
+) -> None:
+    """Nine tenths at least, or a hundredth at most, of the handshakes that the proxy counted; none, and none counted, is neither."""
     load = CLOSED.model_copy(update={"resumption": asked})
-    counted = {"proxy/tls_handshakes": 1000, "proxy/tls_resumed": resumed}
-    assert (validity.resumption(load, counted) == []) is right
-
-
-def test_no_handshake_at_all_is_not_what_was_asked() -> None:
-    """Nor is one that nobody counted, unless nothing was asked."""
-    load = CLOSED.model_copy(update={"resumption": False})
-    for counters in ({"proxy/tls_handshakes": 0}, {}):
-        assert [reason for reason, _ in validity.resumption(load, counters)] == [Reason.RESUMPTION]
-    assert validity.resumption(CLOSED, {}) == []
+    counted = {} if handshakes is None else {"proxy/tls_handshakes": handshakes, "proxy/tls_resumed": resumed}
+    assert [reason for reason, _ in validity.resumption(load, counted)] == [Reason.RESUMPTION] * (not right)
 
 
 def test_a_run_of_a_tenth_of_a_second_is_not_thrown_away_for_two_clock_ticks() -> None:
     """hey with n requests takes what it takes: 20 ms of somebody else's are below what the clock can tell."""
     short = replace(CALM, elapsed_s=0.1, others=0.2, steal=0.1, busy={0: 0.5, 1: 0.5})
-    quick = replace(
-        GOOD,
-        requests=100,
-        size_bytes=100 * 1270,
-        duration_s=0.08,
-        recorded_s=0.08,
-        latency=Histogram.of_values([0.0007] * 100),
-    )
+    latency = Histogram.of_values([0.0007] * 100)
+    quick = replace(GOOD, requests=100, size_bytes=100 * 1270, duration_s=0.08, recorded_s=0.08, latency=latency)
     counted = CLOSED.model_copy(update={"requests": 100})
     assert validity.faults(counted, quick, short, 0.9, 0.0, 1024) == []
     longer = replace(short, elapsed_s=1.0)

@@ -53,43 +53,39 @@ def test_what_runs_in_the_process_is_paired_in_every_block_and_alone_for_its_lev
     assert not any(arm == "direct" for arm, _ in found.alone), "the reference is measured once, as always"
 
 
-def test_what_a_pair_shares_is_alone_in_every_block_and_its_pair_stands_beside() -> None:
+def test_what_no_pair_tells_is_alone_in_every_block_at_that_point() -> None:
+    """What both sides share, of which the pair stands beside; a load that opens connections; what no pair can bear is of none of its points."""
     found = shape([CEILING, RATE], shared=True)
     assert found.pairs["keepalive"] == BESIDE
     assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {7}
-
-
-def test_a_load_that_opens_connections_is_alone_at_that_point_only() -> None:
     found = shape([CEILING, CLOSE])
     assert found.pairs["keepalive"] == 7, "for the other point"
-    assert (found.alone["keepalive", "ceiling"], found.alone["keepalive", "close"]) == (LEVELS, 7)
-    assert (found.alone["baseline", "ceiling"], found.alone["baseline", "close"]) == (LEVELS, 7)
-
-
-def test_what_no_pair_can_bear_is_not_of_its_points() -> None:
+    for arm in ("keepalive", "baseline"):
+        assert (found.alone[arm, "ceiling"], found.alone[arm, "close"]) == (LEVELS, 7)
     found = shape([CEILING, QUEUE])
     assert found.points == {"ceiling"}
     assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
 
 
-def test_what_two_of_cannot_be_up_is_alone_in_every_block() -> None:
-    """Others of the run keep their pairs."""
+def test_what_two_of_cannot_be_up_is_alone_in_every_block_and_nothing_is_paired_where_nothing_can_be() -> None:
     arms = arms_for([("keepalive", "baseline"), ("host-network", "baseline")], None)
     solo = solo_places(arms, [RATE], {"keepalive": (False, "rate"), "host-network": (True, "rate")})
     found = shape_of(arms, [RATE], 7, SIDES, solo, {"host-network"})
     assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": GUARD}
     assert (found.alone["host-network", RATE.name], found.alone["baseline", RATE.name]) == (7, 7)
-    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None, "nothing is left to be paired"
-
-
-def test_nothing_is_paired_where_nothing_can_be() -> None:
+    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None
     assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
     assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
     assert shape_of(ARMS, [CEILING], 5, SIDES) is None, "so few blocks tell no effect"
+    few = shape([CEILING], 6)
+    assert max(few.pairs.values()) == few.pairs["baseline-again"] == 6 and max(few.alone.values()) <= 6
 
 
 def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_it_needs() -> None:
-    """The A/A pair of a run that tries something; of a baseline alone it is what is asked for."""
+    """The A/A pair of a run that tries something; of a baseline alone it is what is asked for.
+
+    Bring-ups are many because workers scatter: what is measured once in one is not in more of them than it needs.
+    """
     several = CEILING.model_copy(update={"generations": 4})
     assert shape([several, RATE]).pairs["baseline-again"] == GUARD
     assert shape([several, RATE]).generations == {("baseline-again", "ceiling"): 1}
@@ -98,11 +94,6 @@ def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_
     once = shape_of(arms_for([("baseline", None)], None), [CEILING], 7, SIDES)
     assert once is not None and once.pairs == {"baseline-again": GUARD}
 
-
-def test_what_is_measured_once_in_a_bring_up_is_not_measured_in_more_of_them_than_it_needs() -> None:
-    """Bring-ups are many because workers scatter, and a rate beside them would take most of the time."""
-    several = make_point("ceiling", rate_rps=None, generations=3)
-
     def fewer(points: list[Point], once: int | None) -> object:
         found = shape_of(ARMS, points, 16, SIDES, solo_places(ARMS, points, ASKED), once=once)
         assert found is not None and found.pairs == {"keepalive": 16, "baseline-again": GUARD}
@@ -110,13 +101,6 @@ def test_what_is_measured_once_in_a_bring_up_is_not_measured_in_more_of_them_tha
 
     assert fewer([several, RATE], 9) == {("keepalive", "rate-1000"): 9}, "its guard has six anyway"
     assert fewer([several, RATE], 16) == fewer([several, RATE], None) == fewer([CEILING, RATE], 9) == {}
-
-
-@pytest.mark.parametrize("blocks", [6, 7, 20])
-def test_no_more_is_asked_for_than_there_are_blocks(blocks: int) -> None:
-    found = shape([CEILING], blocks)
-    assert max(found.pairs.values()) == blocks and max(found.alone.values()) <= blocks
-    assert found.pairs["baseline-again"] == min(blocks, GUARD)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -157,41 +141,29 @@ def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, Any], said: str
     assert (said in why) if said else why == ""
 
 
-# -- different systems ---------------------------------------------------------------------------------------
-
-
 def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> Plan:
     mine, points = [arm for arm in SYSTEMS if arm.role != "variant" or arm.name in arms], [CEILING, RATE]
     solo = solo_places(mine, points, ASKED, {"envoy"})
     return plan(mine, points, blocks, 1, shape_of(mine, points, blocks, SIDES, solo))
 
 
-def blocks_of(run: Plan, arm: str, point: str, against: str = "") -> int:
-    return len(
-        {slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, against)}
-    )
+def blocks_of(run: Plan, *where: str) -> int:
+    return len({slot.block for slot in run.slots if (slot.arm.name, slot.point.name, slot.other) == where})
 
 
 def test_at_a_rate_different_systems_are_solo_in_every_block_and_no_pair() -> None:
     run = planned()
     for arm in ("envoy", "baseline"):
-        assert blocks_of(run, arm, "rate-1000") == 8
-        assert blocks_of(run, arm, "ceiling") == LEVELS
+        assert (blocks_of(run, arm, "rate-1000", ""), blocks_of(run, arm, "ceiling", "")) == (8, LEVELS)
     assert blocks_of(run, "envoy", "rate-1000", "baseline") == 0
     assert blocks_of(run, "envoy", "ceiling", "baseline") == 8, "in turns a pair decides as before"
     assert blocks_of(run, "keepalive", "rate-1000", "baseline") == 8, "a knob of the same system keeps its pair"
     assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == GUARD, "which it is guarded by"
-
-
-def test_where_every_arm_is_another_system_no_pair_guards_at_the_rate() -> None:
-    run = planned(("envoy",))
-    assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == 0
-    assert blocks_of(run, "baseline-again", "ceiling", "baseline") == GUARD
+    alone = planned(("envoy",))
+    assert blocks_of(alone, "baseline-again", "rate-1000", "baseline") == 0, "there is nothing to be guarded"
+    assert blocks_of(alone, "baseline-again", "ceiling", "baseline") == GUARD
     arms = [arm for arm in SYSTEMS if arm.name != "keepalive"]
     assert shape_of(arms, [RATE], 8, SIDES, solo_places(arms, [RATE], ASKED, {"envoy"})) is None, "nor of rates alone"
-
-
-# -- what is said of a run -----------------------------------------------------------------------------------
 
 
 def record_of(run: Plan, own: str, base: str) -> RunRecord:
@@ -202,7 +174,6 @@ def record_of(run: Plan, own: str, base: str) -> RunRecord:
 
 
 def as_measured_before() -> Plan:
-    """As runs were planned before: pairs in every block, solo samples in two."""
     shape = shape_of(arms_for([("keepalive", "baseline")], None), [CEILING, RATE], 8, SIDES)
     return make_plan(points=[CEILING, RATE], blocks=8, reference=None, shape=shape)
 

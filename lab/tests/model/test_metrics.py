@@ -34,6 +34,9 @@ def test_columns_stand_in_their_places_and_what_is_not_in_the_catalogue_is_calle
         ("p99", 0.00361, "3.61", "5.1 %", "+5.1 %", " [−4.9, +5.1]"),
         ("cpu_per_request", 21e-6, "21.0", "5.1 %", "+5.1 %", " [−4.9, +5.1]"),
         ("gap_s", 29.81, "29.8", "0.05 s", "+0.05 s", " [−0.05, +0.05]"),
+        ("gap_s", 0.0, "0", "0.05 s", "+0.05 s", " [−0.05, +0.05]"),
+        ("gap_s", 2.0, "2.00", "0.05 s", "+0.05 s", " [−0.05, +0.05]"),
+        ("gap_s", 129.8, "130", "0.05 s", "+0.05 s", " [−0.05, +0.05]"),
     ],
 )
 def test_numbers_and_effects_read_as_their_kind_has_it(
@@ -43,6 +46,11 @@ def test_numbers_and_effects_read_as_their_kind_has_it(
     assert metric.text(value) == text
     assert (metric.size(0.05), metric.change(0.05), metric.ends(-0.05, 0.05)) == (size, change, ends)
     assert metric.ends(None, None) == ""
+    failed = METRICS["failed"]
+    assert [failed.text(value) for value in (0.0, 3.5, 2981.0, None)] == ["0", "3.5", "2,981", "–"]
+    assert [failed.text(value, signed=True) for value in (-12.0, 0.0, 7.0)] == ["−12", "0", "+7"]
+    assert METRICS["p99_during_s"].with_unit(0.01234) == "12.3 ms"
+    assert METRICS["rss_bytes"].with_unit(48.2e6) == "48.2 MB"
 
 
 @pytest.mark.parametrize(

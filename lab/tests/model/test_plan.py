@@ -36,6 +36,8 @@ plans = st.builds(
     st.sampled_from(["direct", None]),
 )
 FEW = settings(max_examples=40)
+CHANCES = ("side", "first_up", "first_slice", "longer")
+"""What is drawn for a pair."""
 REFERENCE = Path(__file__).parents[3] / "data/reference"
 
 
@@ -54,7 +56,6 @@ def shaped(draw: st.DrawFn) -> tuple[Plan, Shape]:
 
 
 def described(variants: list[tuple[str, str | None]], reference: str | None = "direct") -> list[str]:
-    """Each arm as `name: role of variant [against baseline]`."""
     return [
         f"{arm.name}: {arm.role} of {arm.variant}" + (f" against {arm.baseline}" if arm.baseline else "")
         for arm in arms_for(variants, reference)
@@ -91,43 +92,39 @@ def test_a_variant_brings_its_baseline_twice_and_nothing_is_measured_thrice(
 
 
 def test_a_variant_with_the_name_of_an_a_a_arm_is_refused() -> None:
-    """It would have taken the A/A arm's place, or lost its own, without a word."""
     with pytest.raises(UsageError, match="second measurement of 'baseline'"):
         arms_for([("baseline-again", "baseline")], None)
     with pytest.raises(UsageError, match="rename the overlay"):
         arms_for([("x", "x-again"), ("x-again", None), ("y", "x")], None)
 
 
+@FEW
 @given(plans)
 def test_each_block_measures_each_arm_once_in_one_piece(run: Plan) -> None:
+    """The reference in the first, the middle and the last block; of one block all arms have one order of points."""
     expected = sorted(arm.name for arm in run.arms if arm.role != "reference")
     for block in range(1, run.blocks + 1):
-        mine = [slot.arm for slot in run.slots if slot.block == block]
-        pieces = [arm.name for arm, _ in groupby(mine) if arm.role != "reference"]
-        assert sorted(pieces) == expected
-    held = len({1, (run.blocks + 1) // 2, run.blocks}) * (len(run.arms) - len(expected))
-    assert run.bring_ups == run.blocks * len(expected) + held
+        mine = [slot for slot in run.slots if slot.block == block and slot.arm.role != "reference"]
+        pieces = [(arm.name, tuple(slot.point.name for slot in slots)) for arm, slots in groupby(mine, lambda s: s.arm)]
+        assert sorted(name for name, _ in pieces) == expected
+        assert len({order for _, order in pieces}) == 1
+    held = {1, (run.blocks + 1) // 2, run.blocks} if len(run.arms) > len(expected) else set[int]()
+    reference = [slot.block for slot in run.slots if slot.arm.role == "reference"]
+    assert Counter(reference) == {block: len(run.points) for block in held}
+    assert run.bring_ups == run.blocks * len(expected) + len(held)
+    assert all(is_even(orders) for orders in bring_ups(run).values()), "each arm begins with each point equally often"
 
 
-@given(plans)
-def test_the_reference_is_measured_in_the_first_the_middle_and_the_last_block(run: Plan) -> None:
-    slots = [slot for slot in run.slots if slot.arm.role == "reference"]
-    held = {1, (run.blocks + 1) // 2, run.blocks} if any(arm.role == "reference" for arm in run.arms) else set[int]()
-    assert Counter(slot.block for slot in slots) == {block: len(run.points) for block in held}
-    assert all(1 <= slot.block <= run.blocks for slot in run.slots)
-
-
-@given(plans)
-def test_the_same_seed_gives_the_same_order_and_a_shape_without_pairs_is_no_other_plan(run: Plan) -> None:
-    assert plan(run.arms, run.points, run.blocks, run.seed) == run
-    assert plan(run.arms, run.points, run.blocks, run.seed, Shape()) == run
-
-
-def test_no_arm_has_a_fixed_place() -> None:
-    """Over many blocks every arm comes first about equally often: drift inside a block hits all alike."""
+def test_no_arm_and_no_side_has_a_fixed_place() -> None:
+    """Drift inside a block hits all alike: over many blocks every arm comes first about equally often, and of many pairs half begin on the left."""
     run = make_plan([("a", "root"), ("b", "root")], [make_point()], blocks=400, reference=None)
     first = [next(slot.arm.name for slot in run.slots if slot.block == block) for block in range(1, 401)]
     assert all(70 <= first.count(arm.name) <= 130 for arm in run.arms)
+    shape = Shape({"keepalive": 6}, frozenset({"rate-1000"}))
+    firsts = [paired(make_plan(seed=seed, shape=shape), "keepalive", "rate-1000")[0].layout for seed in range(200)]
+    for chance in CHANCES:
+        counts = Counter(getattr(layout, chance) for layout in firsts)
+        assert min(counts.values()) >= 70, chance
 
 
 def test_a_plan_lasts_as_long_as_its_slots_and_bring_ups_and_the_round_trip() -> None:
@@ -140,14 +137,15 @@ def paired(run: Plan, arm: str, point: str) -> list[Slot]:
 
 
 def is_halved(kinds: Iterable[object]) -> bool:
-    """As many of one kind as of the other, or one more."""
     counts = Counter(kinds)
     return len(counts) <= 2 and max(counts.values(), default=0) - (sum(counts.values()) + 1) // 2 <= 0
 
 
 @FEW
 @given(shaped())
-def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline(made: tuple[Plan, Shape]) -> None:
+def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline_and_its_chances_are_half_and_half(
+    made: tuple[Plan, Shape],
+) -> None:
     run, shape = made
     for arm in run.arms:
         for point in run.points:
@@ -155,37 +153,9 @@ def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline(made: tuple[
             wanted = min(shape.pairs.get(arm.name, 0), run.blocks) if point.name in shape.points else 0
             assert len({slot.block for slot in slots}) == len(slots) == wanted
             assert all(slot.other == arm.baseline and 1 <= slot.block <= run.blocks for slot in slots)
-
-
-@FEW
-@given(shaped())
-def test_each_of_a_pairs_chances_is_half_and_half(made: tuple[Plan, Shape]) -> None:
-    run, shape = made
-    for name in shape.pairs:
-        for point in run.points:
-            layouts = [slot.layout or Layout() for slot in paired(run, name, point.name)]
-            for chance in (
-                [each.side for each in layouts],
-                [each.first_up for each in layouts],
-                [each.first_slice for each in layouts],
-                [each.longer for each in layouts],
-            ):
-                assert is_halved(chance)
-
-
-@FEW
-@given(shaped())
-def test_of_one_bring_up_every_point_has_the_same_sides(made: tuple[Plan, Shape]) -> None:
-    """They are up once, and what comes up in one piece is measured in one."""
-    run, _ = made
-    pieces = [key for key, _ in groupby(run.slots, key=lambda slot: slot.bring_up)]
-    assert len(pieces) == len(set(pieces))
-    ups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
-    for slot in run.slots:
-        if slot.layout is not None:
-            ups.setdefault(tuple(map(str, slot.bring_up)), set()).add((slot.layout.side, slot.layout.first_up))
-    assert all(len(sides) == 1 for sides in ups.values())
-    assert run.bring_ups == len(pieces)
+            layouts = [slot.layout or Layout() for slot in slots]
+            for chance in CHANCES:
+                assert is_halved(getattr(each, chance) for each in layouts)
 
 
 @FEW
@@ -209,40 +179,35 @@ def test_arms_are_alone_in_as_many_blocks_as_asked_for_and_those_of_one_count_in
 
 @FEW
 @given(shaped())
-def test_what_is_measured_once_is_planned_once_and_has_a_folder_of_its_own(made: tuple[Plan, Shape]) -> None:
-    run, _ = made
+def test_what_comes_up_in_one_piece_is_measured_in_one_and_everything_once_and_a_record_gives_the_plan_again(
+    made: tuple[Plan, Shape],
+) -> None:
+    """Of one bring-up every point has the same sides; what is measured once has a folder of its own; the same seed gives the same pairs."""
+    run, shape = made
+    pieces = [key for key, _ in groupby(run.slots, key=lambda slot: slot.bring_up)]
+    assert len(pieces) == len(set(pieces)) == run.bring_ups
+    ups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for slot in run.slots:
+        if slot.layout is not None:
+            ups.setdefault(tuple(map(str, slot.bring_up)), set()).add((slot.layout.side, slot.layout.first_up))
+    assert all(len(sides) == 1 for sides in ups.values())
     assert [slot.order for slot in run.slots] == list(range(1, len(run.slots) + 1))
     every = [each for slot in run.slots for each in slot.cells]
     assert len(every) == len(set(every))
     ids = [side.sample_id(attempt) for slot in run.slots for side in slot.sides for attempt in (1, 2)]
     assert len(ids) == len(set(ids)) == 2 * len(every)
-
-
-@FEW
-@given(shaped())
-def test_the_same_seed_gives_the_same_pairs_and_a_record_gives_the_plan_again(made: tuple[Plan, Shape]) -> None:
-    run, shape = made
     assert plan(run.arms, run.points, run.blocks, run.seed, shape) == run
     record = made_record("r", run)
     assert record.plan() == run
     assert type(record).model_validate_json(record.model_dump_json()).plan() == run
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/run.json")))
-def test_older_runs_keep_the_plan_that_they_were_measured_by(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_runs_keep_the_plan_that_they_were_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their orders were drawn otherwise, and their reference is block 0: who resumes one goes on with the stored slots."""
     monkeypatch.setenv("LAB_RUNS", str(REFERENCE))
-    record = RunStore.open(name).record
-    assert [(slot.block, slot.arm.name, slot.point.name) for slot in record.plan().slots] == list(record.slots)
-
-
-def test_the_sides_are_drawn_by_lot() -> None:
-    """In no order that a drift could follow: of 200 runs about half begin on the left."""
-    shape = Shape({"keepalive": 6}, frozenset({"rate-1000"}))
-    firsts = [paired(make_plan(seed=seed, shape=shape), "keepalive", "rate-1000")[0].layout for seed in range(200)]
-    for chance in ("side", "first_up", "first_slice", "longer"):
-        counts = Counter(getattr(layout, chance) for layout in firsts)
-        assert min(counts.values()) >= 70, chance
+    for folder in REFERENCE.glob("*/run.json"):
+        record = RunStore.open(folder.parent.name).record
+        assert [(slot.block, slot.arm.name, slot.point.name) for slot in record.plan().slots] == list(record.slots)
 
 
 def test_a_pairs_other_side_is_the_same_slot_turned() -> None:
@@ -274,7 +239,7 @@ def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_u
     assert len({slot.sample_id(1) for slot in made.slots}) == len(made.slots)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) -> None:
     ceiling, rate = make_point("ceiling", rate_rps=None, generations=3), make_point("rate")
     shape = Shape({"keepalive": 16}, frozenset({"ceiling", "rate"}), fewer={("keepalive", "rate"): 9})
@@ -282,7 +247,7 @@ def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) ->
     mine = [slot for slot in made.slots if slot.layout]
     assert Counter(slot.point.name for slot in mine) == {"ceiling": 48, "rate": 9}
     rates = [slot.layout for slot in mine if slot.layout and slot.point.name == "rate"]
-    for drawn in ("side", "first_up", "first_slice", "longer"):
+    for drawn in CHANCES:
         assert sorted(Counter(getattr(one, drawn) for one in rates).values()) == [4, 5], drawn
     bring_ups = {(slot.block, slot.layout.side, slot.layout.first_up) for slot in mine if slot.layout}
     assert len(bring_ups) == 16, "of one bring-up every point has the same sides"
@@ -300,19 +265,6 @@ def is_even(orders: list[list[str]]) -> bool:
     """Whether each of the points is first equally often, within one."""
     firsts = Counter({name: 0 for order in orders for name in order} | Counter(order[0] for order in orders))
     return max(firsts.values()) - min(firsts.values()) <= 1
-
-
-@given(plans)
-def test_each_arm_begins_with_each_point_equally_often(run: Plan) -> None:
-    assert all(is_even(orders) for orders in bring_ups(run).values())
-
-
-@given(plans)
-def test_an_arm_and_its_baseline_have_one_order_within_a_block(run: Plan) -> None:
-    for block in range(1, run.blocks + 1):
-        mine = (slot for slot in run.slots if slot.block == block and slot.arm.role != "reference")
-        orders = {tuple(slot.point.name for slot in slots) for _, slots in groupby(mine, key=lambda slot: slot.arm)}
-        assert len(orders) == 1
 
 
 @FEW
@@ -347,7 +299,7 @@ def test_in_a_run_with_pairs_each_arm_begins_with_each_point_equally_often(
         assert len({tuple(each.point.name for each in own) for _, own in groupby(solo, key=lambda slot: slot.arm)}) <= 1
 
 
-def test_a_pair_is_one_bring_up_of_both_sides_together() -> None:
+def test_a_pair_is_one_bring_up_of_both_sides_together_and_what_is_measured_on_one_counts_it_once() -> None:
     arms, points = arms_for([("keepalive", "baseline")], None), [make_point("rate")]
     planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
     slot = next(slot for slot in planned.slots if slot.layout is not None)
@@ -355,9 +307,6 @@ def test_a_pair_is_one_bring_up_of_both_sides_together() -> None:
     alone = make_sample(arm="baseline", bring_up_s=3.0)
     failed = make_sample(arm="other", bring_up_s=None)
     assert sorted(bring_ups_s([*pair, alone, failed])) == [3.0, 4.0]
-
-
-def test_what_is_measured_on_one_bring_up_counts_it_once() -> None:
     twice = [make_sample(order=order, bring_up_s=2.0) for order in (1, 2)]
     begun_anew = make_sample(order=1, generation=1, bring_up_s=5.0)
     assert sorted(bring_ups_s([*twice, begun_anew])) == [2.0, 5.0]

@@ -49,6 +49,14 @@ def test_every_sweep_that_stored_runs_name_loads_to_what_it_was() -> None:
     assert {name: digest(name) for name in golden} == golden
 
 
+def refused(path: Path, text: str, form: str = "") -> str:
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_sweep(str(path.with_stem(path.stem + form)))
+    assert str(path) in str(caught.value) and caught.value.exit_status == 2
+    return str(caught.value)
+
+
 FORM = """
 [forms.short]
 title = "short"
@@ -60,7 +68,6 @@ point.a = {connections = 800}
 
 
 def test_a_form_is_a_sweep_by_the_files_name_and_its_own(tmp_path: Path) -> None:
-    """Also beside a file whose own name has a dash; one point's values go before those of each."""
     second = '[[points]]\nname = "b"\ngenerator = "wrk"\nconnections = 1\nduration_s = 1\n'
     (tmp_path / "my-load.toml").write_text(f"{GOOD}warmup_s = 5\n{second}{FORM}")
     name, sweep = load_sweep(str(tmp_path / "my-load-short.toml"))
@@ -70,10 +77,11 @@ def test_a_form_is_a_sweep_by_the_files_name_and_its_own(tmp_path: Path) -> None
     assert [point.warmup_s for point in load_sweep(str(tmp_path / "my-load.toml"))[1].expanded()] == [5.0, 1.0]
     with pytest.raises(UsageError, match="there is no file"):
         load_sweep(str(tmp_path / "my-load-shorter.toml"))
+    with pytest.raises(UsageError, match="did you mean 'quick'"):
+        load_sweep("quik")
 
 
 def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
-    """Of the point's own, or of the sweep's."""
     text = (
         GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6") + "rate_rps = 100\ntimeout_s = 5\n"
     )
@@ -81,11 +89,8 @@ def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
     whole = text.replace("[[points]]", '[disturbance]\nkind = "outage"\nat_s = 1\nfor_s = 1\n[[points]]')
     for given in (f"{text}{OUTAGE}\n{form}", f"{whole}{form}"):
         (tmp_path / "s.toml").write_text(given)
-        points = load_sweep(str(tmp_path / "s-late.toml"))[1].expanded()
-        assert [(each.at_s, each.model_dump()["kind"]) for point in points if (each := point.disturbance)] == [
-            (2.0, "outage"),
-            (2.0, "outage"),
-        ]
+        found = [point.disturbance for point in load_sweep(str(tmp_path / "s-late.toml"))[1].expanded()]
+        assert [(each.at_s, each.model_dump()["kind"]) for each in found if each] == [(2.0, "outage")] * 2
 
 
 @pytest.mark.parametrize(
@@ -108,38 +113,30 @@ def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
 )
 def test_a_form_that_does_not_fit_its_sweep_is_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
     assert was in FORM
-    (tmp_path / "s.toml").write_text(GOOD + FORM.replace(was, becomes))
     form = "Short" if "Short" in becomes else "title" if becomes == "[forms]" else "short"
-    with pytest.raises(UsageError) as caught:
-        load_sweep(str(tmp_path / f"s-{form}.toml"))
-    assert says in str(caught.value)
+    assert says in refused(tmp_path / "s.toml", GOOD + FORM.replace(was, becomes), f"-{form}")
 
 
-def test_no_two_sweeps_have_one_name() -> None:
-    assert len(set(sweep_names())) == len(sweep_names())
-
-
-@pytest.mark.parametrize("name", sweep_names())
-def test_a_disturbance_that_takes_over_half_an_hour_has_a_quick_form(name: str) -> None:
+def test_a_disturbance_that_takes_over_half_an_hour_has_a_quick_form() -> None:
     """For one variant with its baseline twice; a bring-up of its own for each sample, some 5 s of which are not the load."""
-    sweep = load_sweep(name)[1]
-    points = sweep.expanded()
-    took_s = 3 * sweep.blocks * sum(point.duration_s + point.warmup_s + 5 for point in points)
-    if any(point.disturbance for point in points) and took_s > 31 * 60:
-        assert f"{name.removesuffix('-long')}-quick" in sweep_names()
+    names = sweep_names()
+    assert len(set(names)) == len(names)
+    for name in names:
+        sweep = load_sweep(name)[1]
+        points = sweep.expanded()
+        took_s = 3 * sweep.blocks * sum(point.duration_s + point.warmup_s + 5 for point in points)
+        if any(point.disturbance for point in points) and took_s > 31 * 60:
+            assert f"{name.removesuffix('-long')}-quick" in names
 
 
 def test_a_load_beside_a_disturbance_has_connections_to_spare(tmp_path: Path) -> None:
     """When every request hangs until its timeout, and ends a little after it, the next one must still have a connection."""
     text = GOOD + f"rate_rps = 100\ntimeout_s = 5\n{OUTAGE}\n"
     text = text.replace("wrk", "k6")
-    for connections, fits in ((599, False), (600, True)):
-        (tmp_path / "s.toml").write_text(text.replace("connections = 10", f"connections = {connections}"))
-        if fits:
-            assert [point.name for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()] == ["a", "control"]
-        else:
-            with pytest.raises(UsageError, match=r"points\.a\.connections: 600 or more"):
-                load_sweep(str(tmp_path / "s.toml"))
+    said = refused(tmp_path / "s.toml", text.replace("connections = 10", "connections = 599"))
+    assert "points.a.connections: 600 or more" in said
+    (tmp_path / "s.toml").write_text(text.replace("connections = 10", "connections = 600"))
+    assert [point.name for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()] == ["a", "control"]
 
 
 @pytest.mark.parametrize(
@@ -152,29 +149,21 @@ def test_a_load_beside_a_disturbance_has_connections_to_spare(tmp_path: Path) ->
         (OUTAGE, f"routes = 2\n{NEW_ROUTE}", "points.a.routes: the load asks for one host alone, new.apps.lab.test"),
         (OUTAGE, f'routes = "all"\n{NEW_ROUTE}', "points.a.routes: the load asks for one host alone"),
         ('kind = "outage"', 'kind = "outrage"', "did you mean 'outage'"),
-        ("for_s = 1", "for_s = 1, fors = 2", "disturbance.fors: unknown key: did you mean 'for_s'?"),
     ],
 )
 def test_a_disturbance_that_does_not_fit_its_load_is_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
     text = GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6")
     text += f"rate_rps = 100\ntimeout_s = 5\n{OUTAGE}\n"
     assert was in text
-    (tmp_path / "s.toml").write_text(text.replace(was, becomes))
-    with pytest.raises(UsageError) as caught:
-        load_sweep(str(tmp_path / "s.toml"))
-    assert says in str(caught.value)
+    assert says in refused(tmp_path / "s.toml", text.replace(was, becomes))
 
 
 def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
-    """connections × page gives one point each, with the values in its name."""
     text = GOOD.replace("connections = 10", 'connections = [10, 20]\npage = ["1kB.bin", "8kB.txt"]')
     (tmp_path / "s.toml").write_text(text)
     _, sweep = load_sweep(str(tmp_path / "s.toml"))
     assert [p.name for p in sweep.expanded()] == [
-        "a-c10-1kb.bin",
-        "a-c10-8kb.txt",
-        "a-c20-1kb.bin",
-        "a-c20-8kb.txt",
+        f"a-c{count}-{page}" for count in (10, 20) for page in ("1kb.bin", "8kb.txt")
     ]
 
 
@@ -182,7 +171,6 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     ("was", "becomes", "says"),
     [
         ("connections = 10", "connections = 0", "points.0.connections"),
-        ("connections = 10", 'connections = "many"', "many"),
         ("connections = 10", "conections = 10", "did you mean 'connections'?"),
         ("duration_s = 5", "duration_s = 0", "points.0.duration_s"),
         ("duration_s = 5", "duration_s = 5\nrate_rps = -1", "points.0.rate_rps"),
@@ -190,7 +178,6 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
         ("duration_s = 5", "duration_s = 5\nconnections = [1, 1]", "Cannot overwrite"),
         ("connections = 10", "connections = [10, 10]", "two points"),
         ("blocks = 2", "blocks = 0", "blocks"),
-        ("blocks = 2", "", "blocks"),
         ('name = "a"', 'name = "A b/../c"', "points.0.name"),
         ('title = "t"', 'title = "t"\ndisturb = 1', "disturb: unknown key"),
         ("[[points]]", "[points]", "points"),
@@ -198,8 +185,6 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
         ("connections = 10", "connections = [10, true]", "points.0.connections.1"),
         ("duration_s = 5", f"duration_s = {10**400}", "points.0.duration_s"),
         ("duration_s = 5", "duration_s = 5\nkeepalive = 1", "points.0.keepalive"),
-        ("duration_s = 5", "duration_s = 5\nthreads = 2.0", "points.0.threads"),
-        ("duration_s = 5", 'duration_s = 5\nroutes = "most"', "points.0.routes"),
         ("duration_s = 5", "duration_s = 5\nrequests = 5\nrequests_per_connection = 2", "points.a.requests: so is"),
         ("duration_s = 5", 'duration_s = 5\nresumption = true\ntls = "none"', "points.a.resumption: there is no TLS"),
         ("duration_s = 5", 'duration_s = 5\nsubject = ["eror"]', "points.0.subject.0: input should be 'errors' or"),
@@ -209,15 +194,8 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     ],
 )
 def test_bad_sweeps_are_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
-    """One fault in a good file gives a UsageError that names the file and the fault."""
     assert was in GOOD
-    path = tmp_path / "bad.toml"
-    path.write_text(GOOD.replace(was, becomes))
-    with pytest.raises(UsageError) as caught:
-        load_sweep(str(path))
-    assert str(path) in str(caught.value)
-    assert says in str(caught.value)
-    assert caught.value.exit_status == 2
+    assert says in refused(tmp_path / "bad.toml", GOOD.replace(was, becomes))
 
 
 def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> None:
@@ -237,8 +215,6 @@ def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> 
     ("fault", "says"),
     [
         (PermissionError(13, "Permission denied"), "cannot be read"),
-        (IsADirectoryError(21, "Is a directory"), "cannot be read"),
-        (OSError(36, "File name too long"), "cannot be read"),
         (FileNotFoundError(2, "No such file or directory"), "there is no file"),
     ],
 )
@@ -253,13 +229,6 @@ def test_a_file_that_cannot_be_read_is_refused(fault: OSError, says: str, monkey
     with pytest.raises(UsageError) as caught:
         load_sweep("/closed/s.toml")
     assert says in str(caught.value) and "/closed/s.toml" in str(caught.value)
-    assert caught.value.exit_status == 2
-
-
-def test_unknown_sweep_names_the_nearest() -> None:
-    """A misspelt sweep is answered with the one that was meant."""
-    with pytest.raises(UsageError, match="did you mean 'quick'"):
-        load_sweep("quik")
 
 
 @pytest.mark.parametrize(
@@ -268,16 +237,8 @@ def test_unknown_sweep_names_the_nearest() -> None:
 )
 def test_threads_at_most_are_as_many_as_a_machine_has(connections: int, cpus: int | None, threads: int) -> None:
     """So many that each has as many connections; a number of threads stays, for the plan to refuse."""
-    (spec,) = Sweep.model_validate(
-        {
-            "title": "t",
-            "question": "q",
-            "blocks": 1,
-            "points": [
-                {"name": "p", "generator": "wrk", "connections": connections, "duration_s": 2.0, "threads_at_most": 4}
-            ],
-        }
-    ).expanded()
+    point = {"name": "p", "generator": "wrk", "connections": connections, "duration_s": 2.0, "threads_at_most": 4}
+    (spec,) = Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [point]}).expanded()
     settled = spec.on_cpus(cpus)
     assert (settled.threads, settled.threads_at_most) == (threads, None)
     assert settled.model_copy(update={"threads": 256}).on_cpus(cpus).threads == 256

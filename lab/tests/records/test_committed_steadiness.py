@@ -19,22 +19,18 @@ work under half. One, of okd-limited, is TLS handshakes."""
 HANDSHAKES = "okd-limited"
 
 
-def read_again() -> list[tuple[str, Sample, Sample]]:
-    """(run, the sample as stored, the same as read) of every run."""
-    found: list[tuple[str, Sample, Sample]] = []
-    for name in run_names(reference_folder()):
-        run = RunStore.open(str(reference_folder() / name))
-        pairs = zip(run.stored_samples(), run.samples(), strict=True)
-        found += [(name, stored, read) for stored, read in pairs]
-    return found
+Samples = list[tuple[str, Sample, Sample]]
 
 
 @pytest.fixture(scope="module")
-def samples() -> list[tuple[str, Sample, Sample]]:
-    return read_again()
+def samples() -> Samples:
+    """(run, the sample as stored, the same as read) of every run."""
+    runs = {name: RunStore.open(str(reference_folder() / name)) for name in run_names(reference_folder())}
+    pairs = {name: zip(run.stored_samples(), run.samples(), strict=True) for name, run in runs.items()}
+    return [(name, stored, read) for name, both in pairs.items() for stored, read in both]
 
 
-def test_the_known_falls_are_found_and_hardly_any_other(samples: list[tuple[str, Sample, Sample]]) -> None:
+def test_the_known_falls_are_found_and_hardly_any_other(samples: Samples) -> None:
     """At least 125 of 136, and at most 19 of all other valid solo samples at saturation. Those that began fallen are another rule's."""
     with open(FALLEN, newline="") as handle:
         known = {(row["run"], row["id"]): row["how"] for row in csv.DictReader(handle)}
@@ -51,18 +47,12 @@ def test_the_known_falls_are_found_and_hardly_any_other(samples: list[tuple[str,
     assert len(flagged & others) <= 19, sorted(flagged & others)
 
 
-def test_pairs_are_judged_together_and_records_stay(samples: list[tuple[str, Sample, Sample]]) -> None:
+def test_pairs_are_judged_together_and_records_stay(samples: Samples) -> None:
     sides: dict[tuple[str, int, int, int], set[bool]] = {}
     for run, stored, read in samples:
         assert read == stored or read.steadiness != stored.steadiness
         if stored.pair is not None and stored.valid:
             sides.setdefault((run, stored.order, stored.generation, stored.attempt), set()).add(read.valid)
     assert all(len(verdicts) == 1 for verdicts in sides.values())
-
-
-def test_given_rates_and_concurrent_pairs_of_earlier_labs_are_left_alone(
-    samples: list[tuple[str, Sample, Sample]],
-) -> None:
-    """Their backend's CPU time is no measure of requests."""
     given = [(stored, read) for _, stored, read in samples if stored.point.rate_rps is not None]
-    assert given and all(read.valid == stored.valid for stored, read in given)
+    assert given and all(read.valid == stored.valid for stored, read in given), "backend CPU is no measure of requests"

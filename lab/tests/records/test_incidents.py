@@ -30,11 +30,13 @@ def seen(looks: Mapping[float, Sequence[str]], role: str = "proxy") -> pl.DataFr
 
 
 def test_the_most_processes_at_once_are_of_the_proxys_own_program() -> None:
-    """A shell that started it is none; its memory counts. Threads are no processes."""
-    found = of(
-        usage=seen({0.0: ["sh", "haproxy"], 1.0: ["sh", "haproxy", "haproxy", "haproxy"], 2.0: ["sh", "haproxy"]})
-    )
+    """A shell that started it is none; its memory counts. Threads are no processes. Pods of one look are added, the closing look is not."""
+    one = ["sh", "haproxy"]
+    found = of(usage=seen({0.0: one, 1.0: [*one, "haproxy", "haproxy"], 2.0: one}))
     assert (found["processes"], found["rss_bytes"]) == (3, 40_000_000)
+    pods = seen({at_s: ["haproxy"] for at_s in (0.0, 0.05, 1.0, 1.04, 1.1, 1.2)})
+    assert of(usage=pods)["processes"] == 2
+    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend")), "there is no proxy"
 
 
 def test_the_api_servers_memory_is_told_apart_from_its_stores() -> None:
@@ -44,7 +46,6 @@ def test_the_api_servers_memory_is_told_apart_from_its_stores() -> None:
 
 
 def test_a_controller_that_works_more_than_nginx_is_not_counted() -> None:
-    """As on a real ingress-nginx, whichever of them has used the most CPU."""
     pod = ["dumb-init", "nginx-ingress-c", "nginx", "nginx", "nginx"]
     assert of(usage=seen({0.0: pod, 1.0: [*pod, "nginx"], 2.0: pod}))["processes"] == 4
     router = ["openshift-route", "haproxy"]
@@ -52,22 +53,11 @@ def test_a_controller_that_works_more_than_nginx_is_not_counted() -> None:
     assert of(usage=seen({0.0: ["envoy"]}))["processes"] is None, "of a program that is not known nothing can be told"
 
 
-def test_several_pods_of_one_look_are_added_and_the_closing_look_is_not() -> None:
-    pods = seen(
-        {0.0: ["haproxy"], 0.05: ["haproxy"], 1.0: ["haproxy"], 1.04: ["haproxy"], 1.1: ["haproxy"], 1.2: ["haproxy"]}
-    )
-    assert of(usage=pods)["processes"] == 2
-    assert "processes" not in of(usage=seen({0.0: ["nginx"]}, role="backend")), "there is no proxy"
-
-
 def test_reloads_and_restarts_count_from_the_loads_beginning() -> None:
+    """A change that every proxy loads is one reload: two replicas, two changes, and a third that one had loaded when the load ended."""
     found = of((-2, "Reloaded", "p", ""), (1, "Reload", "p", ""), (2, "Reloaded", "p", ""), (3, "Started", "p", "restart 1"),
                (4, "Started", "q", ""))  # fmt: skip
     assert (found["reloads"], found["restarts"]) == (1, 1)
-
-
-def test_a_change_that_every_proxy_loads_is_one_reload() -> None:
-    """Two replicas, two changes, and a third that one of them had loaded when the load ended."""
     found = of(*((at_s, "Reloaded", pod, "") for at_s, pod in ((1, "p"), (1.1, "q"), (2, "p"), (2.1, "q"), (3, "q"))))
     assert found["reloads"] == 3
     assert of()["reloads"] == 0
@@ -85,8 +75,8 @@ def test_probes_are_timed_from_the_disturbance_on_and_counted_throughout() -> No
     assert of((7, "Unhealthy", "p", ""))["probe_failures"] == 1, "where attempts are not told"
 
 
-def test_a_killed_pod_and_its_replacement() -> None:
-    """As on a host port: the replacement waits until the old pod has gone."""
+def test_a_killed_pod_a_rolling_update_and_a_crashed_container_until_they_are_replaced() -> None:
+    """On a host port the replacement waits until the old pod has gone; as many must be ready as were deleted."""
     found = of(
         (5.0, "Deleted", "old", ""), (5.1, "Created", "new", ""), (5.1, "NotReady", "old", ""), (35.0, "Gone", "old", ""),
         (35.4, "Started", "new", ""), (36.0, "Ready", "new", ""),
@@ -94,37 +84,23 @@ def test_a_killed_pod_and_its_replacement() -> None:
     times = {name: found[name] for name in ("terminating_s", "pending_s", "replaced_s")}
     assert times == pytest.approx({"terminating_s": 30.0, "pending_s": 30.3, "replaced_s": 31.0})
     assert found["refused_evictions"] == 0
-
-
-def test_what_had_not_ended_with_the_load_cannot_be_told() -> None:
-    """Where no pod was to be made, as when scaled down, none is replaced."""
-    found = of((5.0, "Deleted", "old", ""), (5.1, "Created", "new", ""))
-    assert {found[name] for name in ("terminating_s", "pending_s", "replaced_s")} == {None}
-    assert "replaced_s" not in of((5.0, "Deleted", "old", ""), (6.0, "Gone", "old", ""))
-
-
-def test_a_rolling_update_lasts_until_as_many_are_ready_as_were_deleted() -> None:
     found = of(
         (5, "Created", "c", ""), (5.2, "Started", "c", ""), (6, "Ready", "c", ""), (6, "Deleted", "a", ""), (8, "Gone", "a", ""),
         (6.5, "Created", "d", ""), (6.6, "Started", "d", ""), (7, "Ready", "d", ""), (7, "Deleted", "b", ""), (8.5, "Gone", "b", ""),
     )  # fmt: skip
-    assert found["replaced_s"] == pytest.approx(1.0)
-    assert found["terminating_s"] == pytest.approx(2.0)
-
-
-def test_a_crashed_container_is_replaced_when_its_pod_is_ready_again() -> None:
-    events = [
-        (5.0, "Exited", "p", "SIGKILL"),
-        (5.1, "NotReady", "p", ""),
-        (5.2, "Started", "p", "restart 1"),
-        (6.5, "Ready", "p", ""),
-    ]
-    found = of((1.0, "Ready", "p", ""), *events)  # type: ignore[arg-type]
+    assert (found["replaced_s"], found["terminating_s"]) == pytest.approx((1.0, 2.0))
+    exited, unready = (5.0, "Exited", "p", "SIGKILL"), (5.1, "NotReady", "p", "")
+    started, ready = (5.2, "Started", "p", "restart 1"), (6.5, "Ready", "p", "")
+    found = of((1.0, "Ready", "p", ""), exited, unready, started, ready)
     assert (found["restarts"], found["replaced_s"]) == (1, pytest.approx(1.5))
     assert "terminating_s" not in found
 
 
-def test_refused_evictions_are_counted_though_nothing_was_deleted() -> None:
+def test_what_had_not_ended_with_the_load_cannot_be_told() -> None:
+    """Where no pod was to be made, as when scaled down, none is replaced; evictions that were refused count though nothing was deleted."""
+    found = of((5.0, "Deleted", "old", ""), (5.1, "Created", "new", ""))
+    assert {found[name] for name in ("terminating_s", "pending_s", "replaced_s")} == {None}
+    assert "replaced_s" not in of((5.0, "Deleted", "old", ""), (6.0, "Gone", "old", ""))
     assert of((5, "EvictionRefused", "p", ""), (10, "EvictionRefused", "p", ""))["refused_evictions"] == 2
 
 

@@ -41,21 +41,13 @@ def log(
     rows: list[dict[str, Any]] = []
     for number in range(round(rate * duration_s)):
         due_s = number / rate
-        row: dict[str, Any] = {
-            "number": number,
-            "due_s": due_s,
-            "sent_s": due_s,
-            "done_s": due_s + 0.002,
-            "status": 200,
-            "error": "",
-        }
-        row |= {"answer": "backend 9000 -", "service_s": 0.002} | dict(change(due_s))
+        row: dict[str, Any] = {"number": number, "due_s": due_s, "sent_s": due_s, "done_s": due_s + 0.002}
+        row |= {"status": 200, "error": "", "answer": "backend 9000 -", "service_s": 0.002} | dict(change(due_s))
         rows.append(row | {key: row[key] + BEGAN_S for key in ("due_s", "sent_s", "done_s")})
     return pl.DataFrame(rows, schema=REQUESTS_SCHEMA)
 
 
 def told(*events: tuple[float, str, str, str]) -> pl.DataFrame:
-    """(seconds since the load began, kind, object, detail) of the proxy."""
     rows = [Event(BEGAN_S + at_s, "lab", "proxy", name, kind, detail) for at_s, kind, name, detail in sorted(events)]
     columns = {key: [getattr(row, key) for row in rows] for key in EVENTS_SCHEMA}
     return pl.DataFrame(columns, schema=EVENTS_SCHEMA)
@@ -68,7 +60,6 @@ def of(
 
 
 def frozen(begin_s: float, end_s: float) -> Callable[[float], Mapping[str, Any]]:
-    """What is due meanwhile is answered when it is over."""
     return lambda due_s: {"done_s": end_s + 0.002} if begin_s <= due_s < end_s else {}
 
 
@@ -77,7 +68,6 @@ def refused(begin_s: float, end_s: float, error: str = "connect") -> Callable[[f
 
 
 def test_an_outage_of_two_seconds_is_measured_as_two_seconds() -> None:
-    """Whether requests wait until it is over, as behind a proxy that stands still, or are refused."""
     waited, lost = of(log(frozen(5.003, 7.003))), of(log(refused(5.003, 7.003)))
     assert waited["gap_s"] == pytest.approx(2.0, abs=0.02)
     assert waited["failed"] == waited["failing_s"] == 0
@@ -103,19 +93,10 @@ def test_nothing_done_is_no_gap() -> None:
     assert {name: found[name] for name in ("failed", "gap_s", "failing_s")} == {"failed": 0, "gap_s": 0, "failing_s": 0}
 
 
-def test_a_hot_spare_that_answers_gives_nothing_that_failed() -> None:
-    """What is in flight when the pod is told to end is answered by it, all else by the other."""
-    events = told((5.0, "Begin", "", "delete"), (5.01, "Deleted", "a", ""), (6.0, "Gone", "a", ""))
-    found = of(log(lambda due_s: {"answer": "a" if due_s < 5 else "b"}), events)
-    assert (found["failed"], found["gap_s"], found["terminating_s"]) == (0, 0, pytest.approx(0.99))
-
-
-@pytest.mark.parametrize(("begin_s", "end_s"), [(0.0, 3.0), (17.0, 20.0)])
-def test_an_outage_at_the_loads_ends_counts(begin_s: float, end_s: float) -> None:
-    assert of(log(refused(begin_s, end_s)))["gap_s"] == pytest.approx(3.0, abs=0.02)
-
-
 def test_where_nothing_is_answered_the_gap_is_the_whole_load() -> None:
+    """An outage at the load's beginning or end counts, too."""
+    for begin_s, end_s in ((0.0, 3.0), (17.0, 20.0)):
+        assert of(log(refused(begin_s, end_s)))["gap_s"] == pytest.approx(3.0, abs=0.02)
     found = of(log(refused(0, 20, "timeout")))
     assert found["gap_s"] == pytest.approx(20.0, abs=0.03)
     assert found["failed_timeout"] == 2000
@@ -139,8 +120,7 @@ def test_failures_are_told_by_kind_and_add_up() -> None:
 def test_latency_windows_follow_the_disturbance() -> None:
     """Of good answers, from when they were due: 2 ms before, 30 ms from Begin to End, 4 ms while it recovers."""
     events = told((6.0, "Begin", "", ""), (8.0, "End", "", ""))
-    begin_s, end_s = window(disturbed(), events, BEGAN_S)
-    assert (begin_s - BEGAN_S, end_s - BEGAN_S) == (6.0, 8.0)
+    assert window(disturbed(), events, BEGAN_S) == (BEGAN_S + 6, BEGAN_S + 8)
 
     def change(due_s: float) -> Mapping[str, Any]:
         if due_s == 7.0:
@@ -155,28 +135,17 @@ def test_latency_windows_follow_the_disturbance() -> None:
     assert found["p99_after_s"] == pytest.approx(0.004, abs=1e-6)
 
 
-def test_recovery_does_not_dilute_what_the_disturbance_did() -> None:
-    """2 s at 500 ms, and 13 s as before: `during` is all slow though the kind may matter for longer."""
-    requests = log(lambda due_s: {"done_s": due_s + (0.5 if 5 <= due_s < 7 else 0.002)})
-    found = of(requests, told((5.0, "Begin", "", ""), (7.0, "End", "", "")))
-    assert (found["p50_during_s"], found["p50_after_s"]) == pytest.approx((0.5, 0.002), abs=1e-6)
-
-
 def test_the_time_ends_with_the_end_and_without_one_as_long_as_the_kind_acts() -> None:
-    """As in a control run, where nothing began."""
-    assert window(disturbed(), told((5.0, "Begin", "", ""), (11.0, "End", "", "")), BEGAN_S) == (
-        BEGAN_S + 5,
-        BEGAN_S + 11,
-    )
+    ended = told((5.0, "Begin", "", ""), (11.0, "End", "", ""))
+    assert window(disturbed(), ended, BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 11)
     assert window(disturbed(control=True), told(), BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 7)
     assert window(disturbed(), told((5.5, "Begin", "", "")), BEGAN_S) == (BEGAN_S + 5.5, BEGAN_S + 7.5)
 
 
 def test_percentiles_are_those_of_the_histogram() -> None:
-    rng = np.random.default_rng(3)
-    took_s = dict(zip((number / RATE for number in range(2000)), rng.exponential(0.01, 2000), strict=True))
-    found = of(log(lambda due_s: {"done_s": due_s + took_s[due_s]}), point=disturbed(disturbance=Outage(at_s=1.0)))
-    after = [took for due_s, took in took_s.items() if due_s >= 3]
+    took_s = np.random.default_rng(3).exponential(0.01, 2000)
+    found = of(log(lambda due_s: {"done_s": due_s + took_s[round(due_s * RATE)]}))
+    after = took_s[round(7 * RATE) :]
     assert found["p99_after_s"] == pytest.approx(Histogram.of_values(after).quantile_s(0.99), rel=2e-3)
 
 
@@ -195,8 +164,6 @@ class Awaiting(Disturbance):
 
 
 def test_what_is_awaited_is_right_until_the_first_good_answer() -> None:
-    """A new route: 404 until it is there, and wrong once somebody knew it."""
-
     def change(due_s: float) -> Mapping[str, Any]:
         return {"status": 404} if due_s < 8 or due_s == 10.0 else {}
 
@@ -213,14 +180,3 @@ def test_every_number_has_a_title_and_is_told_in_the_tables_order() -> None:
     assert list(found)[:-1] == [name for name in DIFFERENCES if name in found][:-1]
     assert found["clock_error_s"] == 0.0004
     assert len({METRICS[name].title for name in DIFFERENCES}) == len(DIFFERENCES)
-
-
-def test_numbers_read_well() -> None:
-    gap, failed, p99 = METRICS["gap_s"], METRICS["failed"], METRICS["p99_during_s"]
-    told = {0.0: "0", 0.214: "0.21", 2.0: "2.00", 29.81: "29.8", 129.8: "130", None: "–"}
-    assert {value: gap.text(value) for value in told} == told
-    assert [failed.text(value) for value in (0.0, 3.5, 2981.0)] == ["0", "3.5", "2,981"]
-    assert [failed.text(value, signed=True) for value in (-12.0, 0.0, 7.0)] == ["−12", "0", "+7"]
-    assert p99.with_unit(0.01234) == "12.3 ms"
-    assert METRICS["rss_bytes"].with_unit(48.2e6) == "48.2 MB"
-    assert METRICS["too_large"].better == "less", "it is a primary metric"

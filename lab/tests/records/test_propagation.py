@@ -27,7 +27,6 @@ def made(*at_s: float, way: str = "endpoints") -> pl.DataFrame:
 
 
 def shown(state: Callable[[float], int], way: Way = endpoints, **more: Any) -> pl.DataFrame:
-    """Requests of 20 s; `state`: which change an answer shows, by when the request was due."""
     return log(lambda due_s: {"answer": way(state(due_s))}, **more)
 
 
@@ -50,12 +49,9 @@ def test_changes_that_were_taken_over_together_are_superseded() -> None:
 
 
 def test_an_old_answer_after_a_new_one_is_stale() -> None:
+    """As of two workers that answer in turn, of which one takes the change over a second later: half of the answers between."""
     requests = shown(lambda due_s: int(due_s >= 6 and round(due_s * 100) not in (650, 700, 701)))
     assert propagation.outcome(requests, made(5))["stale"] == 3
-
-
-def test_two_workers_that_answer_in_turn_are_stale_until_both_know() -> None:
-    """One takes the change over a second after the other: half of the answers between are stale."""
     found = propagation.outcome(shown(lambda due_s: int(due_s >= (6 if round(due_s * 100) % 2 else 7))), made(5))
     assert found["stale"] == pytest.approx(50, abs=1)
     assert found["correct_s"] == pytest.approx(1.012, abs=2e-3)
@@ -86,22 +82,16 @@ def test_failed_answers_and_those_that_do_not_say_where_they_come_from_show_noth
     requests = log(lambda due_s: {"answer": "backend-0" if due_s < 9 else endpoints(1)})
     found = propagation.outcome(requests, made(5))
     assert (found["correct_s"], found["old"]) == (pytest.approx(4.002, abs=2e-3), 0)
-
-
-def test_changes_that_answers_cannot_show_are_counted_only() -> None:
     found = propagation.outcome(shown(lambda _due: 0), made(5, 6, way="weights"))
     assert found.pop("changes") == 2
-    assert set(found.values()) == {None}
+    assert set(found.values()) == {None}, "what answers cannot show is counted only"
 
 
 def test_the_delays_are_told_one_by_one() -> None:
-    """Without changes there is nothing to tell."""
     found = propagation.delays(shown(lambda due_s: int(due_s >= 6)), made(5, 7))
     assert found["number"].to_list() == [1, 2]
     assert found["delay_s"].to_list() == [pytest.approx(1.002, abs=2e-3), None]
+    early = propagation.outcome(shown(lambda due_s: int(due_s >= 4.99)), made(5))
+    assert early["correct_s"] == 0, "answered before the change was written down"
     assert propagation.outcome(log(), told()) == {}
     assert propagation.delays(log(), told()).is_empty()
-
-
-def test_an_answer_that_came_before_the_change_was_written_down_took_no_time() -> None:
-    assert propagation.outcome(shown(lambda due_s: int(due_s >= 4.99)), made(5))["correct_s"] == 0

@@ -25,7 +25,6 @@ RUN = "keepalive-pairs"
 
 @pytest.fixture
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands for data/reference, with one run in it."""
     folder = tmp_path / "reference"
     shutil.copytree(
         ROOT / "data" / "reference" / RUN, folder / RUN, ignore=shutil.ignore_patterns("hist.parquet", "boot-*")
@@ -41,13 +40,10 @@ def run_on(tmp_path: Path, boot: str, change: Change | None = None) -> RunStore:
 
 def only_ceiling(record: dict[str, Any]) -> None:
     """As `bench keepalive --points ceiling` would have it: one point, without the arm beside no proxy."""
-    kept = [
-        (order, slot)
-        for order, slot in enumerate(record["slots"], start=1)
-        if slot[2] == "ceiling" and slot[1] != "direct"
-    ]
-    place = {order: number for number, (order, _) in enumerate(kept, start=1)}
-    record["slots"] = [slot for _, slot in kept]
+    slots = record["slots"]
+    kept = [order for order, slot in enumerate(slots, 1) if slot[2] == "ceiling" and slot[1] != "direct"]
+    place = {order: number for number, order in enumerate(kept, 1)}
+    record["slots"] = [slots[order - 1] for order in kept]
     record["pairs"] = [{**pair, "order": place[pair["order"]]} for pair in record["pairs"] if pair["order"] in place]
     record["points"] = [point for point in record["points"] if point["name"] == "ceiling"]
     record["arms"] = [arm for arm in record["arms"] if arm["name"] != "direct"]
@@ -60,7 +56,8 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     run = run_on(tmp_path, "second")
     assert main(["maintain", "pack", str(run.folder), "--into", RUN]) == 0
     assert f"{top / RUN / 'boot-2'}: " in capsys.readouterr().out
-    add_run(run_on(tmp_path, "third", lambda record: record["facts"].update(kernel="7.0")), RUN)
+    _, notes = add_run(run_on(tmp_path, "third", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0")), RUN)
+    assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"], "facts that differ are reported"
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2", "boot-3"]
     assert run_names(top) == [RUN], "it is one reference"
     (first,), damaged = evidence.references()
@@ -68,25 +65,11 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     assert [each.name for each in evidence.further_boots(first)] == [f"{RUN}/boot-2", f"{RUN}/boot-3"]
     assert [each.record.facts["boot_id"] for each in runs_of(top)][1:] == ["second", "third"]
     assert run.folder.is_dir(), "the run itself stays"
-
-
-def test_it_may_have_fewer_points_and_facts_of_the_machine_that_differ_are_reported(top: Path, tmp_path: Path) -> None:
     folder, notes = add_run(run_on(tmp_path, "few", only_ceiling), RUN)
-    assert (folder.name, notes) == ("boot-2", [])
-    _, notes = add_run(run_on(tmp_path, "b", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0")), RUN)
-    assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"]
-
-
-def test_a_run_that_is_not_packed_yet_is_packed_on_its_way(top: Path, tmp_path: Path) -> None:
-    run = RunStore.open(str(unpacked(run_on(tmp_path, "b").folder, tmp_path / "runs" / "loose")))
-    assert not run.packed
-    folder, _ = add_run(run, RUN)
-    assert RunStore.open(str(folder)).packed
-    assert not run.packed, "the run itself stays as it is"
+    assert (folder.name, notes) == ("boot-4", []), "it may have fewer points"
 
 
 def runs_of(top: Path) -> list[RunStore]:
-    """Every run of every reference, further boots included."""
     return [RunStore.open(str(path)) for name in run_names(top) for path in boot_folders(top / name)]
 
 
@@ -115,42 +98,42 @@ def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fa
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        ({"annotations-risk-level": "High"}, 0),
-        ({"annotations-risk-level": "Critical"}, 2),
-        ({"annotations-risk-level": "High", "keep-alive": "5"}, 2),
-    ],
-    ids=["default", "other", "more"],
-)
 def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
-    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: dict[str, str], status: int
+    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On target local nothing stands in for the controller: its own defaults, written out, change nothing there."""
+    """On target local nothing stands in for the controller: its own defaults, written out, change nothing there.
+
+    A run that is not packed yet is packed on its way, and itself stays as it is.
+    """
     run = run_on(tmp_path, "b", lambda record: record["variants"]["baseline"].update(manifests_sha256="0"))
     folder = unpacked(run.folder, tmp_path / "runs" / "loose")
     path = folder / "manifests" / "baseline.yaml"
     manifests = list(yaml.safe_load_all(path.read_text()))
     (settings,) = [each for each in manifests if each["metadata"]["name"] == "ingress-nginx-controller"]
-    settings["data"] = (settings.get("data") or {}) | data
-    path.write_text(yaml.safe_dump_all(manifests))
-    assert main(["maintain", "pack", str(folder), "--into", RUN]) == status
-    assert ("other manifests of ingress-nginx" in " ".join(capsys.readouterr().err.split())) == bool(status)
+    own = settings.get("data") or {}
+    for data, status in (
+        ({"annotations-risk-level": "Critical"}, 2),
+        ({"annotations-risk-level": "High", "keep-alive": "5"}, 2),
+        ({"annotations-risk-level": "High"}, 0),
+    ):
+        settings["data"] = own | data
+        path.write_text(yaml.safe_dump_all(manifests))
+        assert main(["maintain", "pack", str(folder), "--into", RUN]) == status
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("other manifests of ingress-nginx" in said) == bool(status)
+    assert RunStore.open(str(top / RUN / "boot-2")).packed
+    assert not RunStore.open(str(folder)).packed
 
 
-def test_a_boot_that_is_there_is_refused(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = run_on(tmp_path, "b")
-    add_run(run, RUN)
+def test_a_boot_that_is_there_and_an_unfinished_or_too_large_run_are_refused(
+    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_run(run_on(tmp_path, "b"), RUN)
     other = on_boot(RUN, tmp_path / "runs" / "more", "b", lambda record: record.update(id="another"))
     assert main(["maintain", "pack", str(other), "--into", RUN]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "was measured on boot b, which keepalive-pairs has already" in said and "booted anew" in said
-    assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
-
-
-def test_an_unfinished_or_too_large_run_is_refused(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_on(tmp_path, "b")
+    run = run_on(tmp_path, "c")
     folder = unpacked(run.folder, tmp_path / "runs" / "cut")
     shutil.rmtree(sorted((folder / "samples").iterdir())[-1])
     with pytest.raises(UsageError, match="is not finished: 1 of "):
@@ -158,19 +141,11 @@ def test_an_unfinished_or_too_large_run_is_refused(top: Path, tmp_path: Path, mo
     monkeypatch.setattr(references, "MOST_BYTES", 10_000)
     with pytest.raises(UsageError, match="a further boot has 10,000"):
         add_run(run, RUN)
-    assert boot_folders(top / RUN) == [top / RUN]
-    assert {path.name for path in (top / RUN).iterdir() if path.is_dir()} == set()
-
-
-def test_without_a_reference_it_is_the_first_run(top: Path, tmp_path: Path) -> None:
-    folder, notes = add_run(run_on(tmp_path, "b"), "mine")
-    assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"])
-    with pytest.raises(UsageError, match=r"'../x' is no name"):
-        add_run(run_on(tmp_path, "c"), "../x")
+    assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
+    assert [path.name for path in (top / RUN).iterdir() if path.is_dir()] == ["boot-2"]
 
 
 def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of all its boots; `--replace` wants a reference, and `--into`."""
     add_run(run_on(tmp_path, "b"), RUN)
     old = [each.record.id for each in runs_of(top)]
     new = run_on(tmp_path, "c")
@@ -196,3 +171,9 @@ def test_a_reference_stays_where_its_effects_cannot_be_kept(top: Path, tmp_path:
         references.replace_run(run_on(tmp_path, "b"), RUN, fail)
     assert json.loads((top / RUN / "run.json").read_bytes())["facts"]["boot_id"] != "b"
     assert [path.name for path in top.iterdir()] == [RUN]
+    folder, notes = add_run(run_on(tmp_path, "c"), "mine")
+    assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"]), (
+        "without a reference it is its first run"
+    )
+    with pytest.raises(UsageError, match=r"'../x' is no name"):
+        add_run(run_on(tmp_path, "d"), "../x")

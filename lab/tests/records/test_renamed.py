@@ -24,14 +24,10 @@ NOW = ["ingress-nginx+access-log-off", "ingress-nginx+somaxconn-1", "ingress-ngi
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
-    """A run of before, as it was written."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path))
     planned = make_plan(OLD, blocks=1, reference=None)
-    record = made_record(
-        "20261101-000000-old-0000",
-        planned,
-        not_measurable=(NotMeasured(variant="open-files-1024", what="files", why="few"),),
-    )
+    lost = (NotMeasured(variant="open-files-1024", what="files", why="few"),)
+    record = made_record("20261101-000000-old-0000", planned, not_measurable=lost)
     store = RunStore.create(record, {name: [{"kind": "A", "metadata": {"name": name}}] for name in record.variants})
     usage = pl.DataFrame(schema=USAGE_SCHEMA)
     for slot in planned.slots:
@@ -41,12 +37,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     return store
 
 
-def stored(store: RunStore) -> str:
-    return (store.folder / "run.json").read_text()
-
-
 def test_a_run_is_read_under_present_names(old: RunStore) -> None:
-    """Its arms, slots, variants and samples, with what lies in its folder for each."""
     run = RunStore.open(str(old.folder))
     record = run.record
     assert [arm.name for arm in record.arms] == NOW
@@ -65,9 +56,10 @@ def test_a_run_is_read_under_present_names(old: RunStore) -> None:
 
 def test_what_is_added_to_it_has_the_names_of_its_day(old: RunStore) -> None:
     run = RunStore.open(str(old.folder))
-    before = json.loads(stored(old))
+    path = old.folder / "run.json"
+    before = json.loads(path.read_text())
     run.note_resumed({"kernel": "another"})
-    after = json.loads(stored(old))
+    after = json.loads(path.read_text())
     assert {**after, "resumed": []} == {**before, "resumed": []}
     sample = run.samples()[0]
     again = sample.model_copy(update={"id": "0099-again", "order": 99})
@@ -90,29 +82,14 @@ def test_it_is_packed_and_reads_the_same(old: RunStore) -> None:
     assert {sample.id: (sample.arm, packed.readings(sample)) for sample in packed.samples()} == before
 
 
-def test_a_run_of_now_is_left_as_it_is() -> None:
-    record = made_record("run", make_plan((("keepalive", "ingress-nginx"),), blocks=1, reference=None))
-    names = names_in(record)
-    assert renamed_run(record, names) is record
-    sample = make_sample(arm="keepalive", variant="keepalive", baseline="ingress-nginx")
-    assert renamed_sample(sample, names) is sample
-
-
-def test_two_variants_of_one_run_never_get_one_name() -> None:
-    """That of before and that of now beside each other: the former keeps its own."""
-    record = made_record(
-        "run",
-        make_plan(
-            (("log-off", "ingress-nginx"), ("ingress-nginx+access-log-off", "ingress-nginx")), blocks=1, reference=None
-        ),
-    )
-    assert names_in(record).of("log-off") == "log-off"
-
-
-def test_one_that_did_something_else_then_keeps_its_name() -> None:
-    record = made_record("run", make_plan((("metrics-off", "baseline"),), blocks=1, reference=None))
-    names = names_in(record)
+def test_a_name_that_is_taken_or_did_something_else_then_is_kept() -> None:
+    both = (("log-off", "ingress-nginx"), ("ingress-nginx+access-log-off", "ingress-nginx"))
+    assert names_in(made_record("run", make_plan(both, blocks=1, reference=None))).of("log-off") == "log-off"
+    names = names_in(made_record("run", make_plan((("metrics-off", "baseline"),), blocks=1, reference=None)))
     assert (names.of("metrics-off"), names.of("baseline")) == ("metrics-off", "ingress-nginx")
+    now = made_record("run", make_plan((("keepalive", "ingress-nginx"),), blocks=1, reference=None))
+    sample = make_sample(arm="keepalive", variant="keepalive", baseline="ingress-nginx")
+    assert renamed_run(now, names_in(now)) is now and renamed_sample(sample, names_in(now)) is sample
 
 
 @pytest.mark.committed
@@ -125,16 +102,9 @@ def test_what_is_committed_beside_the_runs_has_present_names() -> None:
     assert not any(detail.endswith(" baseline") for detail in details)
 
 
-def test_names_lead_there_and_back() -> None:
+def test_names_lead_there_and_back_and_a_design_has_present_ones() -> None:
     planned = make_plan(OLD, blocks=1, reference=None)
     record, sample = made_record("run", planned), make_sample(**of_slot(planned.slots[0]))
-    names = names_in(record)
-    assert renamed_run(renamed_run(record, names), names.inverse) == record
-    assert renamed_sample(renamed_sample(sample, names), names.inverse) == sample
-
-
-def test_a_design_has_present_names() -> None:
-    record = made_record("run", make_plan(OLD, blocks=1, reference=None))
     fresh = PlannedAnew(1, ("baseline at rate-1000",), ("run-0",))
     record = record.model_copy(update={"design": record.designed.model_copy(update={"fresh": fresh})})
     names = names_in(record)
@@ -142,3 +112,4 @@ def test_a_design_has_present_names() -> None:
     assert design is not None and design.fresh.loads == ("ingress-nginx at rate-1000",)
     assert {place.arm for place in design.places} == {*NOW}
     assert renamed_run(renamed_run(record, names), names.inverse) == record
+    assert renamed_sample(renamed_sample(sample, names), names.inverse) == sample

@@ -35,16 +35,15 @@ def test_every_log_comes_back(log: str) -> None:
 
 
 def test_only_what_does_not_follow_is_left() -> None:
-    """Number, schedule's beginning, wall clock, sent, what is neither waiting nor service, service; the last three in µs."""
+    """Number, schedule's beginning, wall clock, sent, what is neither waiting nor service, service; the last three in µs.
+
+    A latency is told by the one before; a line that only looks like one stays.
+    """
     assert as_differences(LOG.encode()).decode().splitlines()[2:] == [
         "=0 1795350073906 1 4876 279 2497 200 - backend-0 9000 -",
         "=1 0 1 16330 259 448 503 - -",
         "=-2 0 14 -10254 5000000 0 0 timeout -",
     ]
-
-
-def test_a_latency_is_told_by_the_one_before() -> None:
-    """In µs; a line that only looks like one stays."""
     log = b"LAB latency 3\n0.077903\n0.077900\n1.000000\n01.000000\n1.0\nLAB end\n"
     told = b"LAB latency 3\n=77903\n=-3\n=922100\n01.000000\n1.0\nLAB end\n"
     assert as_differences(log) == told
@@ -60,13 +59,11 @@ def small_log(raw: str) -> bytes:
 
 
 def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
-    """stdout and stderr; smaller than as text."""
     for name, content in ((SMALL_LOG, small_log(LOG)), (SMALL_RAW, small(LOG))):
         (tmp_path / name).write_bytes(content)
         assert read_raw(tmp_path / name) == tuple(LOG.split("\n#lab stderr\n"))
-    longer = LOG + "".join(
-        f"request {n} 7 {n} {n}.{n % 997:03} {n + 1}.000 0.{n % 883:03} 200 - a\n" for n in range(3, 500)
-    )
+    line = "request {0} 7 {0} {0}.{1:03} {2}.000 0.{3:03} 200 - a\n"
+    longer = LOG + "".join(line.format(n, n % 997, n + 1, n % 883) for n in range(3, 500))
     assert len(small_log(longer)) < 0.7 * len(small(longer))
 
 
@@ -81,10 +78,8 @@ def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [SMALL_RAW, SMALL_LOG, "raw.zst"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "more", "other"])
 def test_output_that_is_not_whole_is_damage(name: str, damage: str, tmp_path: Path) -> None:
-    """However it is packed: never a shorter output."""
     whole = pack_raw(LOG) if name == "raw.zst" else small_log(LOG)
-    (tmp_path / name).write_bytes(
-        {"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}[damage]
-    )
+    damaged = {"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}
+    (tmp_path / name).write_bytes(damaged[damage])
     with pytest.raises(FrameError):
         read_raw(tmp_path / name)

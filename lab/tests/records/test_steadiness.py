@@ -48,9 +48,7 @@ def test_backend_cpu_stands_for_requests_where_no_bytes_were_counted() -> None:
     assert found is not None and found.change is not None and found.source == "backend-cpu" and found.seconds == 5
     assert found.change.at_s == pytest.approx(2.0) and found.change.rate and found.change.cpu
     assert found.change.rate_before_rps == pytest.approx(10_000 * 0.4 / 0.86)
-    assert found.change.rate_after_rps == pytest.approx(
-        10_000 * 0.02 / 0.86, rel=0.02
-    )  # the last look is a little later
+    assert found.change.rate_after_rps == pytest.approx(10_000 * 0.02 / 0.86, rel=0.02), "the last look is later"
     assert found.change.cpu_after_s == pytest.approx(0.86 / 10_000 * 40)
 
 
@@ -83,20 +81,16 @@ def test_what_follows_the_load_is_no_second_of_it() -> None:
 )
 def test_what_cannot_be_judged_is_not(point: dict[str, Any], expected: Steadiness | None) -> None:
     assert judged(usage([0.4, 0.4, 0.02, 0.02, 0.02], [2, 2, 40, 40, 40]), **point) == expected
-    assert judged(pl.DataFrame(schema=USAGE_SCHEMA)) == Steadiness(source=None, seconds=0), (
-        "nothing was seen of the backend"
-    )
+    unseen = judged(pl.DataFrame(schema=USAGE_SCHEMA))
+    assert unseen == Steadiness(source=None, seconds=0), "nothing was seen of the backend"
 
 
 def test_a_rate_that_is_given_can_become_dearer() -> None:
     found = judged(usage([0.1] * 5, [2, 2, 8, 8, 8], sent=[1300] * 5), rate_rps=1000.0)
     assert found is not None and found.change is not None and found.change.cpu and not found.change.rate
     assert describe_change(found.change) == "100 µs CPU per request for 2 s, then 400"
-
-
-def test_a_change_is_described_in_two_or_three_digits() -> None:
     change = Change(at_s=2.0, rate_before_rps=11_312.0, rate_after_rps=343.0, rate=True, cpu=False)
-    assert describe_change(change) == "11,300 req/s for 2 s, then 340"
+    assert describe_change(change) == "11,300 req/s for 2 s, then 340", "in two or three digits"
     assert describe_change(change, lasting=False) == "11,300 req/s, then 340"
 
 
@@ -118,11 +112,9 @@ def test_counters_show_the_cause(counters: dict[str, int], dearer: bool, cause: 
 
 
 def test_sockets_in_time_wait_show_the_cause_where_they_were_counted() -> None:
-    def left(waiting: int) -> Leftovers:
-        return Leftovers(time_wait={"proxy": {"10.0.0.1:80": waiting}}, port_range={"proxy": 28_232})
-
-    assert find_cause({}, left(14_000), 10_000, 5.0, False) == "ports"
-    assert find_cause({"proxy/ActiveOpens": 20_000}, left(300), 10_000, 5.0, True) is None
+    many, few = (Leftovers(time_wait={"proxy": {"a": count}}, port_range={"proxy": 28_232}) for count in (14_000, 300))
+    assert find_cause({}, many, 10_000, 5.0, False) == "ports"
+    assert find_cause({"proxy/ActiveOpens": 20_000}, few, 10_000, 5.0, True) is None
 
 
 # -- samples of earlier labs -------------------------------------------------------------------------------
@@ -157,9 +149,8 @@ def test_a_sample_that_nobody_judged_is_judged_when_it_is_read() -> None:
 def test_of_a_pair_both_sides_do_not_count_and_one_has_changed() -> None:
     def side(name: str, against: str) -> Sample:
         pair = PairSide(against=against, side="left", scheme="slices", first_up=True, own_s=2.5, slices=5)
-        return make_sample(
-            id=name, arm=name, order=7, point=CLOSED, pair=pair, achieved_rps=None, duration_s=None, requests=10_000
-        )
+        told = {"point": CLOSED, "pair": pair, "achieved_rps": None, "duration_s": None, "requests": 10_000}
+        return make_sample(id=name, arm=name, order=7, **told)
 
     samples = [side("a", "b"), side("b", "a")]
     found = judge_again(samples, reader({"a": FELL, "b": STEADY}, []), {})

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
 from lab.commands.table import run_and_arm
 from lab.disturbances.outage import Outage
 from lab.model.events import EVENTS_SCHEMA, EventLog
-from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
@@ -42,24 +41,11 @@ from lab.tests.support.fakes import bench
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
-    """A run of one sample whose histogram has 100 latencies."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path))
     made = bench().store
     usage = pl.DataFrame(schema=USAGE_SCHEMA)
     made.write_sample(make_sample(), "said", {"latency": Histogram.of_values([0.001] * 100)}, usage)
     return made
-
-
-def disturbed(run: RunStore, with_events: bool = True) -> Sample:
-    """A sample of an outage, stored with one event."""
-    point = make_point("outage", disturbance=Outage())
-    sample = make_sample(id="0002-b01-baseline-outage", point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
-    log = EventLog()
-    log.add("lab", "Begin", role="proxy")
-    run.write_sample(
-        sample, "said", {}, pl.DataFrame(schema=USAGE_SCHEMA), events_frame(log.events) if with_events else None
-    )
-    return sample
 
 
 def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -75,7 +61,6 @@ def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def test_a_run_that_is_closed_to_us_is_told(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EACCES below the folder is wrong usage with a remedy, and that run is not listed. So is one sample's folder."""
     with monkeypatch.context() as patch:
         closed(patch, run.folder / "samples" / make_sample().id)
         with pytest.raises(UsageError, match="raw.zst: cannot be read: Permission denied"):
@@ -91,7 +76,6 @@ def test_runs_that_cannot_be_listed_are_told(run: RunStore, tmp_path: Path, monk
     """No list is not an empty list; a folder that does not exist yet is. Nor is a name too long for the file system."""
     with pytest.raises(UsageError, match="File name too long"):
         RunStore.open("x" * 300)
-    assert store.run_names() == ["run-1"]
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "none"))
     assert store.run_names() == []
     (tmp_path / "none").write_text("a file")
@@ -133,7 +117,7 @@ NO_RUN = "has no run.json, so it is not a run"
     ],
 )
 def test_what_is_no_run_is_nothing_to_remove(run: RunStore, tmp_path: Path, name: str, fault: str, remedy: str) -> None:
-    """An ablation, an empty variable in a script, a name forgotten: the runs in it are named as they can be given, or the verb that goes on."""
+    """The runs in it are named as they can be given, or the verb that goes on."""
     for folder in ("mine", "empty"):
         (tmp_path / folder).mkdir()
     (tmp_path / "mine" / "ablation.json").write_text("{}")
@@ -146,7 +130,6 @@ def test_what_is_no_run_is_nothing_to_remove(run: RunStore, tmp_path: Path, name
 
 @pytest.mark.parametrize("label", ["keepalive-my sweep", "keepalive-edge:close", "x" * 400, "a/b", "größe", "a\nb"])
 def test_a_runs_name_can_be_pasted(label: str, tmp_path: Path) -> None:
-    """Without quotes, and without what stands for something else: RUN:ARM, a folder. And it is a folder's name."""
     name = store.new_id(label)
     assert shlex.quote(name) == name and run_and_arm(name) == (name, None)
     (tmp_path / name).mkdir()
@@ -164,13 +147,11 @@ def test_a_lock_takes_no_blame_for_what_is_done_under_it(run: RunStore) -> None:
     "damage",
     [
         lambda content: content[: len(content) // 2],
-        lambda content: b"",
         lambda content: b"PAR1" + bytes(40) + b"PAR1",
         lambda content: content[:4] + bytes(len(content) - 12) + content[-8:],
     ],
 )
 def test_a_damaged_histogram_says_what_still_works(run: RunStore, damage: Callable[[bytes], bytes]) -> None:
-    """However it is damaged: an error that names the file and the way that does without it."""
     (sample,) = run.samples()
     path = run.folder / "samples" / sample.id / "hist.parquet"
     path.write_bytes(damage(path.read_bytes()))
@@ -184,7 +165,6 @@ def test_a_damaged_histogram_says_what_still_works(run: RunStore, damage: Callab
         {"bucket": [-1]},
         {"bucket": [10**9]},
         {"count": [0]},
-        {"count": [-5]},
         {"bucket": [7, 7], "count": [1, 1], "series": ["latency"] * 2},
         {"counts": [1]},
     ],
@@ -199,9 +179,9 @@ def test_a_histogram_of_other_rows_is_refused(tmp_path: Path, rows: dict[str, li
         read_histograms(path, "exact")
 
 
+@settings(max_examples=15)
 @given(st.lists(st.floats(1e-6, 119), min_size=1, max_size=50), st.lists(st.floats(1e-6, 119), max_size=50))
 def test_histograms_survive_storing(latency: list[float], service: list[float]) -> None:
-    """Both series come back count by count; one without values comes back as none."""
     stored = {"latency": Histogram.of_values(latency), "service": Histogram.of_values(service)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "hist.parquet"
@@ -211,39 +191,48 @@ def test_histograms_survive_storing(latency: list[float], service: list[float]) 
             assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
 
 
-def test_a_truncated_output_is_told(run: RunStore) -> None:
-    """raw.zst cut short is an error, and what it is not needed for is said."""
+def test_what_is_damaged_or_missing_is_told_with_what_still_works(run: RunStore) -> None:
     (sample,) = run.samples()
     assert run.raw(sample) == ("said", "")
     path = run.folder / "samples" / sample.id / "raw.zst"
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read.*without --from-raw"):
         run.raw(sample)
+    record = path.with_name("sample.json")
+    whole = record.read_text()
+    record.write_text(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=r"sample.json: damaged"):
+        run.samples()
+    record.write_text(whole)
+    path.unlink()
+    with pytest.raises(UsageError, match=r"raw.zst is missing"):
+        run.samples()
+    (run.folder / "run.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"run.json: damaged"):
+        RunStore.open("run-1")
 
 
-def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
-    sample = disturbed(run)
+def test_events_are_stored_beside_a_disturbed_sample_and_missing_or_damaged_ones_are_told(run: RunStore) -> None:
+    point = make_point("outage", disturbance=Outage())
+    sample = make_sample(id="0002-b01-baseline-outage", point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
+    log = EventLog()
+    log.add("lab", "Begin", role="proxy")
+    run.write_sample(sample, "said", {}, pl.DataFrame(schema=USAGE_SCHEMA), events_frame(log.events))
     assert run.events(sample)["kind"].to_list() == ["Begin"]
     assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
-    there = {path.name for path in (run.folder / "samples" / sample.id).iterdir()}
-    assert there == {RAW, HISTOGRAMS, USAGE, EVENTS, "sample.json"}
-
-
-def test_missing_or_damaged_events_and_logs_of_requests_are_told(run: RunStore) -> None:
-    sample = disturbed(run)
+    folder = run.folder / "samples" / sample.id
+    assert {path.name for path in folder.iterdir()} == {RAW, HISTOGRAMS, USAGE, EVENTS, "sample.json"}
     with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
         run.requests(sample)
-    path = run.folder / "samples" / sample.id / "events.parquet"
-    path.write_bytes(b"PAR1")
+    (folder / EVENTS).write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="events.parquet: cannot be read"):
         run.events(sample)
-    path.unlink()
+    (folder / EVENTS).unlink()
     with pytest.raises(UsageError, match="events.parquet is missing"):
         run.samples()
 
 
 def test_usage_is_kept_to_the_microsecond(run: RunStore) -> None:
-    """And what was kept so is not changed again."""
     seen = pl.DataFrame(
         {name: [0.123456789] if name in ("t_s", "cpu_s") else [None] for name in USAGE_SCHEMA}, USAGE_SCHEMA
     )

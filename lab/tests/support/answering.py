@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ class Seen:
 
 
 @contextmanager
-def answering(certificate: Path | None = None, delay_s: float = 0.0) -> Iterator[tuple[int, Seen]]:
+def answering(certificate: Path | None = None) -> Iterator[tuple[int, Seen]]:
     """(its port, what it has seen); it answers so late, with TLS where it is given a folder with cert.pem and key.pem."""
     seen = Seen()
 
@@ -42,7 +41,6 @@ def answering(certificate: Path | None = None, delay_s: float = 0.0) -> Iterator
             super().setup()
 
         def do_GET(self) -> None:
-            time.sleep(delay_s)
             seen.hosts[self.headers["Host"]] += 1
             seen.encodings.add(self.headers["Accept-Encoding"])
             seen.forwarded.add(self.headers["X-Forwarded-For"])

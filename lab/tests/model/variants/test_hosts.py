@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
+from lab.model.endpoint import Tls
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.tests.support.factories import make_point
 
-ROUTED = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
+ROUTED: dict[str, Tls] = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
 
 
 def ingress(*names: str, encrypted: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -30,13 +31,11 @@ def route(host: str, termination: str = "") -> dict[str, Any]:
 
 
 def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
+    """A rule without a host names none, nor does another group's route."""
     found = hosts.routed(
         [route("z.test", "reencrypt"), ingress("a.test", "b.test", encrypted=("b.test",)), route("y.test")]
     )
     assert list(found.items()) == [("z.test", "reencrypt"), ("a.test", "none"), ("b.test", "edge"), ("y.test", "none")]
-
-
-def test_a_rule_without_a_host_and_another_groups_route_name_none() -> None:
     foreign = {**route("x.test"), "apiVersion": "example.org/v1"}
     assert hosts.routed([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
         hosts.DEFAULT_HOST: "none"
@@ -52,7 +51,7 @@ def test_a_rule_without_a_host_and_another_groups_route_name_none() -> None:
     ],
 )
 def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expected: object) -> None:
-    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected  # pyright: ignore[reportArgumentType]
+    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,17 +64,13 @@ def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expect
 )
 def test_a_point_that_they_cannot_serve_is_refused(point: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=f"point rate-1000: {message}"):
-        hosts.chosen(ROUTED, True, make_point(**point))  # pyright: ignore[reportArgumentType]
+        hosts.chosen(ROUTED, True, make_point(**point))
 
 
 def test_an_endpoint_is_known_before_there_is_an_address() -> None:
     found = hosts.expected({"a.test": "edge", "b.test": "edge"}, True, make_point(routes="all"))
-    assert (found.base_url, found.host, found.hosts, found.tls) == (
-        "https://a.test",
-        "a.test",
-        ("a.test", "b.test"),
-        "edge",
-    )
+    assert (found.base_url, found.host, found.tls) == ("https://a.test", "a.test", "edge")
+    assert found.hosts == ("a.test", "b.test")
     assert hosts.expected({"a.test": "none"}, True, make_point()).base_url == "http://a.test"
     assert found.shards == () and hosts.routers(load_variant("okd").manifests) == {}, "one router has every host"
 

@@ -44,7 +44,6 @@ def patch_of(command: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
 def test_every_knob_of_the_study_has_a_form_or_is_about_routes(knob: Knob) -> None:
-    """Routes are the same objects on OpenShift."""
     content = kustomize.read_yaml(MANIFESTS / "components" / knob.name / "kustomization.yaml", "")
     kinds = {patch.get("target", {}).get("kind") for patch in content.get("patches", [])}
     assert bool(knob.openshift) != (kinds <= {"Route"})
@@ -73,20 +72,21 @@ def test_an_operators_field_is_a_merge_patch_of_the_ingresscontroller(variant: s
     assert first == f"# {openshift.FOOTNOTE}" and commands == [f"oc -n openshift-ingress-operator {command}"]
 
 
-def test_probe_timeouts_are_a_strategic_patch_of_the_deployment_as_published() -> None:
-    command = config_snippet(load_variant("okd-probes-5s")).splitlines()[-1]
-    assert command.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
-    container = {"name": "router", "livenessProbe": {"timeoutSeconds": 5}, "readinessProbe": {"timeoutSeconds": 5}}
-    assert patch_of(command) == {"spec": {"template": {"spec": {"containers": [container]}}}}
-
-
-def test_a_cpu_limit_is_a_strategic_patch_of_the_deployment_beside_the_operators_fields() -> None:
-    variant = load_variant("okd+okd-threads-4+okd-reload-interval-60s+proxy-cpu-150m")
-    first, second = [line for line in config_snippet(variant).splitlines() if line[0] != "#"]
-    assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4, "reloadInterval": "60s"}}}
-    assert second.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
-    container = {"name": "router", "resources": {"limits": {"cpu": "150m"}}}
-    assert patch_of(second) == {"spec": {"template": {"spec": {"containers": [container]}}}}
+@pytest.mark.parametrize(
+    ("variant", "container", "commands"),
+    [
+        ("okd-probes-5s", {"livenessProbe": {"timeoutSeconds": 5}, "readinessProbe": {"timeoutSeconds": 5}}, 1),
+        ("okd+okd-threads-4+okd-reload-interval-60s+proxy-cpu-150m", {"resources": {"limits": {"cpu": "150m"}}}, 2),
+    ],
+)
+def test_what_is_of_the_pod_is_a_strategic_patch_of_the_deployment(
+    variant: str, container: dict[str, Any], commands: int
+) -> None:
+    *others, last = [line for line in config_snippet(load_variant(variant)).splitlines() if line[0] != "#"]
+    assert last.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
+    assert patch_of(last) == {"spec": {"template": {"spec": {"containers": [{"name": "router"} | container]}}}}
+    fields = [patch_of(line) for line in others]
+    assert fields == [{"spec": {"tuningOptions": {"threadCount": 4, "reloadInterval": "60s"}}}] * (commands - 1)
 
 
 def test_the_host_network_makes_the_ingresscontroller_anew() -> None:
@@ -105,9 +105,6 @@ def test_a_knob_without_a_form_stays_a_patch_beside_the_commands() -> None:
     (patch,) = map(yaml.safe_load, patches)
     assert patch["metadata"]["name"] == "router-default"
     assert "net.core.somaxconn=4096" in json.dumps(patch)
-
-
-def test_routes_alone_are_patches_as_ever() -> None:
     routes = list(yaml.safe_load_all(config_snippet(load_variant("okd-edge"))))
     assert len(routes) == 100 and all(route["spec"]["tls"]["termination"] == "edge" for route in routes)
 
@@ -118,11 +115,8 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
         openshift.commands(patches)
     probes = [deployment(livenessProbe={"timeoutSeconds": 5}), deployment(readinessProbe={"timeoutSeconds": 3})]
     (command,) = openshift.commands(probes)
-    assert patch_of(command)["spec"]["template"]["spec"]["containers"][0].keys() == {
-        "name",
-        "livenessProbe",
-        "readinessProbe",
-    }
+    (container,) = patch_of(command)["spec"]["template"]["spec"]["containers"]
+    assert container.keys() == {"name", "livenessProbe", "readinessProbe"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +126,4 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
 def test_a_patch_of_anything_else_is_refused(patch: object) -> None:
     with pytest.raises(UsageError, match="x: lab/openshift: expected the spec of an IngressController or a Deployment"):
         openshift.checked([patch], "x: lab/openshift")
-
-
-def test_without_patches_there_is_nothing_to_run() -> None:
     assert openshift.checked((), "x") == () and openshift.snippet(()) == ""

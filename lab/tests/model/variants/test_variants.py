@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
 from lab.model.variants.kustomize import Renders
+from lab.model.variants.naming import overlay_names
 from lab.model.variants.variants import (
     chain,
     config_snippet,
@@ -27,8 +29,8 @@ from lab.model.variants.variants import (
     load_overlay,
     load_variant,
     reference_name,
-    variant_names,
 )
+from lab.records.sweep_files import load_sweep
 from lab.targets.prerequisites import TARGETS
 
 NOTES = {
@@ -42,10 +44,18 @@ NOTES = {
 Write = Callable[..., Path]
 
 
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(MANIFESTS, tmp_path_factory.mktemp("checkout") / "manifests"))
+
+
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    """A copy of manifests/ that a test may change."""
-    return Path(shutil.copytree(MANIFESTS, tmp_path / "checkout" / "manifests"))
+def scratch(copy: Path) -> Iterator[Path]:
+    """A copy of manifests/ to which a test may add overlays and components."""
+    before = {*copy.glob("*/*")}
+    yield copy
+    for folder in {*copy.glob("*/*")} - before:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -101,7 +111,6 @@ def sysctl_added(name: str, value: str, kind: str = "Deployment", target: str = 
 
 
 def merged(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch of the proxy's pod."""
     patch = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "proxy"}}
     return {"patches": [{"patch": yaml.safe_dump(patch | {"spec": {"template": {"spec": dict(pod)}}})}]}
 
@@ -124,10 +133,14 @@ def proxy(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return next(obj["spec"]["template"]["spec"] for obj in objects if differences.label(obj) == "Deployment/proxy")
 
 
-# What is in the checkout
+MANY_ROUTES = re.compile("okd-routes-[12]000")
+"""Those take seconds each, and differ from fewer routes in their number."""
 
 
-@pytest.mark.parametrize("name", covering_names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if MANY_ROUTES.search(name) else []) for name in covering_names()],
+)
 def test_every_overlay_loads_is_read_back_and_has_a_way_to_its_backend(name: str) -> None:
     variant = load_variant(name)
     assert variant.name == name and variant.manifests
@@ -144,31 +157,20 @@ def _has_a_way_into_each_proxy_and_a_backend(objects: Sequence[Any]) -> None:
     deployed = [obj["metadata"]["labels"]["lab/role"] for obj in objects if obj["kind"] == "Deployment"]
     selected = [obj["spec"]["selector"] for obj in objects if obj["kind"] == "Service"]
     assert sorted(deployed) == sorted(pod["lab/role"] for pod in pods)
-    assert sorted(deployed) in (
-        ["backend"],
-        ["backend", "proxy"],
-        ["backend", "proxy", "proxy"],
-        ["backend", "balancer", "proxy"],
-    )
+    assert "backend" in deployed and {*deployed} <= {"backend", "proxy", "balancer"} and len(deployed) <= 3
     for pod in pods:  # and no Service is in front of two
         assert len([selector for selector in selected if selector.items() <= pod.items()]) == 1
     assert len(selected) == len(pods)
     assert all("http" in [port["name"] for port in obj["spec"]["ports"]] for obj in objects if obj["kind"] == "Service")
-    named = [
-        obj for obj in objects if obj["kind"] in ("ConfigMap", "Deployment", "Ingress", "Route", "Secret", "Service")
-    ]
-    assert [
-        obj["metadata"]["name"] for obj in named if "namespace" not in obj["metadata"]
-    ] == []  # kubectl's default is another
+    spaced = ("ConfigMap", "Deployment", "Ingress", "Route", "Secret", "Service")
+    for obj in objects:  # kubectl's default is another namespace
+        assert obj["kind"] not in spaced or "namespace" in obj["metadata"], obj["metadata"]["name"]
 
 
-def test_the_direct_reference_is_the_overlay_that_says_so() -> None:
+def test_an_overlay_may_say_that_it_is_the_reference_and_which_metric_its_claim_is_about() -> None:
+    """A set of many knobs is about what its study is about, and not about its last knob."""
     assert reference_name() == "direct"
     assert load_variant("direct").reference and not load_variant("ingress-nginx").reference
-
-
-def test_an_overlay_may_say_which_metric_its_claim_is_about() -> None:
-    """A set of many knobs is about what its study is about, and not about its last knob."""
     stated = load_variant("digitalocean")
     assert (stated.primary_metric, stated.knobs[-1].primary_metric) == ("p99", "rate")
 
@@ -186,52 +188,25 @@ def test_images_come_from_the_one_place() -> None:
             assert {image for image in used if image.partition(":")[0] not in tagged} <= known
 
 
-def test_another_namespace_can_be_set_around_a_variant(tmp_path: Path) -> None:
-    text = yaml.safe_dump({"namespace": "elsewhere", "resources": ["../manifests/overlays/backlog"]})
-    shutil.copytree(MANIFESTS, tmp_path / "copy" / "manifests")
-    (tmp_path / "copy" / "around").mkdir()
-    (tmp_path / "copy" / "around" / "kustomization.yaml").write_text(text)
-    objects = kustomize.objects(kustomize.render([tmp_path / "copy" / "around"]))
-    spaces = {obj["metadata"].get("namespace") for obj in objects} | {
-        subject["namespace"] for obj in objects for subject in obj.get("subjects", [])
-    }
-    assert spaces == {None, "elsewhere"}
-    assert [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"] == ["elsewhere"]
-
-
-# A new knob, and variants without a folder
-
-
 def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
-    before = {path: path.read_bytes() for path in scratch.rglob("*") if path.is_file()}
-    folder = knob(
-        "workers-2", configmap("worker-processes", "2"), notes(readback="- {kind: processes, process: nginx, value: 2}")
-    )
+    checks = notes(readback="- {kind: processes, process: nginx, value: 2}")
+    knob("workers-2", configmap("worker-processes", "2"), checks)
     variant = load_variant("ingress-nginx+workers-2", scratch)
     assert variant.baseline == "ingress-nginx" and variant.own_knobs == ("workers-2",)
     assert variant.readback == (Check(kind="processes", process="nginx", value="2"),)
     assert "+  worker-processes: '2'" in diff(variant, scratch)
     assert load_variant("backlog+workers-2", scratch).readback[-1].value == "2"
-    unchanged = {
-        path: path.read_bytes() for path in scratch.rglob("*") if path.is_file() and folder not in path.parents
-    }
-    assert unchanged == before, "nothing is written into the checkout"
-
-
-def test_a_knob_replaces_what_its_baseline_reads_back() -> None:
-    variant = load_variant("backlog-128+somaxconn-32768")
-    assert [check.value for check in variant.readback] == ["32768", "32768"]
 
 
 def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overlay: Write) -> None:
-    """Its variants have it too, but for what a knob sets."""
-
     def root(name: str, readback: str) -> None:
         notes = {"lab/title": "x", "lab/readback": readback}
         overlay(name, ["../../base/ingress-nginx", "../../base/backend"], metadata={"annotations": notes})
 
     root("root", "- {kind: processes, process: nginx, value: 2}\n- {kind: backlog, port: 80, value: 511}")
     assert [check.value for check in load_variant("root", scratch).readback] == ["2", "511"]
+    replaced = load_variant("backlog-128+somaxconn-32768").readback
+    assert [check.value for check in replaced] == ["32768", "32768"], "a knob replaces what its baseline reads back"
     checks = load_variant("root+somaxconn-128", scratch).readback
     assert [check.value for check in checks if check.kind != "sysctl"] == ["2", "128"]
     for name, fault in (("odd", "- {kind: sysctrl}"), ("none", "[]"), ("torn", "- {")):
@@ -240,21 +215,17 @@ def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overla
 
 
 def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write) -> None:
-    snippet = list(yaml.safe_load_all(config_snippet(load_variant("keepalive"))))
-    assert snippet == [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "ingress-nginx-controller"},
-            "data": {"keep-alive-requests": "10000", "upstream-keepalive-requests": "1000"},
-        }
-    ]
+    (snippet,) = yaml.safe_load_all(config_snippet(load_variant("keepalive")))
+    assert (snippet["kind"], snippet["metadata"]) == ("ConfigMap", {"name": "ingress-nginx-controller"})
+    assert snippet["data"] == {"keep-alive-requests": "10000", "upstream-keepalive-requests": "1000"}
     knob("limit", merged({"containers": [{"name": "proxy", "resources": {"limits": {"cpu": "200m"}}}]}))
     patch = yaml.safe_load(config_snippet(load_variant("ingress-nginx+limit", scratch), scratch))
     assert patch["metadata"] == {"name": "ingress-nginx-controller"}
     container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
     assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
     assert config_snippet(load_variant("ingress-nginx")) == diff(load_variant("ingress-nginx")) == ""
+    proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
+    assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"], "a caller's change is its own"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +240,6 @@ def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> N
 
 
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
-    """Applied to the baseline, the patches give the variant (names as in the lab, so that they fit)."""
     for name in ("backlog", "backlog-128", "keepalive", "okd+okd-without-startup-probe"):
         variant = load_variant(name)
         assert variant.baseline
@@ -281,23 +251,15 @@ def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path
         for patch in patches:
             patch["metadata"]["namespace"] = "ingress-lab"  # left out, since users have another
         (folder / "base.yaml").write_text(yaml.safe_dump_all(base))
-        (folder / "kustomization.yaml").write_text(
-            yaml.safe_dump(
-                {"resources": ["base.yaml"], "patches": [{"patch": differences.dump(patch)} for patch in patches]}
-            )
-        )
+        dumped = [{"patch": differences.dump(patch)} for patch in patches]
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["base.yaml"], "patches": dumped}))
         assert not differences.changes(kustomize.objects(kustomize.render([folder])), variant.manifests)
 
 
 # Silent no-ops, none of which kustomize minds
 
 
-def sysctl_notes(name: str) -> dict[str, Any]:
-    return notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}")
-
-
 def listed(name: str) -> dict[str, Any]:
-    """A list of one, which replaces the whole list."""
     return merged({"securityContext": {"sysctls": [{"name": f"net.ipv4.{name}", "value": "1"}]}})
 
 
@@ -316,10 +278,7 @@ TWICE = {name: sysctl_added("net.ipv4.x", value) for name, value in (("a", "1"),
             "there is no Deployment/proxi in 'ingress-nginx+lost'\n  did you mean 'Deployment/proxy'?",
         ),
         ({"idle": DOWN}, "changes nothing: 'ingress-nginx+idle' renders the same"),
-        (
-            {"first": listed("first"), "second": listed("second")},
-            "components/first/kustomization.yaml: changes nothing",
-        ),
+        ({"first": listed("first"), "second": listed("second")}, "first/kustomization.yaml: changes nothing"),
         (TWICE, "sysctl net.ipv4.x is set twice"),
         ({"typo": configmap("worker-processes", "2", name="ingress-nginx-controler")}, "does not exist"),
         ({"new": NEW}, "expected `behavior: merge`"),
@@ -333,22 +292,16 @@ def test_knobs_that_would_not_do_what_they_say_are_refused(
 ) -> None:
     """A strategic merge replaces a list as a whole: of two knobs only the last would be left."""
     for name, content in added.items():
-        knob(name, content, sysctl_notes(name))
+        knob(name, content, notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}"))
     assert said in refused(scratch, "+".join(["ingress-nginx", *added]))
 
 
-def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
+def test_knobs_that_contradict_one_another_or_do_not_fit_the_base_are_refused(scratch: Path) -> None:
     text = refused(scratch, "ingress-nginx+somaxconn-128+somaxconn-32768")
     assert "'somaxconn-128' and 'somaxconn-32768' set the same thing, to 128 and to 32768" in text
-
-
-def test_a_knob_that_does_not_fit_the_base_is_refused_in_one_line(scratch: Path) -> None:
     text = refused(scratch, "nginx+keep-alive-requests-10000")
     assert text.startswith("nginx+keep-alive-requests-10000: kustomize:") and text.count("\n") == 1
     assert "ConfigMap ingress-nginx-controller does not exist" in text and "&{" not in text
-
-
-# What files may say
 
 
 @pytest.mark.parametrize(
@@ -356,8 +309,6 @@ def test_a_knob_that_does_not_fit_the_base_is_refused_in_one_line(scratch: Path)
     [
         (notes(title=None), "metadata.annotations: lab/title is missing"),
         (notes(hypothesis=None), "metadata.annotations: lab/hypothesis is missing"),
-        (notes(sweep=None), "lab/sweep is missing"),
-        (notes(primary_metric=None), "lab/primary-metric is missing"),
         (notes(readback=None), "lab/readback is missing"),
         (notes(titel="x"), "unknown key 'lab/titel'\n  did you mean 'lab/title'?"),
         (notes() | {"title": "x"}, "unknown key 'title'"),
@@ -402,16 +353,12 @@ def test_a_knob_with_faulty_annotations_is_refused(
         ("kind: Component\npatches: {}", "patches: expected a list, got {}"),
         ("kind: Component\nmetadata: {annotations: []}", "metadata.annotations: lab/title is missing"),
         ("kind: Component\nmetadata: {annotations: [a]}", "metadata.annotations: is no mapping"),
-        ("kind: Component\nmetadata: text", "metadata.annotations: lab/title is missing"),
     ],
 )
 def test_a_component_that_is_none_is_refused(scratch: Path, knob: Write, content: str, fault: str) -> None:
-    (knob("bad", {}) / "kustomization.yaml").write_text(content)
-    assert f"manifests/components/bad/kustomization.yaml: {fault}" in refused(scratch, "ingress-nginx+bad")
-
-
-def test_a_component_without_a_readable_file_is_refused(scratch: Path, knob: Write) -> None:
     file = knob("bad", {}) / "kustomization.yaml"
+    file.write_text(content)
+    assert f"manifests/components/bad/kustomization.yaml: {fault}" in refused(scratch, "ingress-nginx+bad")
     file.write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in refused(scratch, "ingress-nginx+bad")
     file.unlink()
@@ -420,8 +367,6 @@ def test_a_component_without_a_readable_file_is_refused(scratch: Path, knob: Wri
 
 ON_IT = ("ingress-nginx",)
 KNOB = ("somaxconn-128",)
-
-
 OVERLAYS: list[tuple[Sequence[str], Sequence[str], dict[str, Any], str]] = [
     (("ingress-nginx", "nginx"), KNOB, {}, "resources: two baselines, ingress-nginx and nginx"),
     (("ingress-nginx", "../base/nginx"), KNOB, {}, "a base beside the baseline 'ingress-nginx'"),
@@ -438,30 +383,27 @@ OVERLAYS: list[tuple[Sequence[str], Sequence[str], dict[str, Any], str]] = [
 
 
 def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, overlay: Write) -> None:
-    for number, (parents, knobs, more, fault) in enumerate(OVERLAYS):
-        resources = [parent if ":" in parent else f"../{parent}" for parent in parents]
-        overlay(f"mine-{number}", resources, [f"../../components/{knob}" for knob in knobs], **more)
-        assert fault in refused(scratch, f"mine-{number}"), fault
-
-
-def test_a_circle_of_baselines_is_refused(scratch: Path, overlay: Write) -> None:
-    overlay("one", ["../two"], ["../../components/somaxconn-128"])
-    overlay("two", ["../one"], ["../../components/somaxconn-32768"])
-    assert "a circle of baselines through 'one'" in refused(scratch, "one")
-    overlay("self", ["../self"], ["../../components/somaxconn-128"])
-    assert "a circle of baselines through 'self'" in refused(scratch, "self")
-
-
-def test_two_references_are_refused(scratch: Path, overlay: Write) -> None:
     overlay("too", ["../../base/direct"], metadata={"annotations": {"lab/title": "x", "lab/reference": "true"}})
     with pytest.raises(UsageError, match="direct and too are both annotated lab/reference"):
         reference_name(scratch)
+    for number, (parents, added, more, fault) in enumerate(OVERLAYS):
+        resources = [parent if ":" in parent else f"../{parent}" for parent in parents]
+        overlay(f"mine-{number}", resources, [f"../../components/{knob}" for knob in added], **more)
+        assert fault in refused(scratch, f"mine-{number}"), fault
+    overlay("one", ["../two"], ["../../components/somaxconn-128"])
+    overlay("two", ["../one"], ["../../components/somaxconn-32768"])
+    overlay("self", ["../self"], ["../../components/somaxconn-128"])
+    for name in ("one", "self"):
+        assert f"a circle of baselines through '{name}'" in refused(scratch, name)
 
 
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
         ("keepalvie", "unknown variant 'keepalvie'\n  did you mean 'keepalive'?"),
+        ("backlog-409", "did you mean 'backlog-4096'?"),
+        ("somaxcon-32768", "did you mean 'somaxconn-32768'?"),
+        ("qqqqqqqq", "`just list` has all"),
         ("", "unknown variant ''\n  known: aws-a1, "),
         ("../overlays/direct", "unknown variant '../overlays/direct'"),
         ("ingress-nginx+", "unknown knob ''"),
@@ -477,55 +419,38 @@ def test_a_name_that_is_no_variant_is_refused(scratch: Path, name: str, fault: s
     assert text.startswith("variant: ") and fault in text
 
 
-# kustomize itself
+@pytest.fixture
+def anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if nothing had been built yet, by this process or another."""
+    kustomize._build.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
 
 
-def test_without_kustomize_the_remedy_is_the_labs_shell(
+@pytest.mark.usefixtures("anew")
+def test_a_kustomize_that_is_missing_cannot_be_run_or_hangs_ends_in_an_error(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "kustomize: not found on PATH\n  start the lab by `scripts/shell just …`" in refused(
-        scratch, "ingress-nginx"
-    )
-    (tmp_path / "kustomize").write_text("")
-    assert "kustomize: cannot be run: Permission denied" in refused(scratch, "ingress-nginx")
-
-
-def test_a_kustomize_that_hangs_ends_in_an_error(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    said = refused(scratch, "ingress-nginx")
+    assert "kustomize: not found on PATH\n  start the lab by `scripts/shell just …`" in said
     stub = tmp_path / "kustomize"
-    stub.write_text("#!/bin/sh\nexec sleep 60\n")
+    stub.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    assert "kustomize: cannot be run: Permission denied" in refused(scratch, "ingress-nginx")
     stub.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(kustomize, "TIMEOUT_S", 0.2)
     assert "kustomize: no answer" in refused(scratch, "ingress-nginx")
 
 
-def test_a_temporary_folder_that_cannot_be_written_is_an_error(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
+@pytest.mark.usefixtures("anew")
+def test_a_temporary_folder_that_cannot_be_written_is_an_error(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/self/nowhere")
     assert "temporary folder: " in refused(scratch, "ingress-nginx+somaxconn-128")
 
 
-def test_a_caller_that_changes_a_variants_objects_changes_no_other(scratch: Path) -> None:
-    proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
-    assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"]
-
-
-# Differences, schema, catalogue
-
-
 def test_differences_tell_elements_by_name_and_words_by_what_they_are() -> None:
     def pod(*args: str, **env: str) -> dict[str, Any]:
-        return {
-            "kind": "Pod",
-            "metadata": {"name": "p"},
-            "args": list(args),
-            "env": [{"name": k, "value": v} for k, v in env.items()],
-        }
+        named = [{"name": k, "value": v} for k, v in env.items()]
+        return {"kind": "Pod", "metadata": {"name": "p"}, "args": list(args), "env": named}
 
     assert not differences.changes([pod("a", X="1", Y="2")], [pod("a", Y="2", X="1")])
     assert differences.changes([pod("a")], [pod("a", "b", X="1")]) == {
@@ -546,37 +471,24 @@ def test_the_annotations_schema_names_what_the_files_have() -> None:
     assert variants.annotation_schema()["$defs"]["overlay"]["properties"]["lab/reference"]["enum"] == ["true", "false"]
 
 
-def test_the_readme_table_has_a_row_for_every_overlay_with_baselines_first() -> None:
-    rows = [line.split("|")[1].strip(" `") for line in catalog.readme_table().splitlines()[2:]]
-    assert sorted(rows) == variant_names()
-    assert all(rows.index(parent) < rows.index(row) for row in rows if (parent := load_overlay(row).baseline))
-
-
-def test_the_list_is_of_what_has_all_of_some_words() -> None:
-    """For people and for programs; nothing at all is refused."""
+def test_the_list_is_of_what_has_all_of_some_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For people and for programs, of a few; nothing at all is refused. A baseline stands before what stands on it."""
+    monkeypatch.setattr(variants, "variant_names", lambda *_: ["backlog", "backlog-128", "ingress-nginx", "keepalive"])
+    few = [load_knob(name) for name in ("gzip-level-6", "keep-alive-requests-10000")]
+    monkeypatch.setattr(catalog, "_knobs", lambda: few)
+    monkeypatch.setattr(catalog, "_sweeps", lambda: [load_sweep("quick")])
     out = io.StringIO()
     catalog.print_list(Console(file=out, width=200), ["keep-alive", "requests"])
     names = [line.split()[0] for line in out.getvalue().splitlines() if line.strip()]
-    assert "keep-alive-requests-10000" in names and "gzip" not in names
-    assert {knob["name"] for knob in catalog.as_json(["keep-alive", "requests"])["knobs"]} <= set(names)
+    assert "keep-alive-requests-10000" in names and "gzip-level-6" not in names
+    told = catalog.as_json(["keep-alive", "requests"])
+    assert [knob["name"] for knob in told["knobs"]] == ["keep-alive-requests-10000"]
     with pytest.raises(UsageError, match="nothing has 'no such thing' in it"):
         catalog.print_list(Console(file=out), ["no such thing"])
-
-
-def test_the_catalogue_for_programs_holds_every_folder() -> None:
-    told = catalog.as_json()
-    assert sorted(item["name"] for item in told["variants"]) == variant_names()
-    assert [item["name"] for item in told["knobs"]] == knob_names()
+    rows = [line.split("|")[1].strip(" `") for line in catalog.readme_table().splitlines()[2:]]
+    assert rows == ["ingress-nginx", "backlog-128", "backlog", "keepalive"]
     shown = catalog.show_json("keepalive")
     assert shown["baseline"] == "ingress-nginx" and "keep-alive-requests" in shown["diff"] and shown["sweep"] == "quick"
-
-
-def test_a_root_that_is_another_system_is_compared_with_the_one_it_names() -> None:
-    """So that `just bench nginx` says what the controller costs beside plain nginx."""
-    nginx = load_variant("nginx")
-    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "ingress-nginx", "cpu_per_request")
-    assert load_variant("keepalive").compared_with == "ingress-nginx"
-    assert load_variant("direct").compared_with is None
 
 
 @pytest.mark.parametrize(
@@ -590,18 +502,18 @@ def test_a_root_that_is_another_system_is_compared_with_the_one_it_names() -> No
 def test_only_a_root_names_another_overlay_to_be_compared_with(
     scratch: Path, overlay: Write, resources: list[str], components: list[str], rival: str, said: str
 ) -> None:
-    folder = overlay("mine", resources, components)
-    text = (folder / "kustomization.yaml").read_text()
-    content = yaml.safe_load(text)
-    content.setdefault("metadata", {}).setdefault("annotations", {})["lab/compare-with"] = rival
-    content["metadata"]["annotations"].setdefault("lab/title", "a title")
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    overlay(
+        "mine", resources, components, metadata={"annotations": {"lab/title": "a title", "lab/compare-with": rival}}
+    )
     with pytest.raises(UsageError, match=said):
         load_overlay("mine", scratch)
+    nginx = load_variant("nginx")  # so that `just bench nginx` says what the controller costs beside plain nginx
+    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "ingress-nginx", "cpu_per_request")
+    assert load_variant("keepalive").compared_with == "ingress-nginx"
+    assert load_variant("direct").compared_with is None
 
 
 def test_a_root_may_hold_its_objects_itself(scratch: Path, overlay: Write) -> None:
-    """Then it is its own base; a knob is laid over it by another name."""
     folder = overlay("mine", ["../../base/backend", "objects.yaml"])
     with pytest.raises(UsageError, match="there is no overlay or base 'objects.yaml'"):
         load_overlay("mine", scratch)
@@ -612,29 +524,21 @@ def test_a_root_may_hold_its_objects_itself(scratch: Path, overlay: Write) -> No
         load_overlay("other", scratch)
 
 
-def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> None:
-    """Its variants with it; whoever is named is a target."""
+def test_what_some_targets_alone_can_run_is_refused_on_the_others() -> None:
+    """A system with its variants, and a knob with whatever comes after it; one that no target of its system has is no variant."""
     variant = load_variant("envoy-access-log")
     variant.refuse_on("local")
     with pytest.raises(NotMeasurableError, match="(?s)runs on target local alone.*--target local"):
         variant.refuse_on("kind")
     load_variant("ingress-nginx").refuse_on("kind")
-    named = {target for name in variant_names() for target in load_overlay(name).only_on.split()}
+    named = {target for name in overlay_names() for target in load_overlay(name).only_on.split()}
     named |= {target for name in knob_names() for target in load_knob(name).only_on.split()}
     assert named <= set(TARGETS)
-
-
-def test_so_is_a_knob_of_which_some_targets_alone_have_anything() -> None:
-    """With whatever comes after it; and one that no target of its system has is no variant."""
-    for name in ("ingress-nginx+metrics-on", "metrics-on"):
-        load_variant(name).refuse_on("apiserver")
-        with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
-            load_variant(name).refuse_on("local")
+    load_variant("ingress-nginx+metrics-on").refuse_on("apiserver")
+    with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
+        load_variant("metrics-on").refuse_on("local")
     with pytest.raises(UsageError, match="no target has all of it: local; apiserver kind remote"):
         load_variant("traefik+metrics-on")
-
-
-# Targets of patches: exact by name, or many by labels, and never nothing
 
 
 ROUTES: list[dict[str, Any]] = [
@@ -680,8 +584,5 @@ def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:
     knob.write_text(knob.read_text().replace('labelSelector: "lab/routes"', 'labelSelector: "lab/routes=7"'))
     with pytest.raises(UsageError, match="there is no Route with lab/routes=7 in 'okd-edge'"):
         load_variant("okd-edge", manifests)
-
-
-def test_a_patch_may_delete_what_it_is_for() -> None:
     left = [item["metadata"]["name"] for item in load_variant("okd-routes-10").manifests if item["kind"] == "Route"]
-    assert left == [f"bench-{number:04}" for number in range(10)]
+    assert left == [f"bench-{number:04}" for number in range(10)], "a patch may delete what it is for"
