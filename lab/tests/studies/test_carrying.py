@@ -11,7 +11,6 @@ from typing import Literal
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence
 from lab.analysis.judge.effects import Cost
 from lab.model.plan import Shape
@@ -19,9 +18,9 @@ from lab.report.markdown import markdown
 from lab.studies import matrix
 from lab.studies.carrying import Carried, Shown, carried, explain_differences, list_undecided, page, sentences
 from lab.tests.support.factories import make_plan, make_point
-from lab.tests.support.made_runs import made, made_record
+from lab.tests.support.made_runs import evidence_of, made, made_record
 
-CEILING, RATE = make_point("ceiling", generator="wrk", rate_rps=None), make_point()
+CEILING = make_point("ceiling", generator="wrk", rate_rps=None)
 KNOB = ("keepalive", "baseline")
 
 
@@ -39,32 +38,22 @@ def run_of(
     blocks: int = 6,
     pairs: int | None = None,
     shared: bool = False,
-    noise: float = 0.001,
-    points: tuple[str, ...] = ("ceiling",),
     knob: tuple[str, str] = KNOB,
-    duration_s: float = 5.0,
 ) -> Evidence:
     """25 µs a request times each variant's factor. `pairs`: blocks in which the knob is a pair with its baseline, None: all, 0: none is."""
-    asked = (point.model_copy(update={"duration_s": duration_s}) for point in (CEILING, RATE))
-    loads = [point for point in asked if point.name in points]
-    shape = Shape({knob[0]: blocks if pairs is None else pairs}, frozenset(points))
-    planned = make_plan([knob], loads, blocks=blocks, reference=None, shape=None if pairs == 0 else shape)
+    shape = Shape({knob[0]: blocks if pairs is None else pairs}, frozenset({"ceiling"}))
+    planned = make_plan([knob], [CEILING], blocks=blocks, reference=None, shape=None if pairs == 0 else shape)
     variants = made_record(name, planned).variants
     told = {key: each.model_copy(update={"shared_cost": shared and key == knob[0]}) for key, each in variants.items()}
-    store = made(name, effects=effects, planned=planned, noise=noise, target=target, variants=told)
-    samples = tuple(store.samples())
-    return Evidence(name, store, samples, counted_alone(samples))
-
-
-def one(*runs: Evidence) -> Carried:
-    (found,) = carried(runs)
-    return found
+    store = made(name, effects=effects, planned=planned, noise=0.001, target=target, variants=told)
+    return evidence_of(store, name)
 
 
 @pytest.mark.usefixtures("places")
 def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_alone() -> None:
     """25 µs less a fifth on one, 50 µs less a tenth on the other: the same time, and another share."""
-    found = one(run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8}))
+    here_run = run_of("local", {"keepalive": 0.8}, "here")
+    (found,) = carried([here_run, run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8})])
     here, there = found.shown["local"], found.shown["apiserver"]
     assert here.run == "here" and here.pairs == 6
     assert [here.cost.seconds[0], there.cost.seconds[0]] == pytest.approx([-5e-6, -5e-6], rel=0.02)
@@ -72,8 +61,7 @@ def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_al
     assert all(low < value < high for value, low, high in (here.cost.seconds, there.cost.seconds))
     assert (found.seconds("apiserver"), found.shares("apiserver")) == ("same", "other")
     assert found.why == {"kind": "no kind"}
-    runs = [run_of("local", {"keepalive": 0.8}, "here"), run_of("apiserver", {"keepalive": 0.8})]
-    text = markdown(page(carried(runs)))
+    text = markdown(page(carried([here_run, run_of("apiserver", {"keepalive": 0.8})])))
     row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
     assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
     assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
@@ -123,27 +111,21 @@ def line(variant: str, local: Shown, kind: Shown, cost: Literal["process", "shar
 
 
 @pytest.mark.committed
-def test_the_committed_ladders_explain_what_the_logs_pipe_costs_on_kind() -> None:
+def test_the_committed_runs_explain_the_logs_pipe_and_say_what_would_decide_the_open_ones() -> None:
     """In shares: the pipe and the log itself, each measured by a step of its own; whether they fit is the runs' to say."""
     runs = evidence.references()[0]
-    found = {each.variant: each for each in explain_differences(carried(runs), runs, "kind")}
+    lines = carried(runs)
+    found = {each.variant: each for each in explain_differences(lines, runs, "kind")}
     log_off = found["ingress-nginx+access-log-off"]
     assert log_off.share and log_off.predicted is not None
     value, low, high = log_off.predicted
     assert low < value < high < 0
-
-
-@pytest.mark.committed
-def test_the_committed_ones_that_are_undecided_say_what_would_decide_them() -> None:
-    lines = carried(evidence.references()[0])
     undecided = list(list_undecided(lines, "kind"))
-    others = {each.variant for each in explain_differences(lines, [], "kind")}
-    assert others.isdisjoint(variant for variant, *_ in undecided)
+    assert found.keys().isdisjoint(variant for variant, *_ in undecided)
     assert all(blocks is None or blocks > measured for _, measured, blocks, _ in undecided)
 
 
 def test_four_times_the_blocks_halve_what_is_needed_of_an_interval() -> None:
-    """An interval twice as wide takes four times the blocks."""
     narrow = line("a", shown(20, 0.10, 0.001), shown(100, 0.05, 0.04))
     wide = line("b", shown(20, 0.10, 0.001), shown(100, 0.05, 0.08))
     one, four = (blocks for _, _, blocks, _ in list_undecided([narrow, wide], "kind"))

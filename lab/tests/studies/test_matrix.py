@@ -27,10 +27,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
     return told
 
 
-def trial(variants: dict[str, Tried] | None = None, sweeps: dict[str, Tried] | None = None) -> Trial:
-    return Trial(
-        target="local", tried_at="2026-01-01", git_commit=None, facts={}, variants=variants or {}, sweeps=sweeps or {}
-    )
+def trial(variants: dict[str, Tried], sweeps: dict[str, Tried]) -> Trial:
+    return Trial(target="local", tried_at="2026-01-01", git_commit=None, facts={}, variants=variants, sweeps=sweeps)
 
 
 def cell_of(parameter: str, target: str = "local") -> made.Cell:
@@ -39,15 +37,19 @@ def cell_of(parameter: str, target: str = "local") -> made.Cell:
 
 
 def test_a_trial_says_that_it_works_or_why_not(shown: dict[str, Trial]) -> None:
+    """A sweep that a target takes is not called measured."""
     few = Tried(outcome="not measurable", detail="cores: 1")
-    shown["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="holds"), "qinng": few})
+    shown["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="holds"), "qinng": few}, {})
     assert cell_of("digitalocean/use-gzip").kind == "works"
     assert cell_of("qinng/max-worker-open-files") == made.Cell("not possible", "cores: 1", "data/trials/local.json")
     assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
-    shown["local"] = trial()
+    shown["local"] = trial({}, {})
     assert cell_of("digitalocean/use-gzip") == made.Cell("not shown"), "nothing has shown it"
-    shown["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="FAILED", detail="no answer")})
+    shown["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="FAILED", detail="no answer")}, {})
     assert cell_of("digitalocean/use-gzip") == made.Cell("not shown", "no answer", "data/trials/local.json")
+    shown["local"] = trial({}, {"nds": Tried(outcome="accepted", detail="on ingress-nginx")})
+    assert made.of_sweep("local", ["nds"], None).kind == "accepted"
+    assert made.of_sweep("local", ["okd"], None).kind == "not shown"
 
 
 def test_a_run_counts_where_it_was_measured_and_only_with_samples_that_count(
@@ -65,12 +67,6 @@ def test_a_run_counts_where_it_was_measured_and_only_with_samples_that_count(
         assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
     finally:
         made.shown_variants.cache_clear()
-
-
-def test_a_sweep_that_a_target_takes_is_not_called_measured(shown: dict[str, Trial]) -> None:
-    shown["local"] = trial(sweeps={"nds": Tried(outcome="accepted", detail="on ingress-nginx")})
-    assert made.of_sweep("local", ["nds"], None).kind == "accepted"
-    assert made.of_sweep("local", ["okd"], None).kind == "not shown"
 
 
 def test_each_published_load_is_made_or_the_study_says_why_not() -> None:

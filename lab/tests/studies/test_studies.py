@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.studies import results
 from lab.studies import study_files as studies
 from lab.studies.study_files import Study, cells, load_study, published, study_keys
-from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.factories import Change, alter, make_plan, make_point, make_run
+from lab.tests.support.golden import print_page
 
 OKD = """
 title = "OKD"
@@ -60,13 +55,10 @@ def study_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def refused(path: Path, old: str, new: str) -> str:
+def changed(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
-    with pytest.raises(UsageError) as caught:
-        load_study("mine")
-    return str(caught.value)
 
 
 def points_of(sweep: str) -> list[Point]:
@@ -75,7 +67,7 @@ def points_of(sweep: str) -> list[Point]:
 
 @pytest.mark.parametrize("key", study_keys())
 def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) -> None:
-    """All of a table in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
+    """All of a table in one run: asked for together, as the baseline of one, or as the direct reference."""
     file = load_study(key).file
     assert all(load_variant(name) for name in file.variants)
     assert all(points_of(sweep) for sweep in (file.sweep, file.quick.sweep))
@@ -93,6 +85,11 @@ def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
         assert sorted(found) == sorted(published(table)), table.title
 
 
+CHANGES = (
+    '[[changes]]\nquestion = "q"\nvariants = ["ingress-nginx"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n'
+)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -103,67 +100,41 @@ def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
         ('sweep = "smoke"', 'sweep = "smok"', "did you mean 'smoke'?"),
         (
             "[not_a_knob]",
-            '[[changes]]\nquestion = "q"\nvariants = ["ingress-nginx"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
+            f"{CHANGES}[not_a_knob]",
             "changes.0: variants: there is no 'nginks'\n  did you mean 'nginx'?",
         ),
         ("okd_router_throughput", "okd_router_troughput", "did you mean 'okd_router_throughput.csv'?"),
         ('"transactions_per_s"', '"transactions"', "did you mean 'transactions_per_s'?"),
         ('["HostNetwork"]', '["Hostnetwork"]', "no row of okd_router_throughput.csv has these values"),
-        (
-            'ingress-nginx = {route_encryption = "none"}',
-            'ingress-nginx = {route = "none"}',
-            "'route' is neither in rows nor in",
-        ),
-    ],
-)
-def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
-    assert told in refused(study_file, old, new)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        (
-            'keepalive = {route_encryption = "edge"}',
-            'keepalive = {route_encryption = "none"}',
-            "are both none / keep-alive",
-        ),
+        ('nginx = {route_encryption = "none"}', 'nginx = {route = "none"}', "'route' is neither in rows nor in"),
+        ('alive = {route_encryption = "edge"}', 'alive = {route_encryption = "none"}', "are both none / keep-alive"),
         ('ceiling = {http_mode = "keep-alive"}', "ceiling = {}", "nothing says its http_mode"),
     ],
 )
-def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
-    study_file: Path, old: str, new: str, told: str
-) -> None:
-    study_file.write_text(study_file.read_text().replace(old, new))
-    (table,) = load_study("mine").file.tables
-    with pytest.raises(UsageError, match=told):
-        cells(table, [make_point("ceiling", rate_rps=None)])
+def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
+    changed(study_file, old, new)
+    with pytest.raises(UsageError) as caught:
+        cells(load_study("mine").file.tables[0], [make_point("ceiling", rate_rps=None)])
+    assert told in str(caught.value)
 
 
 # -- the tables ---------------------------------------------------------------------------------------------
 
 
-def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: object) -> Summary:
-    """A made run of the study's variants; `changed`: arms whose generator was the limit."""
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=blocks)
-
-    def change(slot: object, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm in changed else sample
-
-    samples, histograms = make_run(run, effects={"keepalive": 2.0}, change=change)
-    return replace(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked()), **more)  # type: ignore[arg-type]
+def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _slot, sample: sample) -> Summary:
+    """A made run of the study's variants."""
+    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+    samples, histograms = make_run(run, {"keepalive": effect}, noise, change=change)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
 
 
 def shown(study: Study, summary: Summary) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=60), results.page(results.shaped(study, summary)))
-    return out.getvalue()
+    return print_page(results.page(results.shaped(study, summary)))
 
 
 def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value(study_file: Path) -> None:
     """And is relative to the reference cell on its own machine."""
-    study = load_study("mine")
-    (table,) = results.shaped(study, filled(study))
+    (table,) = results.shaped(load_study("mine"), filled())
     edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     level, relative = edge.level, edge.relative
     assert level is not None and level.low is not None and level.value is not None and level.high is not None
@@ -176,28 +147,22 @@ def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value
 
 def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
     """`direct` stands before the blocks and has none of its own."""
-    study_file.write_text(study_file.read_text().replace("variants.ingress-nginx =", "variants.direct ="))
-    (table,) = results.shaped(study := load_study("mine"), filled(study))
+    changed(study_file, "variants.ingress-nginx =", "variants.direct =")
+    (table,) = results.shaped(study := load_study("mine"), filled())
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
     assert edge.level.value is not None and direct.level.value is not None
     assert edge.relative[0] == pytest.approx(edge.level.value / direct.level.value, rel=0.02)
     assert edge.relative[1:] == (None, None)
-    assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled(study)).splitlines())
+    assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled()).splitlines())
 
 
 def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     """Percentiles are of all requests together, and never a mean of the blocks' own."""
-    study_file.write_text(
-        study_file.read_text().replace("metrics.rate = {}", "metrics.p99 = {}").replace("req/s", "ms")
-    )
-
-    def late(slot: object, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm == "keepalive" else sample
-
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
-    samples, histograms = make_run(run, noise=0.5, change=late)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
+    changed(study_file, "metrics.rate = {}", "metrics.p99 = {}")
+    changed(study_file, "req/s", "ms")
+    limited = alter(lambda slot: slot.arm.name == "keepalive", lambda _: {"limited_by": "generator"})
+    summary = filled(noise=0.5, effect=1.0, change=limited)
     (table,) = results.shaped(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
@@ -212,7 +177,7 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
 
 
 def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
-    lines = shown(load_study("mine"), filled(load_study("mine"))).splitlines()
+    lines = shown(load_study("mine"), filled()).splitlines()
     head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
     assert lines[head].index("keep-alive") < lines[head].index("close")
     assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.evidence import Evidence
 from lab.model.plan import Arm, Plan, Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Sample
@@ -104,3 +106,9 @@ def made_disturbed(
                 )
             )
     return MadeStore(made_record(name, planned, **record), samples, {})
+
+
+def evidence_of(store: RunStore, name: str = "made") -> Evidence:
+    """The run as exhibits and claims are given it."""
+    samples = tuple(store.samples())
+    return Evidence(name, store, samples, counted_alone(samples))

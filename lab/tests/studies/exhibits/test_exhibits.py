@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 import pytest
@@ -15,6 +14,7 @@ from lab.analysis.evidence import Evidence, Missing
 from lab.studies.exhibits import exhibits
 from lab.studies.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
+from lab.tests.support.golden import drawn
 
 VARIANT = "grace-period-30+host-port"
 MADE: dict[str, Callable[[Run], go.Figure]] = {
@@ -55,44 +55,26 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     return found
 
 
-def meta(figure: go.Figure) -> dict[str, Any]:
-    return json.loads(figure.to_json() or "")["layout"].get("meta", {})
-
-
 @pytest.mark.parametrize("name", MADE)
 def test_a_figure_names_its_run(name: str, run: Evidence) -> None:
-    """Once, however many panels are of it. Without one it names none, and what is empty is counted: a whole figure needs no count; beside what
-    was published, an empty panel or line does.
-    """
-    assert meta(MADE[name](run))["runs"] == ["r-1"]
-    figure = MADE[name](Missing("nothing of it: just bench grace-period-30+host-port"))
-    drawn = bool(json.loads(figure.to_json() or "")["data"])
-    assert drawn == (name in PUBLISHED)
-    assert not meta(figure).get("runs")
-    assert len(meta(figure).get("gaps", ())) == PUBLISHED.get(name, 0)
+    """Once, however many panels are of it. Without one an empty panel beside what was published is counted; a whole figure needs no count."""
+    assert drawn(MADE[name](run))["layout"]["meta"]["runs"] == ["r-1"]
+    figure = drawn(MADE[name](Missing("nothing of it: just bench grace-period-30+host-port")))
+    assert bool(figure["data"]) == (name in PUBLISHED)
+    meta = figure["layout"].get("meta", {})
+    assert not meta.get("runs") and len(meta.get("gaps", ())) == PUBLISHED.get(name, 0)
 
 
 def test_what_was_published_is_drawn_without_a_run() -> None:
     """A claim stands at once where its run will, of a gain, too; a publication's table has a line a release, in the metric's own unit."""
     where = {"phase": ["scaling-up"], "release": ["1.7.0", "1.9.0"]}
-    figure = exhibits.printed("T", "envoy_gateway_benchmark", "p50", "p50_ms", "routes", "release", where)
-    lines = json.loads(figure.to_json() or "")["data"]
-    assert [(line["name"], len(line["x"])) for line in lines] == [("1.7.0, published", 6), ("1.9.0, published", 6)]
-    assert meta(figure) == {"runs": []}
+    figure = drawn(exhibits.printed("T", "envoy_gateway_benchmark", "p50", "p50_ms", "routes", "release", where))
+    found = [(line["name"], len(line["x"])) for line in figure["data"]]
+    assert found == [("1.7.0, published", 6), ("1.9.0, published", 6)]
+    assert figure["layout"]["meta"] == {"runs": []}
     run = Missing("nothing of it: just bench nds-replicas-4")
-    figure = exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "ingress-nginx")], ["ND-03"])
-    told = json.loads(figure.to_json() or "")
+    told = drawn(exhibits.gains(run, "T", "mean_s", "*", [("nds-replicas-4", "ingress-nginx")], ["ND-03"]))
     assert "ND-03: 0 % change (about)" in json.dumps(told["data"])
     assert "just bench nds-replicas-4" in told["layout"]["title"]["text"]
-    assert meta(figure) == {"runs": [], "gaps": [run.said]}
-    number = exhibits.intervals(run, "T", "failing_s", claimed="ND-12")
-    assert not json.loads(number.to_json() or "")["data"]
-
-
-def test_processes_stand_below_ndss_own(run: Evidence) -> None:
-    """The average lines of pidstat's two tables; ours with the blocks' medians."""
-    lines = exhibits.usage(run, [VARIANT], "held").splitlines()
-    heads = [line.split(" | ")[0] for line in lines if ", published" in line]
-    assert heads == ["| proc1, published", "| proc2, published"]
-    assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
-    assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)
+    assert told["layout"]["meta"] == {"runs": [], "gaps": [run.said]}
+    assert not drawn(exhibits.intervals(run, "T", "failing_s", claimed="ND-12"))["data"]

@@ -10,6 +10,9 @@ from lab.analysis.evidence import Evidence, Missing
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies.exhibits import exhibits, exploring
 from lab.tests.support.committed import nds_story, run_of
+from lab.tests.support.golden import drawn
+
+pytestmark = pytest.mark.committed
 
 STEADY = "quick-keepalive"
 
@@ -50,26 +53,25 @@ def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.Monke
 
 
 def test_without_any_a_committed_one_that_has_intervals() -> None:
-    """And something to compare; also when the newest was made for its shape alone, or of one system alone. Percentiles are drawn; there is no timeline, and why is said."""
+    """And something to compare. Of a run by name percentiles are drawn; there is no timeline, and why is said."""
     picked = exploring.picked()
     assert isinstance(picked, Evidence) and picked.run.record.blocks >= MIN_BLOCKS
     assert any(arm.role == "variant" for arm in picked.run.record.arms)
-    assert named(exploring.picked(STEADY)) == STEADY
     run = exploring.picked(STEADY)
-    assert len(exhibits.tails(run, "T", "ceiling", ["keepalive"]).to_dict()["data"]) == 1
-    assert "steady loads alone" in (exhibits.timeline(run, "T", "keepalive").to_json() or "")
-    assert "keepalive at ceiling" in exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
-    assert "ingress-nginx" not in exhibits.table(run, ["rate"], "ceiling", ["keepalive"]).replace(STEADY, "")
+    assert named(run) == STEADY
+    assert len(drawn(exhibits.tails(run, "T", "ceiling", ["keepalive"]))["data"]) == 1
+    assert "steady loads alone" in str(drawn(exhibits.timeline(run, "T", "keepalive")))
+    table = exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
+    assert "keepalive at ceiling" in table and "ingress-nginx" not in table.replace(STEADY, "")
 
 
 def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every part, and no figure stops."""
     monkeypatch.setenv("LAB_REFERENCE", str(own))
     run = exploring.picked()
-    assert isinstance(run, Missing)
     for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
         assert text.startswith("*no run: nothing in data/reference of any sweep")
-    assert exploring.variants(run)
+    assert isinstance(run, Missing) and exploring.variants(run)
     monkeypatch.setenv("LAB_RUNS", str(own / "none"))
     (own / "broken").mkdir()
     (own / "broken" / "run.json").write_text("{")
@@ -80,14 +82,14 @@ def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_overview_has_arms_loads_and_machine_and_metrics_are_those_of_the_run(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = exploring.overview(exploring.picked(STEADY))
+    run = exploring.picked(STEADY)
+    text = exploring.overview(run)
     assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | ingress-nginx |" in text
-    assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text
-    assert "| cpu | Intel" in text
-    assert "cpu_per_request" in exploring.metrics(exploring.picked(STEADY))
+    assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text and "| cpu | Intel" in text
+    assert "cpu_per_request" in exploring.metrics(run)
     disturbed(own, monkeypatch, "20260101-a")
-    assert "| held |" in exploring.overview(exploring.picked())
-    assert "gap_s" in exploring.metrics(exploring.picked())
+    newest = exploring.picked()
+    assert "| held |" in exploring.overview(newest) and "gap_s" in exploring.metrics(newest)
 
 
 def test_variants_are_compared_with_their_baselines() -> None:
@@ -99,7 +101,6 @@ def test_variants_are_compared_with_their_baselines() -> None:
     assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
     assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
     assert exploring.compared(run, other="none").startswith("*no run: ")
-    run = exploring.picked(STEADY)
     whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
     rows = [line for line in part if line.startswith("| keepalive")]
     same = [line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line]

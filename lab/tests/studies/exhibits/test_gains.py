@@ -6,23 +6,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import UsageError
-from lab.model.plan import Slot
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.report.html import rendering as markdown
-from lab.stats.histogram import Histogram
 from lab.studies.exhibits import exhibits
 from lab.studies.exhibits.reproduction import told_gains
-from lab.tests.support.factories import make_plan, make_point
-from lab.tests.support.made_runs import MadeStore, made
+from lab.tests.support.factories import alter, make_plan, make_point
+from lab.tests.support.golden import drawn
+from lab.tests.support.made_runs import MadeStore, evidence_of, made
 
 NONE = Missing("nothing in data/reference of qinng: just bench")
 WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
@@ -31,22 +28,8 @@ WORKERS = [(f"qinng-workers-{size}", "qinng-tuned") for size in (1, 2, 4, 8)]
 WORKER_TABLE = "Requests per second by workers"
 
 
-def data(figure: go.Figure) -> Any:
-    return json.loads(figure.to_json() or "")
-
-
 def texts(figure: go.Figure) -> str:
-    return " ".join(each["text"] for each in data(figure)["layout"].get("annotations", [])).replace("<br>", " ")
-
-
-def numbers(values: Any) -> list[float]:
-    """Of an axis as it is written down: plotly packs long arrays."""
-    if isinstance(values, dict):
-        import base64
-
-        raw = base64.b64decode(str(values["bdata"]))
-        return [float(value) for value in np.frombuffer(raw, dtype=np.dtype(str(values["dtype"])))]
-    return [float(value) for value in values]
+    return " ".join(each["text"] for each in drawn(figure)["layout"].get("annotations", [])).replace("<br>", " ")
 
 
 class Steered(MadeStore):
@@ -58,54 +41,36 @@ class Steered(MadeStore):
 
 
 def run_of(
-    variants: Sequence[tuple[str, str | None]],
-    effects: dict[str, float] | None = None,
-    limited: str = "proxy",
-    reference: str | None = "direct",
-    **record: Any,
+    variants: Sequence[tuple[str, str | None]], effects: dict[str, float] | None = None, **record: Any
 ) -> Evidence:
-    """Six blocks at one closed loop, without noise: `effects` are factors on what a request costs."""
-
-    def change(_: Slot, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": limited, "generator": "wrk"})
-
-    planned = make_plan(variants, [WRK], reference=reference)
-    store = made(planned=planned, effects=effects, noise=0.001, change=change, **record)
-    histograms: dict[str, Histogram] = {
-        sample.id: found for sample in store.samples() if (found := store.histogram(sample))
-    }
-    steered = Steered(store.record, store.samples(), histograms)
-    samples = tuple(steered.samples())
-    return Evidence("made", steered, samples, counted_alone(samples))
+    """Six blocks at one closed loop that the proxy limited, without noise: `effects` are factors on what a request costs."""
+    change = alter(lambda _: True, lambda _: {"limited_by": "proxy", "generator": "wrk"})
+    store = made(planned=make_plan(variants, [WRK]), effects=effects, noise=0.001, change=change, **record)
+    histograms = {sample.id: found for sample in store.samples() if (found := store.histogram(sample))}
+    return evidence_of(Steered(store.record, store.samples(), histograms))
 
 
 def test_gains_are_shown_beside_what_was_claimed() -> None:
     """In percent, with the claim's own number and unit; one of a factor as what it adds."""
     run = run_of(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
-    pairs = [("qinng-tuned", "baseline"), ("nginx", "baseline"), ("packet-steering", "baseline")]
+    pairs = [*OWN, ("packet-steering", "baseline")]
     figure = exhibits.gains(run, "Gains", "rate", "*", pairs, ["QN-15", "AW-01"])
-    rows = {
-        label: value
-        for each in data(figure)["data"]
-        if each.get("error_x")
-        for label, value in zip(each["y"], numbers(each["x"]), strict=True)
-    }
+    shown = drawn(figure)
+    marks = [each for each in shown["data"] if each.get("error_x")]
+    rows = {label: value for each in marks for label, value in zip(each["y"], each["x"], strict=True)}
     assert rows == pytest.approx({"qinng-tuned against baseline": 100, "nginx against baseline": 25}, abs=1)
-    layout = data(figure)["layout"]
-    assert [shape["x0"] for shape in layout["shapes"]] == [0, 100, 30]
+    assert [shape["x0"] for shape in shown["layout"]["shapes"]] == [0, 100, 30]
     assert "AW-01: 30 % (up to)" in texts(figure)
     missing = "packet-steering is not part of this run"
-    assert f"packet-steering against baseline: {missing}" in layout["xaxis"]["title"]["text"]
-    (need,) = layout["meta"]["gaps"]
+    assert f"packet-steering against baseline: {missing}" in shown["layout"]["xaxis"]["title"]["text"]
+    (need,) = shown["layout"]["meta"]["gaps"]
     assert need.startswith(f"{missing}: just bench packet-steering")
 
 
 @pytest.mark.committed
 def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
-    store = RunStore.open("data/reference/keepalive-pairs")
-    samples = tuple(store.samples())
-    run = Evidence("keepalive-pairs", store, samples, counted_alone(samples))
+    run = evidence_of(RunStore.open("data/reference/keepalive-pairs"), "keepalive-pairs")
     (told,) = told_gains(run, "keepalive", "ingress-nginx", "cpu_per_request", "ceiling")
     pair = run.as_pair("keepalive", "ingress-nginx", "ceiling", "cpu_per_request")
     assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
@@ -122,7 +87,6 @@ def test_what_cannot_be_measured_here_is_named() -> None:
     figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
     said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
     assert texts(figure) == f"aws-a1-node against baseline: {said}"
-    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
     lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
     assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
@@ -143,7 +107,7 @@ def test_tables_keep_the_published_shape() -> None:
     run = run_of(OWN)
     told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
     assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
-    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
+    assert "direct" not in json.dumps(drawn(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
 
 
 def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:

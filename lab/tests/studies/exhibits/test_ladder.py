@@ -4,25 +4,23 @@ few.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from lab.analysis.aggregate.cells import counted_alone
 from lab.analysis.evidence import Evidence, Missing, Shelf
-from lab.model.plan import Place, Shape, Slot
+from lab.model.plan import Shape, Slot
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.studies.exhibits import exhibits, ladder
 from lab.studies.exhibits.ladder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
-from lab.tests.support.factories import make_plan, make_point
-from lab.tests.support.made_runs import made
+from lab.tests.support.factories import costing, make_plan, make_point
+from lab.tests.support.golden import drawn
+from lab.tests.support.made_runs import evidence_of, made
 
 CEILING = make_point("ceiling", generator="wrk", rate_rps=None)
 CHAIN = [("no-metrics", "baseline"), ("no-log", "no-metrics"), ("nginx", "no-log")]
@@ -37,29 +35,16 @@ def run_of(
     chain: Sequence[tuple[str, str | None]] = CHAIN,
     costs: Mapping[str, float] = COSTS,
     blocks: int = 6,
-    alone: Mapping[Place, int] | None = None,
     **record: Any,
 ) -> Evidence:
-    shape = Shape({name: blocks for name, _ in chain}, frozenset({"ceiling"}), alone or {})
+    shape = Shape({name: blocks for name, _ in chain}, frozenset({"ceiling"}))
     planned = make_plan(chain, [CEILING], blocks=blocks, reference=None, shape=shape)
-    store = made(f"run-{next(NUMBERS)}", effects=costs, planned=planned, noise=0.001, **record)
-    samples = tuple(store.samples())
-    return Evidence("made", store, samples, counted_alone(samples))
+    return evidence_of(made(f"run-{next(NUMBERS)}", effects=costs, planned=planned, noise=0.001, **record))
 
 
 def dearer(by: Callable[[Slot], float]) -> Callable[[Slot, Sample], Sample]:
-    """Return a change by which the proxy of a solo sample uses that many times the CPU."""
-
-    def change(slot: Slot, sample: Sample) -> Sample:
-        proxy = sample.usage["proxy"]
-        cpu_s = proxy.cpu_s * (1.0 if slot.other else by(slot))
-        return sample.model_copy(update={"usage": {**sample.usage, "proxy": proxy.model_copy(update={"cpu_s": cpu_s})}})
-
-    return change
-
-
-def data(figure: go.Figure) -> Any:
-    return json.loads(figure.to_json() or "")
+    """Return a change by which a solo sample uses that many times the CPU."""
+    return lambda slot, sample: sample if slot.other else sample.model_copy(update={**costing(by(slot))(sample)})
 
 
 def test_steps_hang_where_the_one_before_ends_and_add_up() -> None:
@@ -79,7 +64,7 @@ def test_steps_hang_where_the_one_before_ends_and_add_up() -> None:
 
 
 def test_a_step_beside_the_chain_hangs_from_its_own_baseline_and_may_go_up() -> None:
-    """What is in front costs more; the chain goes on where its baseline is. A pair on a dearer machine moves no level, and arms alone that differ by something else move no step."""
+    """What is in front costs more. A pair on a dearer machine moves no level, and arms alone that differ by something else no step."""
     chain = [("in-front", "baseline"), *CHAIN]
     steps = {"in front": ("in-front", "baseline"), **STEPS}
     rows, _ = ladder.rungs(run_of(chain, {**COSTS, "in-front": 2.4}), "real", steps, "ceiling")
@@ -98,16 +83,16 @@ def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
     steps = {**STEPS, "Lua": ("no-lua", "no-log")}
     run = run_of()
     figure = exhibits.ladder({"real": (run, steps)}, "T", "ceiling")
-    shown = data(figure)
+    shown = drawn(figure)
     title = shown["layout"]["title"]["text"].replace("<br>", " ")
     assert "Lua: no pair of no-lua and no-log at ceiling in made: no-lua is not part of this run" in title
     assert shown["layout"]["meta"]["runs"] == [run.run.record.id]
     assert [gap.partition(":")[0] for gap in shown["layout"]["meta"]["gaps"]] == ["Lua"]
     missing = Shelf((), ()).of("ladder", variant=["no-metrics", "nginx"], target="apiserver")
-    both = data(exhibits.ladder({"real": (run_of(), STEPS), "none": (missing, STEPS)}, "T", "ceiling"))
+    both = drawn(exhibits.ladder({"real": (run_of(), STEPS), "none": (missing, STEPS)}, "T", "ceiling"))
     command = "just bench no-metrics nginx --sweep ladder --target apiserver"
     assert command in both["layout"]["title"]["text"].replace("<br>", " ") and len(both["layout"]["meta"]["gaps"]) == 1
-    alone = data(exhibits.ladder({"none": (missing, STEPS)}, "T", "ceiling"))
+    alone = drawn(exhibits.ladder({"none": (missing, STEPS)}, "T", "ceiling"))
     assert not alone["data"] and command in alone["layout"]["annotations"][0]["text"].replace("<br>", " ")
 
 
@@ -224,10 +209,10 @@ def test_a_level_is_carried_by_its_pairs_from_what_was_alone() -> None:
 @pytest.mark.usefixtures("used")
 def test_the_figure_takes_it_below_the_last_panels_steps_and_names_both_runs() -> None:
     run, there = kind(), elsewhere()
-    shown = data(exhibits.ladder({"on kind": (run, TWO)}, "T", "ceiling", there))
+    shown = drawn(exhibits.ladder({"on kind": (run, TWO)}, "T", "ceiling", there))
     labels = [text.partition("<br>")[0] for text in shown["layout"]["yaxis"]["ticktext"]]
     assert labels == ["baseline, on kind", "metrics", "log", "no-log, on kind", LEFT, "no-metrics, bare"]
     assert len(shown["layout"]["meta"]["runs"]) == 2 and not shown["layout"]["meta"].get("gaps")
-    alone = data(exhibits.ladder({"on kind": (run, TWO)}, "T", "ceiling"))
+    alone = drawn(exhibits.ladder({"on kind": (run, TWO)}, "T", "ceiling"))
     titles = [each["layout"]["title"]["text"] for each in (shown, alone)]
     assert ["nothing is pooled" in title for title in titles] == [True, False]
