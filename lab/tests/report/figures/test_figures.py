@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from lab.report.figures.intervals import Bound, Pair, Told
 from lab.report.figures.percentiles import ORDERED, Corner, Curve, Panel
 from lab.report.figures.style import scaled
 from lab.tests.support.disturbed import ZERO_S, events, killed, requests, usage
+from lab.tests.support.golden import drawn
 
 EMPTY = requests(duration_s=0)
 OUTAGE = timelines.bins(requests(out=(5.0, 7.0)), ZERO_S)
@@ -71,39 +71,32 @@ BARE: dict[str, Callable[[], go.Figure]] = {
 }
 
 
-def told(figure: go.Figure) -> Any:
-    """Its `data` and `layout` as they are written down: plotly has no types of its own for them."""
-    return json.loads(figure.to_json() or "")
-
-
 def trace(figure: go.Figure, name: str) -> Any:
     """The first whose name begins so."""
-    return next(each for each in told(figure)["data"] if each.get("name", "").startswith(name))
+    return next(each for each in drawn(figure)["data"] if each.get("name", "").startswith(name))
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_it_has_title_units_and_hover_texts(name: str) -> None:
     """And survives being written down; every figure is here, with something in it and with nothing."""
     assert set(FULL) == set(BARE) == set(figures.__all__)
-    figure = told(FULL[name]())
+    figure = drawn(FULL[name]())
     assert figure["layout"]["title"]["text"].startswith("T")
     axes = [axis for key, axis in figure["layout"].items() if key.startswith(("xaxis", "yaxis"))]
-    titled = [axis["title"]["text"] for axis in axes if axis.get("title", {}).get("text")]
-    assert any("(" in text for text in titled)
+    assert any("(" in axis.get("title", {}).get("text", "") for axis in axes)
     assert any("<extra>" in each.get("hovertemplate", "") for each in figure["data"])
 
 
 @pytest.mark.parametrize("name", BARE)
 def test_without_anything_to_show_it_says_so(name: str) -> None:
-    """A frame with the reason in the figure's place."""
-    figure = told(BARE[name]())
+    figure = drawn(BARE[name]())
     assert not figure["data"] and figure["layout"]["annotations"][0]["text"]
     assert figure["layout"]["paper_bgcolor"] == figure["layout"]["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
 def luminance(colour: str) -> float:
     """WCAG 2: relative luminance."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -136,26 +129,23 @@ def test_every_colour_stands_off(paper: str) -> None:
     ],
 )
 def test_units_become_readable(unit: str, greatest: float, scale: float, written: str) -> None:
-    """By what is shown at most."""
     assert scaled(unit, greatest) == (scale, written)
 
 
 def test_every_mark_tells_what_happened() -> None:
-    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
-    texts = trace(FULL["timeline"](), "pods")["customdata"]
-    assert len(texts) == 7
-    assert "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
-    assert "<b>Created</b>" in texts[0]
-    assert "<b>Gone</b>" not in texts[0]
-    bars = [each for each in told(FULL["timeline"]())["data"] if each["type"] == "bar"]
-    assert [each["name"] for each in bars] == ["failed: connect"]
-    hit = [x for x, y in zip(bars[0]["x"], bars[0]["y"], strict=True) if y]
-    assert (min(hit), max(hit)) == (pytest.approx(5.05), pytest.approx(6.95))
+    """When, what kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
+    figure = FULL["timeline"]()
+    texts = trace(figure, "pods")["customdata"]
+    assert len(texts) == 7 and "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
+    assert "<b>Created</b>" in texts[0] and "<b>Gone</b>" not in texts[0]
+    (bars,) = [each for each in drawn(figure)["data"] if each["type"] == "bar"]
+    hit = [x for x, y in zip(bars["x"], bars["y"], strict=True) if y]
+    assert (bars["name"], min(hit), max(hit)) == ("failed: connect", pytest.approx(5.05), pytest.approx(6.95))
 
 
 def test_intervals_are_drawn_to_their_ends() -> None:
-    """Error bars reach from low to high, and every block has its ring. In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
-    figure = told(FULL["intervals"]())
+    """From low to high, with a ring for every block; a claim reaches from one size to another, in the line's colour and the unit of the axis."""
+    figure = drawn(FULL["intervals"]())
     marked = next(each for each in figure["data"] if each.get("error_x"))
     assert (marked["error_x"]["array"][0], marked["error_x"]["arrayminus"][0]) == (1.0, 1.0)
     rings = next(each for each in figure["data"] if each["marker"]["symbol"] == "circle-open")
@@ -168,7 +158,7 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
     assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
     assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
-    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
+    assert drawn(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
 
 
 @pytest.mark.parametrize(
@@ -180,17 +170,16 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     ],
 )
 def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: str) -> None:
-    """Of one block there is only a shape."""
     across = figures.intervals(rows, "T", "gap", "s")
     along = figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s")
-    assert f"diamond: {said};" in told(across)["layout"]["title"]["text"]
-    assert told(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
+    assert f"diamond: {said};" in drawn(across)["layout"]["title"]["text"]
+    assert drawn(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
 
 
 def test_what_was_never_seen_stands_above_all() -> None:
-    """As a mark of its own kind. Published above measured, each row's name once."""
+    """Published stands above measured, each row's name once."""
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
-    figure = told(FULL["beside"]())
+    figure = drawn(FULL["beside"]())
     assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
     assert [len(each["x"]) for each in figure["data"]] == [2, 1]
     assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]

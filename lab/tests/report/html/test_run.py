@@ -22,7 +22,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> MadeStore:
 
 
 def test_it_says_what_the_terminal_says(run: MadeStore, tmp_path: Path) -> None:
-    """Every sentence, every effect as an interval with the same words, what to apply, and how to measure it again."""
+    """Every effect as an interval with the same words, what to apply, and how to measure it again."""
     result = Result(run)
     text = write(result, tmp_path / "new" / "folder").read_text()
     (summary,) = result.told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox.cpus import split
 from lab.tests.support.factories import make_point
+from lab.tests.support.inside import changed
 
 PINNED = split([0, 1])
 LOG = """\
@@ -35,22 +36,14 @@ E1126 02:00:04.560355       1 reflector.go:227] "Failed to watch" err="secrets i
 @pytest.fixture
 def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both programs are there: what is asked of them is what is looked at."""
-
-    def program(place: str, name: str, version: str) -> Program:
-        return Program(name, version, Path("/bin/true"))
-
-    def built(place: str, name: str, module: str, version: str) -> Program:
-        return program(place, name, version)
-
-    monkeypatch.setattr(programs, "program", program)
-    monkeypatch.setattr(programs, "built", built)
+    there = Path("/bin/true")
+    monkeypatch.setattr(programs, "program", lambda place, name, version: Program(name, version, there))
+    monkeypatch.setattr(programs, "built", lambda place, name, module, version: Program(name, version, there))
 
 
-def vet(edit: Any = lambda containers: None) -> None:
-    manifests: list[Any] = json.loads(json.dumps(objects.read(load_variant("contour").manifests)))
-    (proxy,) = [each for each in manifests if each["kind"] == "Deployment" and each["metadata"]["name"] == "proxy"]
-    edit(proxy["spec"]["template"]["spec"]["containers"])
-    bringup.vet(local_objects.read(manifests), PINNED, ApiserverTarget().realise)
+def vet(edit: Callable[[Any], object] = lambda containers: None) -> None:
+    variant = changed("contour", lambda deployment: edit(deployment["spec"]["template"]["spec"]["containers"]))
+    bringup.vet(local_objects.read(objects.read(variant.manifests)), PINNED, ApiserverTarget().realise)
 
 
 def test_its_log_is_told_in_its_words_with_what_they_are_about() -> None:
@@ -62,14 +55,13 @@ def test_its_log_is_told_in_its_words_with_what_they_are_about() -> None:
     assert contour.ignored(LOG) == ["ignoring invalid ingress"]
 
 
-@pytest.mark.parametrize("target", ["local", "kind"])
-def test_elsewhere_it_is_refused_with_the_target_that_can_before_anything_is_built(target: str) -> None:
-    with pytest.raises(NotMeasurableError) as caught:
-        load_variant("contour-log-off").refuse_on(target)
-    assert caught.value.remedy == "--target apiserver"
-    if target == "local":
-        with pytest.raises(NotMeasurableError, match="target apiserver alone"):
-            LocalTarget().check_variant(load_variant("contour"), [make_point()])
+def test_elsewhere_it_is_refused_with_the_target_that_can_before_anything_is_built() -> None:
+    for target in ("local", "kind"):
+        with pytest.raises(NotMeasurableError) as caught:
+            load_variant("contour-log-off").refuse_on(target)
+        assert caught.value.remedy == "--target apiserver"
+    with pytest.raises(NotMeasurableError, match="target apiserver alone"):
+        LocalTarget().check_variant(load_variant("contour"), [make_point()])
 
 
 @pytest.mark.usefixtures("brought")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,54 +11,47 @@ import pytest
 import yaml
 
 from lab.base.errors import UsageError
-from lab.model.variants.variants import load_variant
+from lab.model.variants.variants import Variant, load_variant
 from lab.systems.envoy_gateway import system as envoy_gateway
 from lab.systems.envoy_gateway.system import CONTROLLER, VERSION, Serves, written
 from lab.systems.envoy_gateway.system import objects as given
 from lab.systems.manifests import objects
+from lab.tests.support.inside import changed
 
 ADDRESS = "10.64.0.3"
 
 
-def read(manifests: Any = None) -> objects.Objects:
-    return objects.read(manifests or load_variant("envoy-gateway").manifests)
+def read(variant: Variant | str = "envoy-gateway") -> objects.Objects:
+    return objects.read((load_variant(variant) if isinstance(variant, str) else variant).manifests)
 
 
-def of(kind: str, found: objects.Objects | None = None) -> list[dict[str, Any]]:
-    found = found or read()
+def of(kind: str, variant: Variant | str = "envoy-gateway") -> list[dict[str, Any]]:
+    found = read(variant)
     made = given(found, CONTROLLER, {pod.name: ADDRESS for pod in found.pods})
     return [each for each in made if each["kind"] == kind]
 
 
 def test_a_service_s_pods_become_a_backend_to_which_the_route_leads() -> None:
+    """Policies are given as they are, and the class that is the controller's, without what is the lab's own."""
     (backend,), (route,) = of("Backend"), of("HTTPRoute")
     assert backend["spec"]["endpoints"] == [{"ip": {"address": ADDRESS, "port": 8080}}]
     (rule,) = route["spec"]["rules"]
-    assert rule["backendRefs"] == [
-        {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": backend["metadata"]["name"]}
-    ]
-    assert route["spec"]["hostnames"] == ["bench.lab.test"]
-
-
-def test_policies_and_the_class_are_given_as_they_are() -> None:
-    """With the class that is the controller's, without what is the lab's own."""
-    manifests = load_variant("envoy-gateway-circuit-breakers").manifests
-    (policy,) = of("BackendTrafficPolicy", read(manifests))
+    to = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": backend["metadata"]["name"]}
+    assert rule["backendRefs"] == [to] and route["spec"]["hostnames"] == ["bench.lab.test"]
+    (policy,) = of("BackendTrafficPolicy", "envoy-gateway-circuit-breakers")
     assert policy["spec"]["circuitBreaker"]["maxConnections"] == 65536
     assert [each["spec"]["controllerName"] for each in of("GatewayClass")] == [CONTROLLER]
     assert not of("Deployment") and not of("ConfigMap")
 
 
 def test_a_rule_s_name_is_its_version_and_a_name_of_its_own_stays() -> None:
-    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway").manifests]
-    names = {rule["name"] for each in of("HTTPRoute") for rule in each["spec"]["rules"]}
-    route = next(each for each in manifests if each["kind"] == "HTTPRoute")
-    route["spec"] = {**route["spec"], "hostnames": ["other.lab.test"]}
-    changed = {rule["name"] for each in of("HTTPRoute", read(manifests)) for rule in each["spec"]["rules"]}
-    assert names != changed and all(name.startswith(VERSION) for name in names | changed)
-    spec: dict[str, Any] = route["spec"]
-    route["spec"] = {**spec, "rules": [{**spec["rules"][0], "name": "mine"}]}
-    assert of("HTTPRoute", read(manifests))[0]["spec"]["rules"][0]["name"] == "mine"
+    def names(edit: Callable[[dict[str, Any]], object]) -> set[str]:
+        variant = changed("envoy-gateway", lambda route: edit(route["spec"]), "HTTPRoute", "bench")
+        return {rule["name"] for each in of("HTTPRoute", variant) for rule in each["spec"]["rules"]}
+
+    shipped, other = names(lambda _: None), names(lambda spec: spec.update(hostnames=["other.lab.test"]))
+    assert shipped != other and all(name.startswith(VERSION) for name in shipped | other)
+    assert names(lambda spec: spec["rules"][0].update(name="mine")) == {"mine"}
 
 
 def dump(versions: list[str], endpoints: list[tuple[str, int]]) -> Any:
@@ -75,55 +69,42 @@ def dump(versions: list[str], endpoints: list[tuple[str, int]]) -> Any:
     }
 
 
-@pytest.mark.parametrize(
-    ("version", "endpoint", "serves"),
-    [(None, (ADDRESS, 8080), True), ("lab-older", (ADDRESS, 8080), False), (None, (ADDRESS, 8081), False)],
-)
-def test_it_serves_a_file_when_it_has_its_rules_and_endpoints(
-    version: str | None, endpoint: tuple[str, int], serves: bool
-) -> None:
-    found = read()
-    text = written(given(found, CONTROLLER, {pod.name: ADDRESS for pod in found.pods}))
-    name = next(each for each in yaml.safe_load_all(text) if each["kind"] == "HTTPRoute")["spec"]["rules"][0]["name"]
-    assert Serves().these(text, "1", lambda: dump([version or name], [endpoint])) is serves
-
-
-def test_envoy_is_looked_at_again_only_when_it_has_taken_something() -> None:
+def test_it_serves_a_file_when_it_has_its_rules_and_endpoints() -> None:
+    """Envoy is looked at again only when it has taken something."""
     found, looks = read(), list[str]()
     text = written(given(found, CONTROLLER, {pod.name: ADDRESS for pod in found.pods}))
-    serves = Serves()
+    name = next(each for each in yaml.safe_load_all(text) if each["kind"] == "HTTPRoute")["spec"]["rules"][0]["name"]
+    for version, port, serves in ((name, 8080, True), ("lab-older", 8080, False), (name, 8081, False)):
+        assert Serves().these(text, "1", lambda it=(version, port): dump([it[0]], [(ADDRESS, it[1])])) is serves
+    server = Serves()
 
     def look() -> Any:
         looks.append("look")
         return dump([], [])
 
-    assert [serves.these(text, versions, look) for versions in ("1", "1", "2")] == [False] * 3
-    assert len(looks) == 2
+    assert [server.these(text, versions, look) for versions in ("1", "1", "2")] == [False] * 3 and len(looks) == 2
 
 
 def test_a_certificate_is_where_it_looks_for_one() -> None:
     """The controller itself leaves stringData as it is, and would open no port for TLS."""
-    (secret,) = of("Secret", read(load_variant("envoy-gateway-equal").manifests))
+    (secret,) = of("Secret", "envoy-gateway-equal")
     assert b64decode(secret["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
     assert "stringData" not in secret
 
 
 def test_an_envoy_of_its_own_choice_is_refused() -> None:
-    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway").manifests]
-    settings = next(each for each in manifests if each["kind"] == "EnvoyProxy")
-    settings["spec"] = {**settings["spec"], "provider": {"type": "Host"}}
+    variant = changed("envoy-gateway", lambda each: each["spec"].update(provider={"type": "Host"}), "EnvoyProxy")
     with pytest.raises(UsageError, match="envoyVersion: is missing"):
-        envoy_gateway._envoy(context_of(manifests))  # pyright: ignore[reportPrivateUsage]
+        envoy_gateway._envoy(context_of(variant))  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_field_that_its_objects_have_not_is_refused_before_it_starts() -> None:
     """The controller itself would serve nothing, and say why in its log alone."""
-    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway-circuit-breakers").manifests]
-    policy = next(each for each in manifests if each["kind"] == "BackendTrafficPolicy")
-    policy["spec"] = {**policy["spec"], "circuitBreaker": {"maxConnectios": 65536}}
+    breaker, kind = {"maxConnectios": 65536}, "BackendTrafficPolicy"
+    variant = changed("envoy-gateway-circuit-breakers", lambda each: each["spec"].update(circuitBreaker=breaker), kind)
     with pytest.raises(UsageError, match=r"BackendTrafficPolicy/proxy: /spec/circuitBreaker: .*maxConnectios"):
-        envoy_gateway._refuse(context_of(manifests))  # pyright: ignore[reportPrivateUsage]
+        envoy_gateway._refuse(context_of(variant))  # pyright: ignore[reportPrivateUsage]
 
 
-def context_of(manifests: list[dict[str, Any]]) -> Any:
-    return SimpleNamespace(objects=read(manifests), cpus=2)
+def context_of(variant: Variant) -> Any:
+    return SimpleNamespace(objects=read(variant), cpus=2)

@@ -14,7 +14,6 @@ from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.ingress_nginx.system import render
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context
-from lab.systems.table import find_controller
 from lab.targets.apiserver.registry import stamp
 from lab.tests.support.contexts import context_of
 
@@ -45,13 +44,10 @@ goroutine 1 [running]:
 """.splitlines()
 
 
-def test_a_key_that_is_no_number_is_told_once_in_the_controllers_words() -> None:
+def test_what_its_log_says_is_told_once_in_its_own_words_and_a_quiet_one_says_nothing() -> None:
     (words,) = ingress_nginx.ignored(DECODING)
     assert words.startswith("unexpected error merging defaults") and "cannot parse 'keep-alive' as int" in words
     assert ingress_nginx.complaints(DECODING) == []
-
-
-def test_what_ends_it_or_nginx_refuses_is_told_by_its_own_line_and_a_quiet_log_says_nothing() -> None:
     assert ingress_nginx.complaints(REFUSED)[-1].startswith('[emerg] unknown directive "bogus"')
     assert ingress_nginx.ignored(REFUSED) == []
     assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
@@ -68,12 +64,6 @@ def test_reloads_are_told_and_when() -> None:
     began, ended = stamp(begins), stamp(ends)
     assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6
     assert stamp("10.64.0.2 - -") is None
-
-
-def test_the_image_is_known_whatever_registry_it_comes_from() -> None:
-    assert find_controller("registry.k8s.io/ingress-nginx/controller") is not None
-    assert find_controller("mirror.example:5000/x/ingress-nginx/controller") is not None
-    assert find_controller("docker.io/library/nginx") is None
 
 
 PLACE = "ConfigMap/ingress-nginx-controller"
@@ -94,26 +84,24 @@ def config(
 def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
     """From NewDefault() in internal/ingress/controller/config/config.go."""
     found = config({})
-    assert found["worker_processes"] == ["1"] and found["worker_rlimit_nofile"] == ["18976"]
-    assert found["events/worker_connections"] == ["16384"] and found["events/multi_accept"] == ["on"]
-    assert found["http/keepalive_timeout"] == ["75s"] and found["http/keepalive_requests"] == ["1000"]
-    upstream = {
-        name: found[f"http/upstream/{name}"]
-        for name in ("keepalive", "keepalive_requests", "keepalive_timeout", "keepalive_time")
+    shipped = {
+        "worker_processes": "1",
+        "worker_rlimit_nofile": "18976",
+        "events/worker_connections": "16384",
+        "events/multi_accept": "on",
+        "http/keepalive_timeout": "75s",
+        "http/keepalive_requests": "1000",
+        "http/upstream/keepalive": "320",
+        "http/upstream/keepalive_requests": "10000",
+        "http/upstream/keepalive_timeout": "60s",
+        "http/upstream/keepalive_time": "1h",
+        "http/upstream/server": "192.0.2.1:8080 max_fails=0",
+        "http/access_log": "/var/log/nginx/access.log upstreaminfo if=$loggable",
+        "http/server/location/proxy_buffering": "off",
     }
-    assert upstream == {
-        "keepalive": ["320"],
-        "keepalive_requests": ["10000"],
-        "keepalive_timeout": ["60s"],
-        "keepalive_time": ["1h"],
-    }
-    assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
-    assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
-    assert found["http/upstream/server"] == ["192.0.2.1:8080 max_fails=0"]
-    assert found["http/server/listen"][:2] == [
-        "80 default_server reuseport backlog=4096",
-        "443 ssl http2 default_server reuseport backlog=4096",
-    ]
+    assert {name: found[name] for name in shipped} == {name: [text] for name, text in shipped.items()}
+    flags = "default_server reuseport backlog=4096"
+    assert found["http/server/listen"][:2] == [f"80 {flags}", f"443 ssl http2 {flags}"] and "http/gzip" not in found
 
 
 @pytest.mark.parametrize(
@@ -145,49 +133,39 @@ def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected:
     assert config(data)[where] == expected
 
 
-def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
+def test_what_depends_on_nginxs_version_is_stated_for_each() -> None:
     off = {"upstream-keepalive-connections": "0"}
     assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
     assert "http/upstream/keepalive_time" not in config(off, NEW)
     text = {on: render(settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))}
     assert "'' '';" in text[True] and "'' 'close';" in text[False]
-
-
-def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
     assert "http/server/http2" not in config({}, OLD)
     assert set(config({}, NEW)["http/server/http2"]) == {"on"}
     assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
     assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
 
 
-@pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
-def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
-    around = context_of("baseline", somaxconn=somaxconn)
-    assert (
-        config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
-    )
-
-
-def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
+def test_the_pods_limits_and_cpus_decide_backlog_open_files_and_workers() -> None:
+    """A backlog is its somaxconn and at least 511; open files leave 1024 to others and never fall below."""
+    for somaxconn, backlog in ((128, 511), (511, 511), (512, 512), (32768, 32768)):
+        found = config({"reuse-port": "false"}, OLD, context_of("baseline", somaxconn=somaxconn))
+        assert found["http/server/listen"][0] == f"80 default_server backlog={backlog}"
     assert config({}, OLD, context_of("baseline", open_files=1500))["worker_rlimit_nofile"] == ["1024"]
     assert config({}, OLD, context_of("baseline", cpus=4))["worker_processes"] == ["4"]
 
 
-def test_routes_become_servers_and_whole_path_elements() -> None:
+def routed(*changes: Mapping[str, str]) -> dict[str, list[str]]:
+    """With the variant's route, once for each of these changes."""
     around = context_of("baseline")
     (route,) = around.objects.routes
-    routes = (
-        replace(route, path="/a"),
-        replace(route, path="/b", path_type="Exact"),
-        replace(route, host="*.wild.test"),
-    )
-    around = replace(around, objects=replace(around.objects, routes=routes))
-    found = config({}, OLD, around)
-    assert [path for path in found["http/server/location"] if path in ("= /a", "/a/", "= /b")] == [
-        "= /a",
-        "/a/",
-        "= /b",
-    ]
+    routes = tuple(replace(route, **change) for change in changes)
+    return config({}, OLD, replace(around, objects=replace(around.objects, routes=routes)))
+
+
+def test_routes_become_servers_and_whole_path_elements() -> None:
+    found = routed({"path": "/a"}, {"path": "/b", "path_type": "Exact"}, {"host": "*.wild.test"})
+    paths = ["= /a", "/a/", "= /b"]
+    assert [path for path in found["http/server/location"] if path in paths] == paths
     assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
 
 
@@ -217,30 +195,23 @@ def test_all_that_is_refused_is_named_at_once() -> None:
     assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
 
 
-def test_what_nginx_refuses_is_for_nginx_to_say() -> None:
+def test_what_nginx_refuses_is_for_nginx_to_say_and_what_means_nothing_here_is_accepted() -> None:
     assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
     assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
+    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
 
 
 def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
-    around = context_of("baseline")
-    (route,) = around.objects.routes
-    around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
-    found = config({}, OLD, around)
+    found = routed({"secret": "own"})
     assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
     assert "443 ssl http2" in found["http/server/listen"]
     assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
     assert "http/server/ssl_certificate" not in config({})
 
 
-def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
-    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
-
-
 def test_the_controllers_own_locations_may_have_other_values() -> None:
     """It is told of backends through one that takes bodies of 21M whatever the file says."""
-    kept, limit = sorted(
-        keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"}), key=lambda check: check.among is True
-    )
+    found = keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"})
+    kept, limit = sorted(found, key=lambda check: check.among is True)
     assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
     assert (kept.name, kept.among) == ("keepalive_timeout", None)

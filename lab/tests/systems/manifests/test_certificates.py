@@ -50,25 +50,17 @@ def test_the_same_request_has_the_same_certificate_and_one_authority_signs_all()
     first, second = Request(("a",), "ecdsa-256"), Request(("b",), "ecdsa-256")
     assert issue(first) is issue(first)
     assert issue(first)["tls.key"] != issue(second)["tls.key"] and issue(first)["ca.crt"] == issue(second)["ca.crt"]
-    assert (
-        x509.load_pem_x509_certificate(issue(first)["ca.crt"].encode()).subject.rfc4514_string()
-        == "CN=ingress tuning lab"
-    )
+    authority = x509.load_pem_x509_certificate(issue(first)["ca.crt"].encode())
+    assert authority.subject.rfc4514_string() == "CN=ingress tuning lab"
 
 
-def test_a_request_is_read_from_annotations() -> None:
+def test_a_request_is_read_from_annotations_and_one_that_cannot_be_met_says_so() -> None:
     assert requested("Secret/a", {}) is None
     assert requested("Secret/a", {certificates.NAMES: "*.a, b"}) == Request(("*.a", "b"), "rsa-2048")
-
-
-@pytest.mark.parametrize(
-    ("annotations", "message"),
-    [
+    for asked, said in (
         ({"lab/certificate": " , "}, "lab/certificate: is empty"),
         ({"lab/certificate": "a", "lab/key": "rsa-512"}, "lab/key: expected rsa-2048.*got 'rsa-512'"),
         ({"lab/certificate": "a", "lab/key": "ed25519"}, "lab/key: .*got 'ed25519'"),
-    ],
-)
-def test_a_request_that_cannot_be_met_says_so(annotations: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError, match=f"Secret/a: metadata.annotations: {message}"):
-        requested("Secret/a", annotations)
+    ):
+        with pytest.raises(UsageError, match=f"Secret/a: metadata.annotations: {said}"):
+            requested("Secret/a", asked)

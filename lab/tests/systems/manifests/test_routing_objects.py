@@ -41,62 +41,51 @@ def haproxy(found: Objects) -> Mapping[str, str]:
     return haproxy_router.realise(context_of(found)).files
 
 
-def test_a_slice_gives_a_service_without_selector_its_ready_addresses() -> None:
+def test_pods_and_a_services_slices_are_endpoints_while_they_are_ready() -> None:
     found = wanted("okd-routes-10", SERVICE, SLICE)
     members = (Member("10.64.0.9", 9007), Member("10.64.0.7", 9007))
     assert found.members("changing", "http", {}) == found.members("changing", 80, {}) == members
     assert found.members("changing", "https", {}) == found.members("nowhere", 80, {}) == ()
     (pod,) = found.role("backend")
     assert not found.services["changing"].selects(pod)
-
-
-def test_pods_are_endpoints_while_they_are_ready() -> None:
     found = wanted("baseline")
     (pod,) = found.role("backend")
-    addresses = {pod.name: "10.64.0.3"}
-    assert found.members("backend", "http", addresses) == (Member("10.64.0.3", 8080, pod.name),)
+    assert found.members("backend", "http", {pod.name: "10.64.0.3"}) == (Member("10.64.0.3", 8080, pod.name),)
     assert replace(found, ready=()).members("backend", "http", {}) == ()
-    another = replace(pod, name="backend-1")
-    ready = replace(found, ready=(another,))
+    ready = replace(found, ready=(replace(pod, name="backend-1"),))
     assert ready.members("backend", "http", {"backend-1": "10.64.0.9"}) == (Member("10.64.0.9", 8080, "backend-1"),)
 
 
 def test_a_route_becomes_a_backend_with_its_headers_and_servers() -> None:
+    """One to nothing has a backend without servers."""
     files = haproxy(wanted("okd-routes-10", SERVICE, SLICE, ROUTE))
-    section = files[f"{CONF}/haproxy.config"].split("backend be_http:ingress-lab:changing\n")[1]
+    backend = "backend be_http:ingress-lab:changing\n"
+    section = files[f"{CONF}/haproxy.config"].split(backend)[1]
     assert "  http-request set-header 'X-Forwarded-Prefix' '/it'\\''s 7'\n" in section
-    assert section.count("\n  server ept:changing:http:10.64.0.") == 2
-    assert section.count(" check inter 5000ms") == 2
-    assert (
-        r"^changing\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ be_http:ingress-lab:changing"
-        in files[f"{CONF}/os_http_be.map"]
-    )
-
-
-def test_a_route_of_somebody_else_is_not_served() -> None:
-    other = {**ROUTE, "metadata": {"name": "changing", "namespace": "ingress-lab"}}
-    assert "changing" not in haproxy(wanted("okd-routes-10", SERVICE, SLICE, other))[f"{CONF}/haproxy.config"]
-
-
-def test_a_route_to_nothing_has_a_backend_without_servers() -> None:
-    text = haproxy(wanted("okd-routes-10", ROUTE))[f"{CONF}/haproxy.config"]
-    assert "  server " not in text.split("backend be_http:ingress-lab:changing\n")[1]
+    assert section.count("\n  server ept:changing:http:10.64.0.") == section.count(" check inter 5000ms") == 2
+    line = r"^changing\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ be_http:ingress-lab:changing"
+    assert line in files[f"{CONF}/os_http_be.map"]
+    empty = haproxy(wanted("okd-routes-10", ROUTE))[f"{CONF}/haproxy.config"]
+    assert "  server " not in empty.split(backend)[1]
 
 
 def test_an_ingress_with_a_rewrite_sets_the_prefix() -> None:
+    """It may refer to a path that is a regular expression. One to nothing answers 503."""
+    server = 'server_name "changing.lab.test";'
     text = nginx(wanted("baseline", SERVICE, SLICE, INGRESS))
-    body = text.split('server_name "changing.lab.test";')[1]
-    assert 'location ~* "^/" {' in body
+    others, body = text.split(server)
+    assert 'location ~* "^/" {' in body and 'location "/" {' in others, "other hosts are as they were"
     wished = ['rewrite "(?i)/" $uri break;', 'proxy_set_header X-Forwarded-Prefix "/7";', "proxy_pass http://"]
     places = [body.index(line) for line in wished]
     assert places == sorted(places)
     assert "server 10.64.0.9:9007 max_fails=0;" in text and "server 10.64.0.8" not in text
-    assert 'location "/" {' in text.split('server_name "changing.lab.test";')[0]  # other hosts are as they were
-
-
-def test_an_ingress_to_nothing_answers_503() -> None:
+    change = copy.deepcopy(INGRESS)
+    change["spec"]["rules"][0]["http"]["paths"][0]["path"] = "/(.*)"
+    change["metadata"]["annotations"]["nginx.ingress.kubernetes.io/rewrite-target"] = "/$1"
+    text = nginx(wanted("baseline", SERVICE, SLICE, change))
+    assert 'location ~* "^/(.*)" {' in text and 'rewrite "(?i)/(.*)" /$1 break;' in text
     text = nginx(wanted("baseline", SERVICE, INGRESS))
-    body = text.split('server_name "changing.lab.test";')[1]
+    body = text.split(server)[1]
     assert "return 503;" in body and "proxy_pass" not in body and "upstream ingress-lab-changing-http" not in text
 
 
@@ -108,6 +97,15 @@ def test_what_is_applied_again_is_changed() -> None:
     assert again.services == after.services and again.slices == after.slices
 
 
+def annotated(name: str, value: str) -> dict[str, Any]:
+    return {**INGRESS, "metadata": {**META, "annotations": {f"nginx.ingress.kubernetes.io/{name}": value}}}
+
+
+def acting(**action: str) -> dict[str, Any]:
+    actions = {"request": [{"name": "X", "action": action}], "response": list[Any]()}
+    return {**ROUTE, "spec": {**ROUTE["spec"], "httpHeaders": {"actions": actions}}}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -115,46 +113,15 @@ def test_what_is_applied_again_is_changed() -> None:
         ({**INGRESS, "spec": {**INGRESS["spec"], "ingressClassName": "other"}}, "no IngressClass is called 'other'"),
         ({**SLICE, "metadata": {"name": "x"}}, "kubernetes.io/service-name is missing"),
         ({**SLICE, "addressType": "FQDN"}, "expected IPv4"),
+        (annotated("x-forwarded-prefix", "/7"), "alone does nothing"),
+        (annotated("canary", "true"), "does not honour"),
+        (acting(type="Set"), "'value' is missing"),
+        (acting(type="Delete"), "expected Set, got 'Delete'"),
     ],
 )
-def test_other_objects_are_refused(change: Mapping[str, Any], message: str) -> None:
+def test_what_is_none_of_them_or_would_do_nothing_is_refused(change: Mapping[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        wanted("baseline", change)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "message"),
-    [
-        ({"nginx.ingress.kubernetes.io/x-forwarded-prefix": "/7"}, "alone does nothing"),
-        ({"nginx.ingress.kubernetes.io/canary": "true"}, "does not honour"),
-    ],
-)
-def test_annotations_that_would_do_nothing_are_refused(annotations: Mapping[str, str], message: str) -> None:
-    change = copy.deepcopy(INGRESS) | {"metadata": {**META, "annotations": annotations}}
-    with pytest.raises(UsageError, match=message):
-        wanted("baseline", change)
-
-
-def test_a_rewrite_may_refer_to_a_path_that_is_a_regular_expression() -> None:
-    change = copy.deepcopy(INGRESS)
-    change["spec"]["rules"][0]["http"]["paths"][0]["path"] = "/(.*)"
-    change["metadata"]["annotations"]["nginx.ingress.kubernetes.io/rewrite-target"] = "/$1"
-    text = nginx(wanted("baseline", SERVICE, SLICE, change))
-    assert 'location ~* "^/(.*)" {' in text and 'rewrite "(?i)/(.*)" /$1 break;' in text
-
-
-@pytest.mark.parametrize(
-    ("action", "message"),
-    [
-        ({"type": "Set"}, "'value' is missing"),
-        ({"type": "Delete"}, "expected Set, got 'Delete'"),
-    ],
-)
-def test_a_header_action_must_be_whole(action: Mapping[str, Any], message: str) -> None:
-    change = copy.deepcopy(ROUTE)
-    change["spec"]["httpHeaders"]["actions"]["request"] = [{"name": "X", "action": action}]
-    with pytest.raises(UsageError, match=message):
-        wanted("okd-routes-10", change)
+        wanted("okd-routes-10" if change["kind"] == "Route" else "baseline", change)
 
 
 @pytest.mark.parametrize("rate", ["0", "0.0", "x", "-1", ""])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,13 @@ def test_a_route_is_written_whole() -> None:
     assert "serversTransports" not in http and http["routers"]["443-0"]["tls"] == {}
 
 
-def test_a_servers_transport_is_made_where_one_is_asked_for() -> None:
+def test_a_servers_transport_is_made_where_one_is_asked_for_and_a_port_needs_an_entry_point() -> None:
     """And another file has another version."""
     text = rendered({"serversTransport.forwardingTimeouts.dialTimeout": "60s"})
     http = json.loads(text)["http"]
     assert http["serversTransports"] == {"lab": {"forwardingTimeouts": {"dialTimeout": "60s"}}}
     assert http["services"]["backend-80"]["loadBalancer"]["serversTransport"] == "lab"
     assert version(text) != version(rendered())
-
-
-def test_a_port_without_an_entry_point_is_refused() -> None:
     with pytest.raises(UsageError, match="no entry point has port 443"):
         rendered(entry_points={80: "web"})
 
@@ -103,10 +100,9 @@ class Traefik:
         return subprocess.CompletedProcess(list(argv), 0, CMDLINE, "")
 
 
-def observed(kind: str, name: str, value: str) -> tuple[bool, str, str]:
+def observed(kind: Any, name: str, value: str) -> tuple[bool, str, str]:
     system: Any = Traefik()
-    check: Any = {"kind": kind, "name": name, "value": value}
-    (reading,) = read_back(system, [Check(**check)])
+    (reading,) = read_back(system, [Check(kind=kind, name=name, value=value)])
     return reading.ok, reading.observed, reading.detail
 
 
@@ -181,23 +177,25 @@ def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
     assert caught.value.remedy == f"--target {needed}"
 
 
-def test_a_controller_without_a_provider_is_refused() -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        container = deployment["spec"]["template"]["spec"]["containers"][0]
-        container["args"] = [arg for arg in container["args"] if "providers" not in arg]
+def controller(edit: Callable[[list[str]], list[str]]) -> objects.Objects:
+    """Its objects, with another command line."""
 
-    wanted = objects.read(changed("traefik-ingress", edit).manifests)
+    def edited(deployment: dict[str, Any]) -> None:
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        container["args"] = edit(container["args"])
+
+    return objects.read(changed("traefik-ingress", edited).manifests)
+
+
+def test_a_controller_without_a_provider_is_refused() -> None:
+    wanted = controller(lambda args: [arg for arg in args if "providers" not in arg])
     with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
         bringup.vet(wanted, PINNED, ApiserverTarget().realise)
 
 
 @pytest.mark.slow
 def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_anything_starts() -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
-            "--serverstransport.maxidleconnsperhot=2"
-        )
-
-    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, ApiserverTarget().realise)
+    bringup.try_out(controller(lambda args: args), PINNED, ApiserverTarget().realise)
+    wrong = controller(lambda args: [*args, "--serverstransport.maxidleconnsperhot=2"])
     with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
-        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, ApiserverTarget().realise)
+        bringup.try_out(wrong, PINNED, ApiserverTarget().realise)
