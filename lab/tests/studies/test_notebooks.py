@@ -14,7 +14,6 @@ import pytest
 from nbclient import NotebookClient
 
 from lab.studies.study_files import load_study
-from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
 
@@ -116,17 +115,3 @@ def assert_published_tables(path: Path, text: str) -> None:
     """Each is there in its own shape, whether a run stands beside it or not."""
     if path.stem in PUBLISHED:
         assert (tables := load_study(path.stem).file.tables) and all(f"**{table.title}**" in text for table in tables)
-
-
-def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its folder is called; beside it a damaged one is named where it might have been meant."""
-    variants = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
-    run_of(tmp_path, monkeypatch, "kill", variants, nds_story, name="any-name", points=["held"])
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "run.json").write_text("{")
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    text = executed(ROOT / "notebooks" / "nds.ipynb", monkeypatch)
-    assert "any-name (any-name): kill on local, 2026-11-21, 6 blocks" in text
-    assert "ND-11" in text and "**It holds here**" in text
-    assert "grace-period-30+host-port at held, block 1 of 6" in text
-    assert "broken is damaged" in text

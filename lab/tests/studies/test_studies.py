@@ -128,7 +128,7 @@ def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _sl
     return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
 
 
-def shown(study: Study, summary: Summary) -> str:
+def printed(study: Study, summary: Summary) -> str:
     return print_page(results.page(results.shaped(study, summary)))
 
 
@@ -154,7 +154,7 @@ def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(stu
     assert edge.level.value is not None and direct.level.value is not None
     assert edge.relative[0] == pytest.approx(edge.level.value / direct.level.value, rel=0.02)
     assert edge.relative[1:] == (None, None)
-    assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled()).splitlines())
+    assert any(f"{edge.relative[0]:.2f}×" in line for line in printed(study, filled()).splitlines())
 
 
 def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
@@ -166,18 +166,18 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     (table,) = results.shaped(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
-    p99_s = row.cell.shown("p99")
+    p99_s = row.cell.printed("p99")
     assert cell.level is not None and p99_s is not None
     assert cell.level.value == pytest.approx(p99_s * 1e3)
     mean = stats.level(list(row.cell.known("p99").values()))
     assert cell.level.value != pytest.approx(mean.value * 1e3, rel=0.01)
     assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
     assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
-    assert results.MEASURED in shown(study, summary)
+    assert results.MEASURED in printed(study, summary)
 
 
 def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
-    lines = shown(load_study("mine"), filled()).splitlines()
+    lines = printed(load_study("mine"), filled()).splitlines()
     head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
     assert lines[head].index("keep-alive") < lines[head].index("close")
     assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]

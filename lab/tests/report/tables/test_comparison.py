@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from math import exp
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.explain.comparison import Advice, advices
@@ -24,7 +22,6 @@ from lab.records.sweep_files import load_sweep
 from lab.report.json.runs import COMPARISON
 from lab.report.markdown import markdown
 from lab.report.tables.comparison import page
-from lab.report.terminal import show
 from lab.tests.support.factories import alter, answering, costing, lose, make_plan, make_point
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
@@ -32,7 +29,7 @@ from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 GOLDEN = Path(__file__).parents[1] / "testdata" / "comparisons"
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 SEARCH = KneeSearch(p99_s=0.02, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
-ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%")
+ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%", "--close", "--json", "--", "keepalive")
 BY_K6 = {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
 WITH_ROWS = {"ceiling": BY_K6, "rate-1000": BY_K6}
 LIMITED = {"limited_by": "generator"}
@@ -53,12 +50,12 @@ def two() -> Comparison:
     return compare_runs(made(), made("run-2", faster, seed=2, facts=FACTS | {"cpu": "EPYC", "kernel": "6.18"}))
 
 
-def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
+def gone(seconds: Mapping[str, float]) -> MadeStore:
     def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
         out_s = 0.0 if point.control else seconds[arm.variant] + (block * 7 % 5 + (arm.role == "again")) / 10
         return {"requests": 5200.0, "failed": round(100 * out_s), "gap_s": out_s, "rss_bytes": 3e7 + block}
 
-    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
+    return made_disturbed("run-1", KILL, outcome, sweep="kill")
 
 
 @pytest.mark.parametrize(
@@ -68,29 +65,11 @@ def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
         ("one-100.txt", lambda: printed(one(), 100)),
         ("one.md", lambda: markdown(page(one()))),
         ("two-100.txt", lambda: printed(two(), 100)),
-        (
-            "disturbed-100.txt",
-            lambda: printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100),
-        ),
+        ("disturbed-100.txt", lambda: printed(compare_runs(gone({"baseline": 30.0, "keepalive": 1.0}), None), 100)),
     ],
 )
 def test_comparisons_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
-
-
-@pytest.mark.parametrize("comparison", [one, two])
-def test_no_line_is_wider_than_the_terminal(comparison: Callable[[], Comparison]) -> None:
-    """Wide ones take two lines; what is not a terminal has one line per row."""
-    assert all(max(map(len, printed(comparison(), width).splitlines())) <= width for width in (80, 100, 120))
-    rows = [line for line in printed(comparison()).splitlines() if line.startswith("    ") and "req/s" in line]
-    assert len(rows) == 4
-
-
-def test_colour_is_for_terminals_only() -> None:
-    assert "\x1b[" not in printed(one(), 100)
-    out = io.StringIO()
-    show(Console(file=out, width=100, force_terminal=True, color_system="standard"), page(one()), 100)
-    assert "\x1b[" in out.getvalue()
 
 
 @pytest.mark.parametrize("comparison", [one, two])
@@ -132,7 +111,6 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
 
 
 def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
-    """However fast it was where it worked."""
     dying = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, Reason.PROXY_DIED)
     planned = make_plan(blocks=10)
     advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
@@ -180,12 +158,7 @@ def test_few_blocks_end_in_how_many() -> None:
             "just bench keepalive --sweep 'my loads/tiny.toml' --blocks 6, or more",
         ),
         (
-            {
-                "knee": SEARCH,
-                "sweep": "knee",
-                "target": "kind",
-                "command": (*ASKED, "--close", "--json", "--", "keepalive"),
-            },
+            {"knee": SEARCH, "sweep": "knee", "target": "kind", "command": ASKED},
             "just knee keepalive --p99=20ms --precision=10% --close --target kind",
         ),
         (
@@ -207,26 +180,33 @@ def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], 
     assert advice.kind == "nothing" and advice.text.endswith(f": {command}")
 
 
-@pytest.mark.parametrize(
-    ("record", "command"),
-    [
+def test_what_could_not_be_judged_ends_in_what_to_do() -> None:
+    for record, command in (
         ({}, "just bench --resume run-1"),
         ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
         ({"knee": SEARCH}, "just knee --resume run-1"),
-    ],
-)
-def test_a_run_without_samples_ends_in_how_to_go_on(record: dict[str, Any], command: str) -> None:
-    advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
-    assert advice.kind == "nothing" and advice.text.endswith(command)
+    ):
+        advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
+        assert advice.kind == "nothing" and advice.text.endswith(command)
+    change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
+    advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
+    assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
 
 
-def test_the_same_settings_in_two_runs_are_no_finding() -> None:
+def test_settings_of_one_name_in_two_runs_are_a_finding_only_where_they_differ() -> None:
     """A baseline's second name is no variant to measure: `bench` knows variants, not the arms of a run."""
     second = made("run-2", {"baseline": 1.3}, seed=2)
     advice = advice_of(compare_runs(made(), second), "baseline")
     assert advice.kind == "moved" and "no setting did this" in advice.text and "just bench baseline" in advice.text
     again = advice_of(compare_runs(made(), second, "baseline", "baseline-again"), "baseline-again")
     assert again.text.endswith("(just bench baseline), not across these two")
+    second = changed(made("run-2", {"keepalive": 0.7}, seed=2), snippet="data: {a: b}\n")
+    advice = advice_of(compare_runs(made(), second))
+    assert (advice.kind, advice.snippet) == ("apply", "data: {a: b}\n") and advice.text.endswith(": apply:")
+    advice = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 0.7}, seed=2))))
+    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2"), "what differs is not in the snippet"
+    worse = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 1.5}, seed=2))))
+    assert worse.kind == "keep" and worse.text.endswith("keep the manifests of run-1")
 
 
 def changed(store: MadeStore, **update: Any) -> MadeStore:
@@ -235,16 +215,6 @@ def changed(store: MadeStore, **update: Any) -> MadeStore:
     mine = variants["keepalive"].model_copy(update={"manifests_sha256": "another", **update})
     store.record = store.record.model_copy(update={"variants": variants | {"keepalive": mine}})
     return store
-
-
-def test_other_settings_under_one_name_bring_the_others_snippet() -> None:
-    second = changed(made("run-2", {"keepalive": 0.7}, seed=2), snippet="data: {a: b}\n")
-    advice = advice_of(compare_runs(made(), second))
-    assert (advice.kind, advice.snippet) == ("apply", "data: {a: b}\n") and advice.text.endswith(": apply:")
-    advice = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 0.7}, seed=2))))
-    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2"), "what differs is not in the snippet"
-    worse = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 1.5}, seed=2))))
-    assert worse.kind == "keep" and worse.text.endswith("keep the manifests of run-1")
 
 
 def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_run() -> None:
@@ -283,12 +253,6 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
     assert advice_of(compare_runs(first, elsewhere, "nginx", "okd"), "okd").kind == "moved"
 
 
-def test_generators_that_differ_end_in_what_to_do() -> None:
-    change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
-    advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
-    assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
-
-
 def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
     """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
 
@@ -306,7 +270,7 @@ def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
     """The faster side could only be faster without its generator."""
-    advice = advice_of(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 30.0}), None))
+    advice = advice_of(compare_runs(gone({"baseline": 30.0, "keepalive": 30.0}), None))
     assert advice.kind == "same" and "don't bother: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text
     of_arm = alter(lambda slot: (slot.arm.name, slot.point.rate_rps) == ("keepalive", None), lambda _: LIMITED)

@@ -43,10 +43,11 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, f
         if slot.block == 1 and slot.arm.variant == MANY and "proxy/load_s" in told:
             told["proxy/load_s"] = 9.0
         rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
-        share = (opened or {}).get(slot.arm.variant, 0.0)
-        counters = {"proxy/ActiveOpens": round((sample.requests or 0) * share)} if opened else {}
+        counters = dict(sample.counters)
+        if opened:
+            counters["proxy/ActiveOpens"] = round((sample.requests or 0) * opened.get(slot.arm.variant, 0.0))
         used = {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)}
-        return sample.model_copy(update={"counters": sample.counters | counters, "gauges": told, "usage": used})
+        return sample.model_copy(update={"counters": counters, "gauges": told, "usage": used})
 
     run = make_plan(((MANY, FEW),), blocks=7)
     samples, histograms = make_run(run, change=change)
@@ -58,7 +59,6 @@ def printed(summary: Summary) -> str:
 
 
 def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
-    """In Markdown and JSON, too."""
     summary = summary_of(BOTH)
     lines = printed(summary).splitlines()
     assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
@@ -99,13 +99,8 @@ def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> Non
     (frame,), line = tables(run, "levels", run.samples()), io.BytesIO()
     write([frame], "json", line)
     one = Known.model_validate_json(line.getvalue())
-    assert (one.variant, one.target, one.scheme, one.bring_ups, one.generations) == (
-        "baseline",
-        "local",
-        "slices",
-        2,
-        2,
-    )
+    assert (one.variant, one.target, one.scheme) == ("baseline", "local", "slices")
+    assert (one.bring_ups, one.generations) == (2, 2)
     assert one.repeat == pytest.approx(0.01) and one.bring_up == 0
     with pytest.raises(UsageError, match="has no levels"):
         list(tables(made(), "levels", made().samples()))

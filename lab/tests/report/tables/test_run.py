@@ -135,9 +135,7 @@ def test_what_is_no_gain_of_a_setting_is_not_applied(
 @pytest.mark.parametrize(
     ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
 )
-def test_what_no_knob_tells_from_its_baseline_is_another_system(
-    own: tuple[str, ...], theirs: tuple[str, ...], system: bool
-) -> None:
+def test_what_no_knob_tells_apart_is_a_system(own: tuple[str, ...], theirs: tuple[str, ...], system: bool) -> None:
     """A root may list knobs, and be compared with another root that lists the same."""
     record = made_record("r", make_plan())
     changes = {"keepalive": {"knobs": own, "own_knobs": own, "snippet": ""}, "baseline": {"knobs": theirs}}
@@ -328,23 +326,7 @@ def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -
     assert not any(note.startswith("TLS") for note in summary_of(make_plan()).notes)
 
 
-def test_where_nothing_is_valid_or_measured_yet_there_is_a_row_all_the_same() -> None:
-    empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
-    dead = lose(lambda slot: slot.arm.name == "keepalive", Reason.BRING_UP_FAILED, **empty)
-    summary = summary_of(make_plan(), change=dead)
-    cell = row_of(summary, "keepalive").cell
-    assert cell.valid_blocks == 0 and {*map(cell.shown, ("rate", "cpu_per_request", "slowest_s"))} == {None}
-    (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "not-measurable"
-    assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
-    assert "0/6" in printed(summary)
-    summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
-    assert "6 blocks not measured" in printed(summary)
-    assert not summary.complete
-    assert json.loads(json.dumps(RESULT.plain(summary), allow_nan=False))["target"] is None
-
-
-def test_values_that_can_have_no_ratio_are_left_out() -> None:
+def test_what_can_have_no_ratio_is_left_out_and_errors_are_counted_not_compared() -> None:
     idle = alter(lambda _: True, costing(0))
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
     assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
@@ -352,9 +334,6 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
     run = make_plan([("nginx", "direct")], reference=None)
     effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
     assert effect.decision is Decision.NOT_JUDGED and "not comparable" in effect.note
-
-
-def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     said = f"keepalive: nothing to judge: errors are counted, not compared: {OTHER_LOAD}"
     assert verdicts.verdicts(summary)[0].text == said
@@ -383,7 +362,8 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
         summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
 
-def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
+def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
+    """Also where nothing is valid or measured yet."""
     run = make_plan([("v2", "v1"), ("v1", "root"), ("w", "root")])
     summary = summary_of(run, {"v1": "p99", "v2": "p99", "w": "p99"})
     order = ["direct", "root", "root-again", "v2", "v1", "v1-again", "w"]
@@ -391,6 +371,19 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
     assert [row.point.name for row in summary.rows] == ["ceiling"] * 7 + ["rate-1000"] * 7
     assert effect_of(summary, "v2", "p99").against == "v1"
     assert effect_of(summary, "v1", "p99").against == "root"
+    empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
+    dead = lose(lambda slot: slot.arm.name == "keepalive", Reason.BRING_UP_FAILED, **empty)
+    summary = summary_of(make_plan(), change=dead)
+    cell = row_of(summary, "keepalive").cell
+    assert cell.valid_blocks == 0 and {*map(cell.shown, ("rate", "cpu_per_request", "slowest_s"))} == {None}
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable"
+    assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
+    assert "0/6" in printed(summary)
+    summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
+    assert "6 blocks not measured" in printed(summary)
+    assert not summary.complete
+    assert json.loads(json.dumps(RESULT.plain(summary), allow_nan=False))["target"] is None
 
 
 @pytest.mark.parametrize(
@@ -432,9 +425,7 @@ def first_three(slot: Slot, sample: Sample) -> Sample | None:
     ],
 )
 def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, advice: str) -> None:
-    """Where an interruption left some out, that is to go on, unless even all of them would be too few. Of a run that lost a block
-    as many again would not do: re-measuring was tried already.
-    """
+    """Where an interruption left some out, that is to go on, unless even all would be too few; of a run that lost a block, more than were planned."""
     run = made(planned=make_plan(blocks=planned), change=change)
     (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
     assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")

@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[4]
 CLAIM = Claim("ND-12", "nds", "stated", "about 30 s of outage", "30", "s", "")
 PAIRS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
 Judge = Callable[..., Verdict]
+Bound = dict[str, Any]
 MOST_BYTES, MOST_BYTES_OF_A_FILE = 90_000_000, 5_000_000
 """Of data/reference."""
 
@@ -88,14 +89,7 @@ LONGER = Test(metric="failing_s", minus=Other(variant="ingress-nginx+grace-perio
         (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
         (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
         (rule(ABOUT, Test(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
-        (
-            rule(ABOUT, given=(MANY_FAIL,)),
-            20,
-            0,
-            6,
-            "not resolved",
-            "the load was not what the claim .*failed requests.*",
-        ),
+        (rule(ABOUT, given=(MANY_FAIL,)), 20, 0, 6, "not resolved", "the load was not what the claim .*failed req.*"),
     ],
     ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
 )
@@ -125,16 +119,13 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "not resolved"), (2, 6, "contradicted")]
 )
-def test_a_difference_must_lie_beyond_what_the_load_resolves(
-    own: float, theirs: float, answer: str, judge: Judge
-) -> None:
+def test_a_difference_lies_beyond_what_the_load_resolves(own: float, theirs: float, answer: str, judge: Judge) -> None:
     out = gone(lambda variant, block: (own if variant == PAIRS[0][0] else theirs) + block / 10)
     found, said = judge(rule(LONGER), out), f"first to last failure +4 s [4, 4] against {PAIRS[0][1]}"
     assert found.answer == answer and (answer != "reproduced" or found.effect == said)
 
 
 def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
-    """Never pooled: one says so, the other not."""
     found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 2))
     names = ("reference-kill-quick-local", "reference-kill-quick-local-1")
     assert (found.answer, found.runs) == ("not resolved", names)
@@ -205,7 +196,7 @@ def of_routes(metric: str, alone: bool = False, **bound: Any) -> Rule:
     ],
 )
 def test_a_rate_that_the_generator_limited_is_a_bound(
-    mine: str, theirs: str, bound: dict[str, Any], answer: str, retold: Retold
+    mine: str, theirs: str, bound: Bound, answer: str, retold: Retold
 ) -> None:
     """0.7 times the other side's, which could be more on a side whose limit was the generator; so is a latency, the other way."""
     run = retold({MANY: 700.0, ONE: 1000.0}, {MANY: mine, ONE: theirs})
@@ -230,9 +221,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
         (4.0, {"below": 3}, "contradicted"),
     ],
 )
-def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
-    ratio: float, bound: dict[str, Any], answer: str, retold: Retold
-) -> None:
+def test_a_ratios_bound_moves_by_the_guard_as_a_factor(ratio: float, bound: Bound, answer: str, retold: Retold) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
     run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
     found = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
@@ -268,12 +257,7 @@ def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer
     ],
 )
 def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
-    bound: dict[str, Any],
-    compared: bool,
-    there: float,
-    bare: float | None,
-    answer: str,
-    monkeypatch: pytest.MonkeyPatch,
+    bound: Bound, compared: bool, there: float, bare: float | None, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`there` at 1000 connections, 1 at 100, and `bare` against 1 at a direct connection (None: not measured)."""
 
@@ -314,7 +298,6 @@ def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
 
 
 def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the run's own words, with its id; a run that did measure it counts instead."""
     pairs = [("ingress-nginx+grace-period-30", "ingress-nginx")]
     run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(lambda _, block: 2), name="a")
     path = tmp_path / "a" / "run.json"
@@ -332,7 +315,6 @@ def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkey
 
 
 def damaged(path: Path) -> None:
-    """Cut off in the middle."""
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
 
@@ -357,7 +339,7 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
     assert other.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
 
 
-def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_else(
+def test_a_damaged_run_is_told_in_every_form_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All claims are there; those that no damaged run has to do with as without the damage."""
@@ -444,9 +426,8 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -
     for sweep in rule.sweeps:
         points = load_sweep(sweep)[1].expanded()
         for test in (*rule.given, *rule.tests, *rule.told):
-            meant = [
-                point for point in points if claims.fits(test.points, point.name) and point.control is test.control
-            ]
+            own = [point for point in points if point.control is test.control]
+            meant = [point for point in own if claims.fits(test.points, point.name)]
             assert meant
             logged = all(point.disturbance is not None for point in meant)
             assert logged or test.metric != "answered_while_failing", f"{name}: no request of {sweep} is logged"
@@ -462,10 +443,7 @@ ABOUT_SEVERAL = {"AW-01", "AW-04", "AW-05", "DO-22", "QN-15", "QN-17"}
 
 @judged_by
 def test_what_a_rule_compares_differs_by_what_the_claim_is_about(name: str, rule: Rule) -> None:
-    """One knob: one side has it and the other has not, or both set the same thing to different values. Else another system, cells
-    of a table, which differ by whatever that varies, or all of several settings against none of them, or against other values
-    of the same directives.
-    """
+    """One knob, or other values of the same directives: else another system, cells of a table, or all of several settings at once."""
     for test in (*rule.given, *rule.tests, *rule.told):
         other = test.minus or test.ratio_to
         if other is None or other.variant is None or any(test.like for test in rule.tests):
@@ -524,7 +502,6 @@ LIKE = "tests=[{metric='gap_s',ratio_to={variant='ingress-nginx+grace-period-30'
     ],
 )
 def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With file, claim and what is wrong."""
     (tmp_path / "nds.toml").write_text(text)
     monkeypatch.setattr(claims, "FOLDER", tmp_path)
     with pytest.raises(UsageError, match="lab/studies/claims/nds.toml") as caught:

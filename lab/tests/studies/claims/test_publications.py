@@ -47,7 +47,6 @@ def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None
     ],
 )
 def test_what_the_publications_own_data_say(every: dict[str, Own], name: str, answer: str, said: str) -> None:
-    """Where text and data agree, where they do not, and where there are none."""
     assert every[name].answer == answer, every[name].sentence
     assert said in every[name].sentence
 
@@ -140,7 +139,6 @@ def test_ways_to_take_a_number() -> None:
     ],
 )
 def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With file, claim and what is wrong."""
     (tmp_path / "digitalocean.toml").write_text(text)
     monkeypatch.setattr(publications, "FOLDER", tmp_path)
     with pytest.raises(UsageError) as caught:

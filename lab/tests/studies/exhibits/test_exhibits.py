@@ -1,20 +1,30 @@
-"""Exhibits: whichever figure is made of a run names it, so that `just report` can put its id beside the figure."""
+"""Exhibits: whichever figure is made of a run names it; the explorer's parts; gains beside what was claimed, placement, and tables in the published shape."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence, Missing
-from lab.studies.exhibits import exhibits
+from lab.base.errors import UsageError
+from lab.model.run import NotMeasured
+from lab.model.samples import Sample
+from lab.records.store import RunStore
+from lab.report.html import rendering as markdown
+from lab.stats.paired import MIN_BLOCKS
+from lab.studies.exhibits import exhibits, exploring
 from lab.studies.exhibits.exhibits import Run
+from lab.studies.exhibits.reproduction import told_gains
 from lab.tests.support.committed import nds_story, run_of
+from lab.tests.support.factories import alter, make_plan, make_point
 from lab.tests.support.golden import drawn
+from lab.tests.support.made_runs import MadeStore, evidence_of, made
 
 VARIANT = "grace-period-30+host-port"
 MADE: dict[str, Callable[[Run], go.Figure]] = {
@@ -78,3 +88,197 @@ def test_what_was_published_is_drawn_without_a_run() -> None:
     assert "just bench nds-replicas-4" in told["layout"]["title"]["text"]
     assert told["layout"]["meta"] == {"runs": [], "gaps": [run.said]}
     assert not drawn(exhibits.intervals(run, "T", "failing_s", claimed="ND-12"))["data"]
+
+
+STEADY = "quick-keepalive"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No run of one's own, and those that are committed."""
+    monkeypatch.delenv("LAB_REFERENCE", raising=False)
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    return tmp_path
+
+
+def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pairs = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
+    run_of(folder, monkeypatch, "kill", pairs, nds_story, 1, name, points=["held"])
+
+
+def named(run: exhibits.Run) -> str:
+    return run.name if isinstance(run, Evidence) else run.said
+
+
+@pytest.mark.slow
+def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its state: one without a valid sample is shown as such, a damaged one is a gap."""
+    disturbed(own, monkeypatch, "20260101-a")
+    disturbed(own, monkeypatch, "20260102-b")
+    for path in (own / "20260102-b" / "samples").glob("*/sample.json"):
+        path.write_text(path.read_text().replace('"verdict": "valid"', '"verdict": "invalid"'))
+    newest = exploring.picked()
+    assert named(newest) == "20260102-b"
+    assert " samples invalid" in exploring.overview(newest)
+    assert exhibits.table(newest, exploring.metrics(newest)).startswith("*nothing to show: ")
+    (own / "20260103-c").mkdir()
+    (own / "20260103-c" / "run.json").write_text("{")
+    assert exploring.overview(exploring.picked()).startswith("*no run: 20260103-c: damaged: ")
+    assert named(exploring.picked("20260101-a")) == "20260101-a"
+    assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
+
+
+@pytest.mark.committed
+def test_without_any_a_committed_one_that_has_intervals() -> None:
+    """And something to compare. Of a run by name percentiles are drawn; there is no timeline, and why is said."""
+    picked = exploring.picked()
+    assert isinstance(picked, Evidence) and picked.run.record.blocks >= MIN_BLOCKS
+    assert any(arm.role == "variant" for arm in picked.run.record.arms)
+    run = exploring.picked(STEADY)
+    assert named(run) == STEADY
+    assert len(drawn(exhibits.tails(run, "T", "ceiling", ["keepalive"]))["data"]) == 1
+    assert "steady loads alone" in str(drawn(exhibits.timeline(run, "T", "keepalive")))
+    table = exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
+    assert "keepalive at ceiling" in table and "ingress-nginx" not in table.replace(STEADY, "")
+
+
+def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_REFERENCE", str(own))
+    run = exploring.picked()
+    for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
+        assert text.startswith("*no run: nothing in data/reference of any sweep")
+    assert isinstance(run, Missing) and exploring.variants(run)
+    monkeypatch.setenv("LAB_RUNS", str(own / "none"))
+    (own / "broken").mkdir()
+    (own / "broken" / "run.json").write_text("{")
+    assert "; broken is damaged: " in named(exploring.picked())
+    assert "unknown run" in named(exploring.picked("none"))
+
+
+@pytest.mark.committed
+def test_the_overview_has_arms_loads_machine_and_the_runs_metrics(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = exploring.picked(STEADY)
+    text = exploring.overview(run)
+    assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | ingress-nginx |" in text
+    assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text and "| cpu | Intel" in text
+    assert "cpu_per_request" in exploring.metrics(run)
+    disturbed(own, monkeypatch, "20260101-a")
+    newest = exploring.picked()
+    assert "| held |" in exploring.overview(newest) and "gap_s" in exploring.metrics(newest)
+
+
+@pytest.mark.committed
+def test_variants_are_compared_with_their_baselines() -> None:
+    """Only those points, metrics and variants that are asked for; a second run beside it. Looking at one row makes it no surer, and changes no advice."""
+    run = exploring.picked(STEADY)
+    text = exploring.compared(run, metrics=["rate"], point="ceil*")
+    assert "| keepalive against ingress-nginx | rate (req/s) |" in text
+    assert "**rate-1000**" not in text and "p99 (ms)" not in text
+    assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other="none").startswith("*no run: ")
+    whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
+    rows = [line for line in part if line.startswith("| keepalive")]
+    same = [line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line]
+    assert [row.rpartition(" | ")[0] for row in rows] == same and part[-1] == whole[-1]
+    assert any("Holm-adjusted over 2 and 3 comparisons" in line and line in whole for line in part)
+
+
+NONE = Missing("nothing in data/reference of qinng: just bench")
+WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
+OWN = [("qinng-tuned", "baseline"), ("nginx", "baseline")]
+WORKERS = [(f"qinng-workers-{size}", "qinng-tuned") for size in (1, 2, 4, 8)]
+WORKER_TABLE = "Requests per second by workers"
+
+
+def texts(figure: go.Figure) -> str:
+    return " ".join(each["text"] for each in drawn(figure)["layout"].get("annotations", [])).replace("<br>", " ")
+
+
+class Steered(MadeStore):
+    """A run of which something was read back."""
+
+    def readings(self, sample: Sample) -> list[dict[str, Any]]:
+        steered = sample.arm == "packet-steering"
+        return [{"kind": "rps", "value": "own", "observed": "own", "ok": True}] if steered else []
+
+
+def closed_loop(
+    arms: Sequence[tuple[str, str | None]], effects: dict[str, float] | None = None, **record: Any
+) -> Evidence:
+    """Six blocks at one closed loop that the proxy limited, without noise: `effects` are factors on what a request costs."""
+    change = alter(lambda _: True, lambda _: {"limited_by": "proxy", "generator": "wrk"})
+    store = made(planned=make_plan(arms, [WRK]), effects=effects, noise=0.001, change=change, **record)
+    histograms = {sample.id: found for sample in store.samples() if (found := store.histogram(sample))}
+    return evidence_of(Steered(store.record, store.samples(), histograms))
+
+
+def test_gains_are_shown_beside_what_was_claimed() -> None:
+    """In percent, with the claim's own number and unit; one of a factor as what it adds."""
+    run = closed_loop(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
+    pairs = [*OWN, ("packet-steering", "baseline")]
+    figure = exhibits.gains(run, "Gains", "rate", "*", pairs, ["QN-15", "AW-01"])
+    shown = drawn(figure)
+    marks = [each for each in shown["data"] if each.get("error_x")]
+    rows = {label: value for each in marks for label, value in zip(each["y"], each["x"], strict=True)}
+    assert rows == pytest.approx({"qinng-tuned against baseline": 100, "nginx against baseline": 25}, abs=1)
+    assert [shape["x0"] for shape in shown["layout"]["shapes"]] == [0, 100, 30]
+    assert "AW-01: 30 % (up to)" in texts(figure)
+    missing = "packet-steering is not part of this run"
+    assert f"packet-steering against baseline: {missing}" in shown["layout"]["xaxis"]["title"]["text"]
+    (need,) = shown["layout"]["meta"]["gaps"]
+    assert need.startswith(f"{missing}: just bench packet-steering")
+
+
+@pytest.mark.committed
+def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
+    """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
+    run = evidence_of(RunStore.open("data/reference/keepalive-pairs"), "keepalive-pairs")
+    (told,) = told_gains(run, "keepalive", "ingress-nginx", "cpu_per_request", "ceiling")
+    pair = run.as_pair("keepalive", "ingress-nginx", "ceiling", "cpu_per_request")
+    assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
+    low, high = pair.estimate.ratio_interval
+    assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
+    assert not told.blocks
+    (back,) = told_gains(run, "ingress-nginx", "keepalive", "cpu_per_request", "ceiling")
+    assert back.low is None and len(back.blocks) == 2
+
+
+def test_what_cannot_be_measured_here_is_named() -> None:
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    figure = exhibits.gains(closed_loop(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
+    said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
+    assert texts(figure) == f"aws-a1-node against baseline: {said}"
+    run = closed_loop([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
+    lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
+    assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
+    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
+    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
+    assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
+    assert "| local, kernel | not part of this run | – | – |" in lines
+    assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
+
+
+def test_tables_keep_the_published_shape() -> None:
+    """The set-ups as shares of the direct connection, ours beside the published ones. Without a proxy there is none: the backend's own stands in no row and no figure."""
+    told = exhibits.shape(closed_loop([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
+    assert WORKER_TABLE not in told
+    assert "| direct_pod_ip |" in told
+    row = next(line for line in told.splitlines() if line.startswith("| nginx_proxy |"))
+    assert all(text in row for text in ("336,769", "0.99×", "1.00×"))
+    run = closed_loop(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(drawn(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
+
+
+def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    run = closed_loop(WORKERS[:1])
+    monkeypatch.setattr(Steered, "histogram", damaged)
+    assert len(markdown.gaps(exhibits.effects(run))) == len(markdown.gaps(exhibits.effects(NONE))) == 1
+    told = exhibits.shape(run, "qinng", WORKER_TABLE)
+    assert "153,473" in told
+    assert "*no run: made is damaged: data/reference/made/x: cannot be read: it is cut short*" in told

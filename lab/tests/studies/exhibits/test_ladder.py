@@ -174,7 +174,7 @@ def test_what_is_left_is_the_difference_of_both_levels_and_ends_at_the_others() 
     assert not found.missing and not found.notes
 
 
-def test_processes_that_the_other_target_does_not_count_are_a_row_of_their_own(
+def test_processes_that_the_other_target_does_not_count_are_a_row_apart(
     used: Callable[[str, Used], None],
 ) -> None:
     """By the names of those that it counts: the controller and whoever looked in are a fifth here."""

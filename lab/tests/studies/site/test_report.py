@@ -137,16 +137,15 @@ def test_a_cell_that_raises_is_named(books: Path) -> None:
         assert raised.value.exit_status == 1
 
 
-def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
+def test_a_cell_shows_what_it_printed_and_its_last_line_and_no_run_of_ones_own_is_seen(
+    books: Path, tmp_path: Path
+) -> None:
     """Text, claims by their ids; nothing for a line that is no expression, and names go on from cell to cell."""
     told = "from lab.studies.exhibits import exhibits\nname = 'x'"
     path = notebook(books, "okd", told, "print(name)\nname + 'y'", "exhibits.claims([], known=[])")
     _, texts, claimed = executed(path).cells
     assert texts.parts == (Part("text", "x"), Part("text", "xy")) and texts.source.startswith(told)
     assert claimed.parts == (Part("claims", ""),)
-
-
-def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path) -> None:
     (tmp_path / "own" / "mine").mkdir(parents=True)
     (tmp_path / "own" / "mine" / "run.json").write_text("{}")
     (found,) = execute_all([notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")])
@@ -178,13 +177,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
 
 @pytest.mark.long
 def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
-    """Whatever was derived is made again from the data."""
     again = site.build(tmp_path / "again")
     assert again.path.read_bytes() == built[0].path.read_bytes()
 
 
 def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site, str]) -> None:
-    """It works from a file, offline; ids are unique and tags closed."""
     page = Page(built[1])
     assert page.open == [] and page.loaded == ["data:,"]
     assert len(page.ids) == len(set(page.ids))
@@ -213,7 +210,6 @@ def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
 
 
 def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
-    """The notebook's figure and two panels of another, the calibration, the run."""
     found, text = built
     assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1} and found.figures == 2
     needs = text.partition('id="gaps"')[2].partition("</ul>")[0]

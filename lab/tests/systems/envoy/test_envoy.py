@@ -124,9 +124,7 @@ def test_the_image_is_its_own_program_in_the_version_of_its_tag(fetched: Path) -
         ([], UsageError, "expected a positive number, got nothing"),
     ],
 )
-def test_workers_that_cannot_be_had_are_refused(
-    fetched: Path, args: list[str], error: type[Exception], fault: str
-) -> None:
+def test_too_many_workers_are_refused(fetched: Path, args: list[str], error: type[Exception], fault: str) -> None:
     with pytest.raises(error, match=fault):
         envoy.realise(_context("--concurrency", *args))
 

@@ -66,9 +66,7 @@ def fault(directive: str, arguments: str, system: Any) -> str:
         ("worker_connections", "1", System(), ""),
     ],
 )
-def test_a_directive_is_in_effect_or_what_speaks_against_it_is_said(
-    directive: str, arguments: str, system: System, said: str
-) -> None:
+def test_what_speaks_against_a_directive_is_said(directive: str, arguments: str, system: System, said: str) -> None:
     assert fault(directive, arguments, system) == said
 
 

@@ -169,9 +169,7 @@ def test_its_log_is_told_in_its_words_each_once() -> None:
         ("traefik", ApiserverTarget(), "local"),
     ],
 )
-def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
-    variant: str, target: LocalTarget, needed: str
-) -> None:
+def test_what_has_no_routes_is_refused_with_the_target_that_has(variant: str, target: LocalTarget, needed: str) -> None:
     with pytest.raises(NotMeasurableError) as caught:
         target.check_variant(load_variant(variant), [make_point()])
     assert caught.value.remedy == f"--target {needed}"
