@@ -118,9 +118,6 @@ def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, ol
     assert told in str(caught.value)
 
 
-# -- the tables ---------------------------------------------------------------------------------------------
-
-
 def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _slot, sample: sample) -> Summary:
     """A made run of the study's variants."""
     run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)

@@ -156,9 +156,6 @@ def test_what_a_run_has_not_is_told(run: RunStore, capfd: pytest.CaptureFixture[
         assert said in err and not out and "Traceback" not in err
 
 
-# -- OpenMetrics ------------------------------------------------------------------------------------------------------
-
-
 def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunStore) -> None:
     """By the client library's strict reader, and by that of Prometheus' older format; no type or timestamp that the latter does not know.
     Every sample has its own points, also one that does not count; unknown numbers have none.
@@ -191,9 +188,6 @@ def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
     assert {point.labels["fact"]: point.labels["value"] for point in family.samples} == facts | {"bytes": "?"}
 
 
-# -- verbatim ---------------------------------------------------------------------------------------------------------
-
-
 def test_raw_is_byte_for_byte(run: RunStore, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["export", "run-1", "--what", "raw", "--sample", "0001-a"]) == 0
     assert capfdbinary.readouterr() == (b"said\n\xff", b"")
@@ -216,9 +210,6 @@ def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd:
         assert main(["export", "run-1", "--output", str(place)]) == 2
         err = capfd.readouterr().err
         assert "--output: " in err and "defect" not in err
-
-
-# -- k6's own outputs -------------------------------------------------------------------------------------------------
 
 
 def test_k6_is_told_what_to_leave() -> None:

@@ -84,9 +84,6 @@ def test_json_says_the_same(comparison: Callable[[], Comparison]) -> None:
     assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
 
 
-# -- the sentence at the end --------------------------------------------------------------------------------
-
-
 def advice_of(found: Comparison, arm: str = "keepalive") -> Advice:
     return next(advice for advice in advices(found) if advice.other_arm == arm)
 

@@ -1,4 +1,4 @@
-"""What the arms of a run hold, and levels of scatter, under its table: medians, how many times the baseline's, and nothing where nothing is known."""
+"""What stands below a run's table: what its arms hold, levels of scatter, and what a move costs, with its traps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import pytest
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
+from lab.experiments.migration.plan import plan
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.records.levels import Known
+from lab.records.store import RunStore
 from lab.report.export.tables import tables, write
+from lab.report.grid import Grid
 from lab.report.markdown import markdown
 from lab.report.result import Result
 from lab.report.tables import gauges as gauge_tables
+from lab.report.tables.migration import costs, page, walked
 from lab.report.terminal import terminal
 from lab.studies.results import RESULT, result_json
 from lab.tests.analysis.test_generations import known, planned
@@ -105,3 +109,23 @@ def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> Non
     with pytest.raises(UsageError, match="has no levels"):
         list(tables(made(), "levels", made().samples()))
     assert gauge_tables.levels_page(Result(made()).levels) == [] and "levels" not in result_json(Result(made()))
+
+
+def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() -> None:
+    text = markdown(costs(Result(RunStore.open("data/reference/quick-keepalive")).told))
+    keepalive = next(line for line in text.splitlines() if "keepalive " in line and "CPU/req" in line)
+    assert " ×" in keepalive and "[" in keepalive
+    assert "direct" not in text and costs([]) == []
+
+
+def test_what_is_not_in_the_file_stands_in_brackets_and_notes_are_numbered_below() -> None:
+    found = plan("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
+    text = "\n".join(line.plain for line in terminal(walked(found)))
+    assert all(each in text for each in ("(proxy-connect-timeout)", " keep-alive", "traefik#13123"))
+
+
+def test_a_narrow_terminal_has_two_lines_for_each() -> None:
+    found = plan("mine", b"keep-alive: 300\n", to=["caddy"])
+    parts = page(found.place, found.given, found.unknown, found.notes, found.migrations)
+    assert sum(isinstance(part, Grid) for part in parts) == 3
+    assert len(terminal(parts, 100)) > len(terminal(parts))

@@ -96,8 +96,6 @@ def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
     assert not alone["data"] and command in alone["layout"]["annotations"][0]["text"].replace("<br>", " ")
 
 
-# -- what is left against another target --------------------------------------------------------------------
-
 THERE = {"baseline": 4.0, "no-metrics": 3.2, "no-log": 2.4, "nginx": 2.0}
 """Times 25 µs: 100, 80, 60, 50; beside the other run's 50, 40, 30, 20."""
 TWO = {name: STEPS[name] for name in ("metrics", "log")}

@@ -85,9 +85,6 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return arranged(tmp_path, monkeypatch)
 
 
-# -- parts --------------------------------------------------------------------------------------------------
-
-
 def part(books: Path, last: str) -> Part:
     """What a cell shows whose last line this is."""
     told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import gap"
@@ -150,9 +147,6 @@ def test_a_cell_shows_what_it_printed_and_its_last_line_and_no_run_of_ones_own_i
     (tmp_path / "own" / "mine" / "run.json").write_text("{}")
     (found,) = execute_all([notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")])
     assert found.cells[1].parts == (Part("text", "[]"),)
-
-
-# -- the site -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
